@@ -19,7 +19,7 @@ ModelConfig Config() {
   return config;
 }
 
-// Positions 30 to 32, so that three blocks of 16 are needed.
+// A slice at positions 30 to 32, which needs three blocks of 16.
 struct OneSlice {
   std::vector<TokenId> tokens = {0, 99, 5};
   std::vector<BlockId> blocks = {BlockId(0), BlockId(3), BlockId(1)};
@@ -35,7 +35,7 @@ struct OneSlice {
 TEST_CASE("a batch that keeps the limits of model and pool is accepted") {
   OneSlice slice;
   slice.Check();
-  slice.start = 45;  // it ends where the context ends
+  slice.start = 45;  // ends at the context's end
   slice.Check();
   CheckBatch(Batch{}, Config(), kBlocks);
 }

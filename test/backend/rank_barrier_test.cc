@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
-// Runs `work` on a thread for each rank, and waits for all.
+// Runs `work` on one thread for each rank and waits for all threads.
 template <class Work>
 void OnAllRanks(Work work) {
   std::vector<std::thread> threads;

@@ -1,4 +1,5 @@
-// The attention kernels of every instruction set this machine can run, against softmax in double precision.
+// Tests that compare the attention kernels of every instruction set that this machine can run with
+// softmax in double precision.
 #include "backend/cpu/attention.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ struct HeadShape {
   KvFormat Format() const { return bf16 ? KvFormat::kBf16 : KvFormat::kF32; }
 };
 
-// One kv head's history in scattered blocks; what is not written is NaN.
+// The history of one KV head, in scattered blocks. Elements that are not written are NaN.
 class History {
  public:
   History(std::mt19937& random, const HeadShape& shape, int64_t written) : shape_(shape), written_(written) {
@@ -46,7 +47,7 @@ class History {
  private:
   int64_t RowBytes() const { return shape_.head_dim * (shape_.bf16 ? 2 : 4); }
   int64_t BlockBytes() const { return 2 * kBlockKeys * RowBytes(); }
-  // Element i of k, then of v.
+  // Element i of a position: [0, head_dim) is K, and [head_dim, 2 * head_dim) is V.
   std::byte* At(int64_t position, int64_t i) const {
     const KvLayout layout = {.kv_heads = 1, .head_dim = shape_.head_dim, .format = shape_.Format()};
     const int64_t slot = position % kBlockKeys;
@@ -86,7 +87,7 @@ struct State {
 
 int64_t Width(const HeadShape& shape) { return (shape.head_dim + 15) / 16 * 16; }
 
-// Attends over all spans; [tokens, group, width].
+// Returns the attention over all spans of the history, as [tokens, group, width].
 std::vector<float> Attend(const KernelTable& kernels, const HeadShape& shape, const History& history, const float* q,
                           int64_t tokens, int64_t first_position) {
   const int64_t rows = tokens * shape.group;
@@ -160,7 +161,7 @@ TEST_CASE("attention is softmax over a row's own past", "[one_thread]") {
             error = std::isfinite(difference) ? std::max(error, difference) : difference;
           }
         }
-        CHECK(error < (rounds_operands ? 5e-2 : 2e-5));  // NaN fails too
+        CHECK(error < (rounds_operands ? 5e-2 : 2e-5));  // fails for NaN too
       }
     }
   }

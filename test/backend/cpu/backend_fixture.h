@@ -1,4 +1,4 @@
-// A small model on the CPU backend, and sequences whose blocks lie scattered in a slab full of NaN.
+// A small model on the CPU backend. Blocks of its sequences lie scattered in a slab full of NaN.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline std::vector<std::string> KernelNames() {
   return names;
 }
 
-// Like SmolLM2: three query heads to a kv head.
+// A shape like SmolLM2's: three query heads for each KV head.
 inline ModelConfig LlamaShape(DType dtype) {
   ModelConfig shape;
   shape.dtype = dtype;
@@ -42,7 +42,8 @@ inline ModelConfig LlamaShape(DType dtype) {
   return shape;
 }
 
-// With a bias, heads whose size no vector divides, and more of them to a kv head than a tile has rows.
+// A shape with a bias. No vector size divides its head size, and it has more query heads for each
+// KV head than a tile has rows.
 inline ModelConfig Qwen2Shape(DType dtype) {
   ModelConfig shape = LlamaShape(dtype);
   shape.architecture = Architecture::kQwen2;
@@ -58,7 +59,7 @@ inline ModelConfig Qwen2Shape(DType dtype) {
   return shape;
 }
 
-// With QK norm, and heads wider than hidden / heads.
+// A shape with QK norm, whose heads are wider than hidden / heads.
 inline ModelConfig Qwen3Shape(DType dtype) {
   ModelConfig shape = LlamaShape(dtype);
   shape.architecture = Architecture::kQwen3;
@@ -71,12 +72,12 @@ inline ModelConfig Qwen3Shape(DType dtype) {
   return shape;
 }
 
-// A sequence's tokens and its place in the slab.
+// The tokens of a sequence, and its blocks in the slab.
 struct TestSequence {
   std::vector<TokenId> tokens;
   std::vector<BlockId> blocks;
 
-  // Tokens [start, end).
+  // The slice of tokens [start, end).
   SequenceSlice Slice(int64_t start, int64_t end, bool wants_logits) const {
     return {std::span(tokens).subspan(start, end - start), static_cast<int32_t>(start), blocks, wants_logits};
   }
@@ -86,7 +87,7 @@ class TestBackend {
  public:
   static constexpr int64_t kBlocks = 400;
 
-  // Computed by so many ranks.
+  // A backend of `ranks` ranks.
   TestBackend(const Weights& weights, CpuBackendOptions options, uint64_t seed = 1, int ranks = 1)
       : vocab_(weights.config.vocab), random_(seed) {
     options.kv_blocks = kBlocks;
@@ -108,7 +109,7 @@ class TestBackend {
     for (TokenId& token : tokens) token = static_cast<TokenId>(random_() % vocab_);
     return tokens;
   }
-  // A sequence in blocks of its own, after those it shares.
+  // Returns a sequence with the blocks of `shared` first, and free blocks behind them.
   TestSequence Place(std::vector<TokenId> tokens, std::vector<BlockId> shared = {}) {
     TestSequence sequence{std::move(tokens), std::move(shared)};
     while (static_cast<int64_t>(sequence.blocks.size()) < BlocksFor(static_cast<int64_t>(sequence.tokens.size()))) {
@@ -119,7 +120,7 @@ class TestBackend {
     return sequence;
   }
 
-  // Its blocks may be another's.
+  // Fills the blocks with NaN and frees them. The caller must not free a shared block twice.
   void Free(const TestSequence& sequence) {
     for (const BlockId block : sequence.blocks) {
       Clear(block);
@@ -127,9 +128,10 @@ class TestBackend {
     }
   }
 
-  // The logits' rows, one after another.
+  // Returns the rows of logits, one after another.
   std::vector<float> Run(const Batch& batch) {
-    std::vector<std::thread::id> meanwhile;  // who called it
+    // The threads on which the backend called `work`.
+    std::vector<std::thread::id> meanwhile;
     const auto logits =
         backend_->Forward(batch, [](int64_t) { return true; },
                           {[&] { meanwhile.push_back(std::this_thread::get_id()); }, [] { return nullptr; }});
@@ -138,7 +140,7 @@ class TestBackend {
     return {logits->data, logits->data + logits->rows * logits->vocab};
   }
 
-  // A block as `kv_layout` says, wherever its heads are.
+  // A block in the order of `kv_layout`. In the slab of a group, its heads lie in several stripes.
   std::vector<std::byte> Block(BlockId block) {
     const KvLayout& layout = backend_->kv_layout();
     const Slab slab = backend_->kv_slab();
@@ -149,7 +151,7 @@ class TestBackend {
     return bytes;
   }
 
-  // K and V of positions [0, n) as [position][layer][k|v][kv_head][head_dim], wherever their blocks are.
+  // K and V of all positions, as [position][layer][k|v][kv_head][head_dim].
   std::vector<std::byte> Kv(const TestSequence& sequence) {
     const KvLayout& layout = backend_->kv_layout();
     std::vector<std::byte> bytes, block;
@@ -169,7 +171,7 @@ class TestBackend {
   }
 
  private:
-  // Fills it with NaN, as bf16 and as fp32.
+  // Fills the block with bytes that are NaN as bf16 and as fp32.
   void Clear(BlockId block) {
     const std::vector<std::byte> nan(backend_->kv_layout().BlockBytes(), std::byte{0xff});
     const Slab slab = backend_->kv_slab();
@@ -182,12 +184,12 @@ class TestBackend {
   std::vector<BlockId> free_;
 };
 
-// Equal as bits: tells 0 from -0 and does not accept NaN for NaN by accident.
+// Compares bits, so that 0 differs from -0.
 inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// The largest difference, as a share of the largest value.
+// The largest difference, as a share of the largest expected value.
 inline double Difference(const std::vector<float>& expected, const std::vector<float>& got) {
   REQUIRE(expected.size() == got.size());
   double most = 0, largest = 0;

@@ -33,7 +33,7 @@ TEST_CASE("logits are those of the transformer in double precision") {
       for (const std::string& kernels : names)
         backends.emplace_back(weights, CpuBackendOptions{.threads = 2, .kernels = kernels});
       for (const int64_t length : {1, 2, 16, 17, 65, 150}) {
-        // The backends draw the same tokens, so that one reference serves all kernels.
+        // All backends draw the same tokens, so one reference serves all kernels.
         std::vector<double> expected;
         for (size_t i = 0; i < names.size(); ++i) {
           INFO("kernels " << names[i] << ", bytes per weight " << BytesPerElement(dtype) << ", head_dim "

@@ -1,4 +1,5 @@
-// Row kernels of every instruction set this machine can run, against double precision.
+// Tests that compare the row kernels of every instruction set that this machine can run with double
+// precision.
 #include <cmath>
 #include <random>
 #include <vector>

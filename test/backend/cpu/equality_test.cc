@@ -1,5 +1,5 @@
-// Same tokens in, same bits out (design idea 5): keys, values and logits do not depend on how a prompt is cut, on its
-// neighbours in the batch, on shared blocks or on threads.
+// Tests of design idea 5: same tokens in, same bits out. Keys, values and logits do not depend on
+// chunks, on neighbours in the batch, on shared blocks or on threads.
 #include <cmath>
 #include <vector>
 
@@ -24,7 +24,7 @@ void CheckEqual(const Bits& expected, const Bits& got) {
   CHECK(SameBits(expected.logits, got.logits));
 }
 
-// Prefill in one step.
+// Prefills in one step.
 Bits OneShot(TestBackend& backend, const std::vector<TokenId>& tokens) {
   const TestSequence sequence = backend.Place(tokens);
   std::vector<float> logits = backend.Run({{sequence.Slice(0, std::ssize(tokens), true)}});
@@ -90,7 +90,8 @@ TEST_CASE("strangers in the batch change no bit", "[one_thread]") {
     const std::vector<TokenId> tokens = backend.RandomTokens(kTokens);
     const Bits expected = OneShot(backend, tokens);
 
-    // Strangers of all kinds: a decode row with history, an increment, prefills with and without logits.
+    // The batch has all kinds of neighbours: a decode row with history, an increment, and prefills
+    // with and without logits.
     const TestSequence decoding = backend.Place(backend.RandomTokens(530));
     const TestSequence growing = backend.Place(backend.RandomTokens(90));
     const TestSequence fresh = backend.Place(backend.RandomTokens(33));
@@ -102,7 +103,7 @@ TEST_CASE("strangers in the batch change no bit", "[one_thread]") {
     REQUIRE(std::ssize(logits) == 3 * vocab);
     CheckEqual(expected, {backend.Kv(sequence), {logits.begin() + vocab, logits.begin() + 2 * vocab}});
 
-    // And the strangers are what they would have been alone.
+    // The neighbours' bits are those of a run alone, too.
     const Bits decoded = OneShot(backend, decoding.tokens);
     CheckEqual(decoded, {backend.Kv(decoding), {logits.begin(), logits.begin() + vocab}});
     const Bits grown = OneShot(backend, growing.tokens);
@@ -143,7 +144,7 @@ TEST_CASE("the number of threads changes no bit") {
       TestBackend more(weights, {.threads = threads, .kernels = kernels}, 2);
       CheckEqual(expected, OneShot(more, tokens));
       CheckEqual(expected, InChunks(more, tokens, 200));
-      // The last token alone: its history is split over threads.
+      // Runs the last token alone, whose history is split over threads.
       const TestSequence sequence = more.Place(tokens);
       more.Run({{sequence.Slice(0, kTokens - 1, false)}});
       const std::vector<float> logits = more.Run({{sequence.Slice(kTokens - 1, kTokens, true)}});

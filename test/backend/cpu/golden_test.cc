@@ -1,4 +1,5 @@
-// Logits of tiny models against those that Hugging Face transformers computes in fp32 (tools/make_goldens).
+// Tests that compare logits of tiny models with those of Hugging Face transformers in fp32.
+// `tools/make_goldens` writes these.
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -58,9 +59,10 @@ TEST_CASE("logits of tiny models are those of transformers") {
   for (const std::string& kernels : KernelNames()) {
     for (const std::string family : {"llama3", "qwen2_5", "qwen3"}) {
       CheckGolden("tiny_" + family + "_f32", kernels, 1e-5);
-      // Most of it is the rounding of stored keys and values: these models' attention is peaked on purpose. Kernels
-      // that multiply pairs of bf16 round activations too, as transformers does in bf16, whose own logits are 2.3e-2,
-      // 1.2e-2 and 1.5e-2 from these.
+      // Most of the error is the rounding of stored keys and values, because these models'
+      // attention is peaked on purpose. Kernels that multiply pairs of bf16 also round activations.
+      // So does transformers in bf16, whose own logits differ from these by 2.3e-2, 1.2e-2 and
+      // 1.5e-2.
       CheckGolden("tiny_" + family + "_bf16", kernels, kernels == "avx512bf16" ? 1.5e-2 : 1e-2);
     }
   }

@@ -1,4 +1,5 @@
-// Projections of every instruction set this machine can run, against sums in double precision.
+// Tests that compare the projections of every instruction set that this machine can run with sums
+// in double precision.
 #include "backend/cpu/linear.h"
 
 #include <array>
@@ -30,7 +31,7 @@ float Widen(Bf16 bits) {
   return value;
 }
 
-// A tensor that owns its values, which are exact in its type.
+// A tensor that owns its values. The values are exact in the tensor's type.
 struct OwnedTensor {
   OwnedTensor(std::mt19937& rng, DType dtype, int64_t rows, int64_t cols) : values(RandomFloats(rng, rows * cols)) {
     if (dtype == DType::kBF16) {
@@ -47,13 +48,14 @@ struct OwnedTensor {
   Tensor tensor;
 };
 
-// One expected value and the sum of the magnitudes it was made of, which bounds its rounding error.
+// An expected value. The sum of the magnitudes of its terms bounds its rounding error.
 struct Expected {
   double value = 0;
   double magnitude = 0;
 };
 
-// Activations as the kernels see them: rounded where the weight's format has bf16 activations.
+// Returns the expected dot product. `rounded`: x is rounded to bf16, as in the formats with bf16
+// activations.
 Expected Dot(const float* x, const float* w, int64_t k, bool rounded) {
   Expected sum;
   for (int64_t i = 0; i < k; ++i) {
@@ -68,7 +70,7 @@ bool Close(double got, const Expected& expected) {
   return std::abs(got - expected.value) <= 1e-6 * std::max(1.0, expected.magnitude);
 }
 
-// Rows of float activations as a weight wants them.
+// Rows of float activations in the format that a weight needs.
 struct Prepared {
   Prepared(const PackedWeight& weight, const std::vector<float>& x, int64_t row_count) {
     const int64_t columns = static_cast<int64_t>(x.size()) / row_count;

@@ -10,7 +10,7 @@
 namespace baton {
 namespace {
 
-// A matrix whose element (row, column) is 100 * row + column, exact in bf16 for small ones.
+// A matrix whose element (row, column) is 100 * row + column. Small elements are exact in bf16.
 struct Numbered {
   Numbered(DType dtype, int64_t rows, int64_t cols) {
     for (int64_t row = 0; row < rows; ++row) {

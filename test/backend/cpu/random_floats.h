@@ -1,4 +1,4 @@
-// Random operands for the tests of kernels.
+// Random operands for tests of kernels.
 #pragma once
 
 #include <cstdint>

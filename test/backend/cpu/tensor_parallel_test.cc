@@ -1,4 +1,4 @@
-// Ranks that compute a model together give what one backend gives, and keep its promises.
+// Ranks that compute a model together give the result of one backend and keep its guarantees.
 #include "backend/tensor_parallel.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace baton {
 namespace {
 
-// KV heads that 2 and 4 ranks share out evenly, or not.
+// Shapes whose KV heads divide evenly among 2 and 4 ranks, and shapes whose KV heads do not.
 std::vector<ModelConfig> Shapes(DType dtype) {
   std::vector<ModelConfig> shapes = {LlamaShape(dtype), Qwen2Shape(dtype), Qwen3Shape(dtype)};
   for (ModelConfig& shape : shapes) {
@@ -25,7 +25,7 @@ std::vector<ModelConfig> Shapes(DType dtype) {
   return shapes;
 }
 
-// With the fastest kernels, which know nothing of ranks.
+// Runs a test with the fastest kernels only, because kernels do not depend on ranks.
 template <class Test>
 void ForAllShapes(Test test) {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
@@ -37,7 +37,8 @@ void ForAllShapes(Test test) {
   }
 }
 
-// Prompts of several lengths in one step, then decode steps of all of them: all logits.
+// Runs prompts of several lengths in one step, then decode steps of all of them. Returns all
+// logits.
 std::vector<float> Steps(TestBackend& backend) {
   std::vector<TestSequence> sequences;
   Batch batch;
@@ -64,7 +65,7 @@ TEST_CASE("two, three and four ranks give what one gives") {
     for (const int ranks : {2, 3, 4}) {
       INFO(ranks << " ranks");
       TestBackend group(weights, {.threads = 4}, /*seed=*/1, ranks);
-      // fp32 sums in another order; in bf16 what is rounded may fall to the other side.
+      // Ranks sum fp32 values in another order. In bf16, another sum may round the other way.
       CHECK(Difference(expected, Steps(group)) < (weights.config.dtype == DType::kF32 ? 2e-5 : 2e-2));
     }
   });
@@ -111,7 +112,8 @@ TEST_CASE("ranks write the KV that one writes, each its own heads") {
 
 TEST_CASE("a group's numerics id tells its ranks") {
   const RandomWeights weights(LlamaShape(DType::kF32), 5);
-  TestBackend two(weights, {.kernels = "portable"}, /*seed=*/1, /*ranks=*/2), one(weights, {.kernels = "portable"});
+  // The arguments behind the options are the seed and the number of ranks.
+  TestBackend two(weights, {.kernels = "portable"}, 1, 2), one(weights, {.kernels = "portable"});
   CHECK(two->numerics_id() == one->numerics_id() + "-tp2");
 }
 
@@ -145,7 +147,7 @@ TEST_CASE("more ranks than KV heads are refused") {
 
 namespace {
 
-// A rank that may fail at some point of a pass of two collective calls.
+// A rank that may fail at a chosen point of a pass with two collective calls.
 class FakeRank final : public Backend {
  public:
   enum class Fails { kNever, kAtFirst, kBetween };
@@ -212,7 +214,7 @@ TEST_CASE("a rank that fails ends the others' pass with its error, and the next 
 TEST_CASE("a sum over ranks is taken in their order, whatever else is summed with it") {
   constexpr int kRanks = 3;
   auto communicators = MakeMemoryCommunicators(kRanks);
-  // Any other order gives another result.
+  // The result depends on the order of the sum.
   const float values[kRanks] = {1e8f, 1.0f, -1e8f};
   const float expected = (values[0] + values[1]) + values[2];
   REQUIRE(expected != values[0] + values[2] + values[1]);

@@ -14,7 +14,7 @@
 namespace baton {
 namespace {
 
-// Whether the kernel lists every thread of this process but the calling one as sleeping.
+// Whether the kernel lists all threads of this process as sleeping, except the calling thread.
 bool OtherThreadsSleep() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     if (task.path().filename() == std::to_string(gettid())) continue;
@@ -56,7 +56,7 @@ TEST_CASE("what one loop writes the next one sees, over many short loops") {
   std::vector<int64_t> values(50, 0);
   for (int round = 0; round < 20000; ++round) {
     pool.ParallelFor(50, 4, [&](Share share) {
-      // Reads what another thread may have written in the loop before.
+      // Reads elements that another thread may have written in the previous loop.
       for (int64_t i = share.begin; i < share.end; ++i) ++values[(i + round * 7) % 50];
     });
   }
@@ -95,7 +95,7 @@ TEST_CASE("loops of several callers run one at a time, every item exactly once")
 TEST_CASE("an idle worker sleeps, and wakes for the next loop") {
   ThreadPool pool(2);
   for (int round = 0; round < 3; ++round) {
-    // Both shares must run at the same time to finish, so the other worker has to take part.
+    // The loop ends only if both shares run at the same time, so the other worker must take part.
     std::atomic<int> arrived{0};
     pool.ParallelFor(2, 1, [&](Share) {
       ++arrived;

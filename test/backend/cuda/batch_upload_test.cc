@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-// The sizes of the launches that attention has planned.
+// The sizes of the launches that `attention` has planned.
 std::vector<int64_t> Launches(const CudaAttention& attention) {
   std::vector<int64_t> sizes;
   std::vector<const void*> addresses;
@@ -17,12 +17,13 @@ std::vector<int64_t> Launches(const CudaAttention& attention) {
   return sizes;
 }
 
-// An upload with its planners.
+// A BatchUpload with its planners.
 class Uploader {
  public:
+  // Both planners have same_bits = false and capability = 80.
   explicit Uploader(const ModelConfig& config)
-      : attention(config, *FindCudaKvKernels(KvFormat::kBf16).value(), /*same_bits=*/false, /*capability=*/80),
-        kept_attention(config, *FindCudaKvKernels(KvFormat::kBf16).value(), /*same_bits=*/false, /*capability=*/80),
+      : attention(config, *FindCudaKvKernels(KvFormat::kBf16).value(), false, 80),
+        kept_attention(config, *FindCudaKvKernels(KvFormat::kBf16).value(), false, 80),
         output(config.vocab, /*has_logits=*/true),
         upload({.attention = &attention, .kept_attention = &kept_attention, .sampling = output.sampling()}) {
     REQUIRE((attention.Prepare({}).ok() && kept_attention.Prepare({}).ok()));
@@ -81,7 +82,7 @@ TEST_CASE("BatchUpload pads a decode step and sends which rows follow the step b
   CHECK(OnDevice(lists.block_tables) == std::vector<int32_t>{1, 2, 3});
   CHECK(OnDevice(lists.follows) == std::vector<int32_t>{2, kFollowsNone, 0});
 
-  // The lists of the next batch replace these.
+  // The lists of the next batch replace these lists.
   for (SequenceSlice& slice : batch.slices) slice.follows = kFollowsNone;
   CHECK(uploader.Send(batch, /*decode_rows=*/4).follows.size() == 0);
 }

@@ -1,5 +1,5 @@
-// The CUDA backend against float64 and against the CPU backend. What needs a device is skipped, and says so, where
-// there is none.
+// Tests that compare the CUDA backend with float64 and with the CPU backend. Without a device, the
+// tests that need one print that they are skipped.
 #include "backend/cuda/cuda_backend.h"
 
 #include <cmath>
@@ -136,12 +136,13 @@ TEST_CASE("with same bits, neither chunks nor neighbours change a bit of K, V or
   }
 }
 
-// Projections of other sizes have other kernels, which cuBLASLt may share out otherwise for each number of rows. The
-// digest that is printed is to be the same wherever numerics_id is.
+// Projections of other sizes run on other kernels, whose work cuBLASLt may divide differently for
+// each number of rows. Machines with the same numerics_id must print the same digest.
 TEST_CASE("with same bits, layers of a real model's size give the same bits in steps of one to thousands of tokens",
           "[large]") {
   if (!HasDevice()) return;
-  ModelConfig shape = LlamaShape(DType::kBF16);  // Llama-3.1-8B's, with a smaller vocabulary
+  // The shape of Llama-3.1-8B, with a smaller vocabulary.
+  ModelConfig shape = LlamaShape(DType::kBF16);
   shape.layers = 1;
   shape.hidden = 4096;
   shape.ffn = 14336;
@@ -160,11 +161,13 @@ TEST_CASE("with same bits, layers of a real model's size give the same bits in s
   const std::vector<uint16_t> kv = device.Kv(sequence);
   for (const int64_t chunk : {2048, 1100, 1024, 513, 512, 257, 100, 9, 8, 1}) {
     INFO("chunk " << chunk);
-    const int64_t begin = std::max<int64_t>(0, length - 1 - 20 * chunk);  // what is before has its bits
+    // The positions before `begin` already have their bits.
+    const int64_t begin = std::max<int64_t>(0, length - 1 - 20 * chunk);
     for (int64_t at = begin; at < length - 1; at += chunk) {
       device.Run({{sequence.Slice(at, std::min(at + chunk, length - 1), false)}});
     }
-    const bool same = device.Kv(sequence) == kv;  // too much to print
+    // A comparison inside CHECK would print too much.
+    const bool same = device.Kv(sequence) == kv;
     CHECK(same);
   }
   std::vector<TestSequence> neighbours;
@@ -201,7 +204,7 @@ TEST_CASE("a decode step gives the same bits the first time, captured and replay
     }
     const std::vector<float> logits = device.Run(batch);
     for (int round = 0; round < 3; ++round) CHECK(SameBits(device.Run(batch), logits));
-    // As many rows after padding, other sequences in other rows, other histories.
+    // The padded number of rows stays. Sequences and histories of the rows change.
     for (int round = 0; round < 3; ++round) {
       std::swap(batch.slices[0], batch.slices[4]);
       batch.slices.push_back(batch.slices[0]);
@@ -220,11 +223,13 @@ TEST_CASE("a decode step is replayed with the same bits after a larger one, whic
   if (!HasDevice()) return;
   const ModelConfig shape = LlamaShape(DType::kBF16);
   const RandomWeights weights(shape, 19);
-  // Memory for rows and logits is there after the first steps, so that what grows with the larger one is attention's.
-  Device device(weights, /*same_bits=*/false, /*seed=*/1, /*ranks=*/1, {.tokens = 1500, .logits = 8});
+  // The first steps allocate the memory for rows and logits. Only attention's memory grows with the
+  // larger step.
+  Device device(weights, /*same_bits=*/false, 1, /*ranks=*/1, {.tokens = 1500, .logits = 8});
   std::vector<TestSequence> sequences;
   Batch small, large;
-  for (const int64_t length : {500, 500, 1500, 1500, 1500}) {  // so long that their histories are cut
+  // Long enough that attention splits their histories.
+  for (const int64_t length : {500, 500, 1500, 1500, 1500}) {
     sequences.push_back(device.Place(RandomTokens(length, shape.vocab, static_cast<uint32_t>(sequences.size()))));
     device.Prefill(sequences.back(), length - 1, length);
   }
@@ -239,8 +244,8 @@ TEST_CASE("a decode step is replayed with the same bits after a larger one, whic
 }
 
 struct Stream {
-  TestSequence on_device, twin;  // and on what the device is compared with
-  int64_t next = 0;              // the position that it decodes next
+  TestSequence on_device, twin;  // on the device and on the CPU
+  int64_t next = 0;              // the next position to decode
   std::optional<Sampler> sampler{};
 };
 
@@ -277,7 +282,8 @@ TEST_CASE("streams that come, grow and go decode as on the CPU backend, and have
           on_cpu.slices.push_back(NextOf(s.twin, s.next));
         }
         const std::vector<float> logits = device.Run(batch), expected = cpu.Run(on_cpu);
-        CHECK(RelativeError(std::span(logits), {expected.begin(), expected.end()}) < 5e-2);  // each rounds to bf16
+        // Both backends round to bf16.
+        CHECK(RelativeError(std::span(logits), {expected.begin(), expected.end()}) < 5e-2);
 
         for (SequenceSlice& slice : batch.slices) slice.sample = random() % 2 == 0 ? &greedy : nullptr;
         const auto again = device->Forward(batch, [](int64_t) { return true; });
@@ -329,7 +335,7 @@ TEST_CASE("the device chooses the tokens that the sampler would, and gives logit
       batch.slices.push_back(alone.slices[0]);
       batch.slices.back().sample = &spec;
     }
-    batch.slices.insert(batch.slices.begin() + 2, alone.slices[0]);  // wants logits
+    batch.slices.insert(batch.slices.begin() + 2, alone.slices[0]);  // needs logits
     const auto view = device->Forward(batch, [](int64_t) { return true; });
     REQUIRE(view.ok());
     REQUIRE(view->sampled.size() == samplers.size() + 1);
@@ -393,7 +399,8 @@ TEST_CASE("a step within its limits takes no memory that was not taken at the st
   shape.ffn = 2048;
   const StepLimits step{.tokens = 4000, .logits = 8};
   constexpr int64_t kMb = 1 << 20;
-  const int64_t activations = ActivationBytes(shape, step), slack = 16 * kMb;  // kernels are loaded when they are used
+  // The slack is for kernels, which CUDA loads at their first use.
+  const int64_t activations = ActivationBytes(shape, step), slack = 16 * kMb;
   REQUIRE(activations > 3 * slack);
   for (const int ranks : {1, 2}) {
     INFO(ranks << " ranks");

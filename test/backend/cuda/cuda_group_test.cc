@@ -1,5 +1,5 @@
-// Ranks on CUDA devices give what one device gives, and keep its promises. Where there is one device, all ranks are on
-// it, and what another's memory is to them is not tested here.
+// Ranks on CUDA devices give the result of one device and keep its guarantees. On a machine with
+// one device, all ranks share that device, and access to another device's memory is not tested.
 #include "backend/cuda/cuda_group.h"
 
 #include <cmath>
@@ -12,19 +12,21 @@
 namespace baton {
 namespace {
 
-// KV heads that 2 and 3 ranks share out evenly, or not.
+// Shapes whose KV heads divide evenly among 2 and 3 ranks, and shapes whose KV heads do not.
 std::vector<ModelConfig> GroupShapes() {
   std::vector<ModelConfig> shapes = {LlamaShape(DType::kBF16), Wide(Qwen2Shape(DType::kBF16), 64),
                                      Wide(Qwen3Shape(DType::kBF16), 128)};
   for (ModelConfig& shape : shapes) {
     shape.kv_heads = 4;
     shape.heads = 8;
-    shape.hidden = 256;  // enough rows are summed together, by parts
+    // Large enough that ranks sum many rows in parts.
+    shape.hidden = 256;
   }
   return shapes;
 }
 
-// Prompts of several lengths in one pass, the longest summed by parts, then decode steps of all of them: all logits.
+// Runs prompts of several lengths in one pass, then decode steps of all of them. Ranks sum the
+// longest prompt in parts. Returns all logits.
 std::vector<float> Steps(Device& device, int64_t vocab) {
   std::vector<TestSequence> sequences;
   Batch batch;

@@ -14,9 +14,11 @@ namespace {
 using cuda::Bf16;
 using cuda::DeviceArray;
 
-constexpr int64_t kDifferent = 8;  // rows, which come again and again
+// Number of different rows. Longer inputs repeat these rows.
+constexpr int64_t kDifferent = 8;
 
-// The bytes of y, [rows, n]; those of `before`, [kDifferent, n], again and again, are what is added to.
+// Returns the bytes of y, [rows, n]. If the product adds, y begins as `before`, [kDifferent, n],
+// repeated.
 std::vector<std::byte> Product(CudaMatmul& matmul, const MatrixProduct& product, const std::vector<float>& before) {
   const auto size = static_cast<size_t>(product.rows * product.n);
   const DeviceArray<std::byte> y(size * (product.fp32_output ? 4 : 2));
@@ -49,9 +51,9 @@ TEST_CASE("with same bits, a row's product has the same bits wherever it is amon
   std::mt19937_64 random(1);
   struct Weight {
     int64_t n, k;
-    bool add;  // in fp32
+    bool add;  // to fp32
   };
-  // Llama-3.1-8B's projections, and a small model's.
+  // The projections of Llama-3.1-8B and of a small model.
   for (const Weight& weight : {Weight{6144, 4096, false},
                                {4096, 4096, true},
                                {28672, 4096, false},

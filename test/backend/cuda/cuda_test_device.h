@@ -1,5 +1,5 @@
-// A small model on a CUDA device, or on a group of them, and sequences whose blocks lie scattered in a slab full of
-// NaN.
+// A small model on a CUDA device, or on a group of devices. Blocks of its sequences lie scattered
+// in a slab full of NaN.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,7 +23,7 @@
 
 namespace baton {
 
-// The device of each of so many ranks: one after the other, and again from the first.
+// The device of each rank. Ranks take devices in turn, beginning with the first.
 inline std::vector<int> DevicesOf(int ranks) {
   int devices = 0;
   REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
@@ -48,7 +48,7 @@ std::vector<T> OnDevice(const UploadedList<T>& list) {
   return values;
 }
 
-// What the kernels can take of each family.
+// Changes a shape to sizes that the CUDA kernels support.
 inline ModelConfig Wide(ModelConfig shape, int64_t head_dim) {
   shape.head_dim = head_dim;
   shape.vocab = 136;
@@ -62,7 +62,7 @@ class Device {
  public:
   static constexpr int64_t kBlocks = 400;
 
-  // Computed by so many ranks, on as many devices as there are.
+  // A backend of `ranks` ranks, on as many devices as the machine has.
   Device(const Weights& weights, bool same_bits, uint32_t seed = 1, int ranks = 1, const StepLimits& step = {})
       : random_(seed) {
     const KvLayout layout = CudaKvLayout(weights.config);
@@ -82,7 +82,8 @@ class Device {
     REQUIRE(made.ok());
     backend_ = *std::move(made);
     for (uint32_t i = 0; i < kBlocks; ++i) free_.push_back(BlockId(i));
-    std::shuffle(free_.begin() + 1, free_.end(), random_);  // the first comes last: what goes astray often goes there
+    // Block 0 is used last, because writes to a wrong place often hit it.
+    std::shuffle(free_.begin() + 1, free_.end(), random_);
   }
 
   Backend* operator->() { return backend_.get(); }
@@ -98,7 +99,8 @@ class Device {
   }
 
   std::vector<float> Run(const Batch& batch) {
-    std::vector<std::thread::id> meanwhile;  // who called it
+    // The threads on which the backend called `work`.
+    std::vector<std::thread::id> meanwhile;
     const auto logits =
         backend_->Forward(batch, [](int64_t) { return true; },
                           {[&] { meanwhile.push_back(std::this_thread::get_id()); }, [] { return nullptr; }});
@@ -115,7 +117,7 @@ class Device {
     }
   }
 
-  // Whether blocks that no sequence has had are as they were at first.
+  // Whether all blocks that no sequence has used still have their first content.
   bool OthersAreUntouched() {
     std::vector<uint16_t> block(static_cast<size_t>(backend_->kv_layout().BlockBytes()) / 2);
     return std::ranges::all_of(free_, [&](BlockId id) {
@@ -142,7 +144,7 @@ class Device {
   }
 
  private:
-  // Plane by plane: a group's slab gives other orders of what is longer.
+  // Reads plane by plane, because a group's slab stores longer ranges in another order.
   void ReadBlock(const Slab& slab, BlockId id, std::vector<uint16_t>& block) {
     const KvLayout& layout = backend_->kv_layout();
     auto* bytes = reinterpret_cast<std::byte*>(block.data());
@@ -166,7 +168,7 @@ inline std::vector<TokenId> RandomTokens(int64_t count, int64_t vocab, uint32_t 
   return tokens;
 }
 
-// With a block table that reaches no further than it has to.
+// The slice of one decode row. Its block table has only the blocks up to `position`.
 inline SequenceSlice NextOf(const TestSequence& sequence, int64_t position) {
   SequenceSlice slice = sequence.Slice(position, position + 1, true);
   slice.blocks = slice.blocks.first(static_cast<size_t>(BlocksFor(position + 1)));

@@ -9,11 +9,11 @@
 namespace baton {
 namespace {
 
-// Steps that set a byte of device memory. A captured step keeps the memory and the byte that it was
-// captured with.
+// Steps that set a byte of device memory. A captured step keeps the memory and the byte of its
+// capture.
 class ByteSteps {
  public:
-  // Returns whether the host enqueued the step itself, in place of a replay.
+  // Returns whether the host enqueued the step itself, instead of a replay.
   bool Run(const CapturedStep& step, const cuda::DeviceArray<uint8_t>& to, uint8_t value) {
     int enqueued = 0;
     const absl::Status ran = graphs_.Run(
@@ -56,7 +56,7 @@ TEST_CASE("DecodeGraphs does not replay a step of other sizes or other memory") 
   CHECK(memory.ToHost() == std::vector<uint8_t>{2});
   CHECK(steps.Run(split, memory, 3));
   CHECK(memory.ToHost() == std::vector<uint8_t>{3});
-  CHECK(!steps.Run(step, memory, 4));  // the others leave its graph
+  CHECK(!steps.Run(step, memory, 4));  // other steps keep its graph
   CHECK(memory.ToHost() == std::vector<uint8_t>{1});
   CHECK(steps.Run(moved, other_memory, 5));
   CHECK(other_memory.ToHost() == std::vector<uint8_t>{5});

@@ -11,14 +11,15 @@ namespace {
 
 constexpr int64_t kVocab = 64, kStride = 68;
 
-// Rows of logits on the device, [rows, kStride], each of which is largest at its token.
+// Rows of logits on the device, [rows, kStride]. The largest logit of each row is that of its
+// token.
 cuda::DeviceArray<float> LogitsFor(const std::vector<int64_t>& tokens) {
   std::vector<float> values(tokens.size() * kStride);
   for (size_t row = 0; row < tokens.size(); ++row) values[row * kStride + static_cast<size_t>(tokens[row])] = 5;
   return cuda::DeviceArray<float>(values);
 }
 
-// A PassOutput with what plans its passes.
+// A PassOutput with the planner of its passes.
 class Output {
  public:
   Output() : output(kVocab, /*has_logits=*/true) { REQUIRE(output.Prepare().ok()); }

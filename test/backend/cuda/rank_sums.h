@@ -1,4 +1,5 @@
-// Sums over ranks on CUDA devices, and their columns gathered, of which another order or place gives another result.
+// A check of sums and gathered columns over ranks on CUDA devices. Results depend on order and
+// place.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,7 +14,7 @@ namespace baton {
 
 class RankSums {
  public:
-  // The ranks are on as many devices as there are.
+  // Places the ranks on as many devices as the machine has.
   static void Check() {
     const std::vector<int> devices = DevicesOf(kRanks);
     auto communicators = MakeDeviceCommunicators(devices);
@@ -34,7 +35,8 @@ class RankSums {
 
  private:
   static constexpr int kRanks = 3;
-  // By each rank alone, and by all together, the longest first.
+  // Each rank computes the short sums whole, and the ranks divide the long ones. The longest comes
+  // first.
   static constexpr int64_t kCounts[] = {1 << 20, 4, 100, 400'000, 1 << 16, 8};
   static constexpr int64_t kColumns[kRanks] = {7, 8, 9}, kStride = 12, kWholeStride = 28, kRows = 5;
   static constexpr float kUnset = 0.5f;
@@ -97,7 +99,8 @@ class RankSums {
 
   cudaStream_t stream_ = nullptr;
   absl::Status status_;
-  DeviceBuffer<float> data_;  // outlives all ranks' threads, which read it
+  // All ranks' threads read it, so it must outlive them.
+  DeviceBuffer<float> data_;
   std::vector<float> sums_, gathered_;
 };
 

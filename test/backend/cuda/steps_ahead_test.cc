@@ -1,4 +1,4 @@
-// Decode steps that begin before the last one is over.
+// Decode steps that begin before the previous step has ended.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -14,9 +14,10 @@
 namespace baton {
 namespace {
 
-// Streams that go on with what is chosen, there or from their logits, in steps that begin ahead where they can. Each of
-// them is there twice, so that the steps can be made again, one after the other, on the device that made them: another
-// one might compute products otherwise.
+// Streams that decode in steps that begin ahead where possible. A stream continues with the token
+// that the device samples, or that the test chooses from logits. Each stream has a twin, with which
+// CheckAgain repeats the steps one by one. It uses the same device, because another device may
+// compute products differently.
 class Streams {
  public:
   Streams(const RandomWeights& weights, bool same_bits, uint32_t seed)
@@ -27,29 +28,30 @@ class Streams {
   void RunAhead() {
     while (came_ < kStreams || !rows_.empty()) Step();
   }
-  // With what RunAhead gave.
+  // Repeats all steps without beginning any ahead, and compares the results with those of RunAhead.
   void CheckAgain() {
     for (const Made& made : steps_) CheckAgain(made);
   }
 
-  int64_t ahead = 0;        // steps
-  int64_t with_logits = 0;  // rows of these that were not sampled
+  int64_t ahead = 0;        // steps that began ahead
+  int64_t with_logits = 0;  // rows of such steps that the device did not sample
   bool OthersAreUntouched() { return device_.OthersAreUntouched(); }
 
  private:
   static constexpr int kStreams = 18;
   struct Stream {
     TestSequence sequence, twin;
-    std::optional<Sampler> sampler, twin_sampler;  // none: from its logits
-    int64_t next = 0;                              // the position that it decodes next
+    std::optional<Sampler> sampler, twin_sampler;  // unset: the test chooses from the logits
+    int64_t next = 0;                              // the next position to decode
     bool IsLast(int64_t position) const { return position + 1 == std::ssize(sequence.tokens); }
   };
   struct Made {
-    std::vector<std::pair<Stream*, int64_t>> rows;  // and their positions
+    std::vector<std::pair<Stream*, int64_t>> rows;  // with their positions
     std::vector<SampledToken> chosen;
-    std::vector<std::vector<float>> logits;  // of rows that were not sampled
+    // Rows that the device did not sample.
+    std::vector<std::vector<float>> logits;
   };
-  // With what its slices point to.
+  // A batch with the specs that its slices point to.
   struct Planned {
     Batch batch;
     std::vector<SampleSpec> specs;
@@ -64,7 +66,8 @@ class Streams {
     Stream s;
     s.next = static_cast<int64_t>(random_() % 100);
     std::vector<TokenId> tokens = RandomTokens(s.next + 1, vocab, random_());
-    if (i % 8 != 5) s.sampler.emplace(kKinds[random_() % 4], tokens, /*default_seed=*/static_cast<uint64_t>(i));
+    // The default seed of each sampler is the stream's number.
+    if (i % 8 != 5) s.sampler.emplace(kKinds[random_() % 4], tokens, static_cast<uint64_t>(i));
     s.twin_sampler = s.sampler;
     tokens.resize(tokens.size() + 1 + random_() % (s.sampler ? 50 : 8));
     for (TestSequence* sequence : {&s.sequence, &s.twin}) {
@@ -84,7 +87,7 @@ class Streams {
   static void Clear(Planned& planned) {
     planned.batch.slices.clear();
     planned.specs.clear();
-    planned.specs.reserve(kStreams);  // slices point into them
+    planned.specs.reserve(kStreams);  // slices point to them
   }
   void MayCome(std::vector<Stream*>& rows) {
     if (came_ < kStreams && (rows.empty() || random_() % 4 == 0)) rows.push_back(&streams_[came_++]);
@@ -126,7 +129,7 @@ class Streams {
     ahead += now_.batch.begun;
     Take(*got);
     if (got->next_begun) {
-      // What a backend may not read any more is not there.
+      // The backend must not read a batch again that has begun, so the test clears its slices.
       for (SequenceSlice& slice : next_.batch.slices) slice = {};
       std::swap(now_, next_);
       rows_ = next_rows_;
@@ -182,7 +185,7 @@ class Streams {
   Device device_;
   std::vector<Stream> streams_;
   int came_ = 0;
-  std::vector<Stream*> rows_, next_rows_;  // of the running step, and the one after
+  std::vector<Stream*> rows_, next_rows_;  // of the running and the next step
   Planned now_, next_;
   std::vector<Made> steps_;
 };
@@ -201,15 +204,16 @@ TEST_CASE("steps that begin before the last one's tokens are known have the toke
   }
 }
 
-// One stream, of which each step begins ahead but the first.
+// One stream. All of its steps except the first begin ahead.
 class Ahead {
  public:
+  // The device has same_bits = true.
   explicit Ahead(const RandomWeights& weights)
-      : device_(std::in_place, weights, /*same_bits=*/true, 1, 1, StepLimits{.tokens = 64, .logits = 8}),
+      : device_(std::in_place, weights, true, 1, 1, StepLimits{.tokens = 64, .logits = 8}),
         sequence_(device_->Place(RandomTokens(60, weights.config.vocab, 3))) {
     device_->Prefill(sequence_, 40, 40);
   }
-  // The token after `position`, or why there is none.
+  // Returns the token after `position`, or an error.
   absl::StatusOr<TokenId> Step(int32_t position, bool stored = true) {
     Batch batch = At(position), next = At(position + 1);
     batch.begun = std::exchange(begun_, false);

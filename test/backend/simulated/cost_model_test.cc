@@ -8,8 +8,8 @@
 namespace baton {
 namespace {
 
-// Small enough to count by hand: a layer has qkv 8 x (2 + 2 x 1) x 4 = 128, o 8 x 8 = 64 and MLP 3 x 8 x 16 = 384
-// parameters, the head 8 x 32 = 256.
+// A model that is small enough to count by hand. A layer has 576 parameters: qkv 8 x (2 + 2 x 1) x
+// 4 = 128, o 8 x 8 = 64 and MLP 3 x 8 x 16 = 384. The head has 8 x 32 = 256 parameters.
 ModelConfig Tiny() {
   ModelConfig model;
   model.layers = 3;
@@ -22,7 +22,7 @@ ModelConfig Tiny() {
   return model;
 }
 
-// 1,000 FLOP/s of which half are reached, 100 B/s.
+// A device with 1,000 FLOP/s, of which kernels reach half, and 100 B/s.
 DeviceShape Slow() {
   return {.name = "slow",
           .peak_flops = 1000,
@@ -48,10 +48,11 @@ TEST_CASE("a prefill step costs what its tokens and the keys that they see cost,
   Slices step;
   step.Add(4, 10, false);
   const StepWork work = WorkOf(Tiny(), step.batch);
-  // Two layers in full and the third's qkv: 2 x 576 + 128 = 1,280 parameters for each of 4 tokens. The tokens see 11,
-  // 12, 13 and 14 keys, each at 2 x 2 x 2 heads x 4, in two layers.
+  // Two layers in full and the third layer's qkv have 2 x 576 + 128 = 1,280 parameters. They serve
+  // 4 tokens. The tokens attend to 11, 12, 13 and 14 keys. Each key costs 2 x 2 x 2 heads x 4, in
+  // two layers.
   CHECK(work.flops == Approx(2.0 * 4 * 1280 + 2 * 50 * 32));
-  // Weights of 2 bytes; KV of 14 tokens, 3 layers x 2 x 4 x 2 bytes each.
+  // Weights have 2 bytes each. KV of 14 tokens has 3 layers x 2 x 4 x 2 bytes for each token.
   CHECK(work.bytes == Approx(2.0 * 1280 + 14 * 48));
 }
 
@@ -85,7 +86,7 @@ TEST_CASE("blocks are copied to and from host memory at its own rate") {
 }
 
 TEST_CASE("so many tokens are computed while the weights are read") {
-  // A parameter takes 2 / 100 s to read and 2 / 500 s to use.
+  // Reading a parameter takes 2 / 100 s, and using it takes 2 / 500 s.
   CHECK(BalancedTokens(Tiny(), Slow()) == 5);
 }
 
