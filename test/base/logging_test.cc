@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Takes the place of the log while it lives.
+// Replaces the default log during its lifetime.
 class Captured {
  public:
   explicit Captured(LogFormat format) : before_(spdlog::default_logger()) {
@@ -67,7 +67,7 @@ TEST_CASE("a log that nobody reads holds up nobody, and says later how much is m
   spdlog::logger& logger = *spdlog::default_logger();
   logger.set_formatter(MakeLogFormatter(LogFormat::kJson));
   const std::string filler(1000, 'x');
-  for (int i = 0; i < 1000; ++i) logger.info("{} {}", i, filler);  // a pipe takes 64 KiB
+  for (int i = 0; i < 1000; ++i) logger.info("{} {}", i, filler);  // a pipe holds 64 KiB
 
   const auto read_all = [&] {
     std::string text(1 << 20, 0);
@@ -80,7 +80,8 @@ TEST_CASE("a log that nobody reads holds up nobody, and says later how much is m
   CHECK(before.back() == '\n');
   LogFields(spdlog::level::info, "again", {{"request", "r-1"}});
   const std::string after = read_all();
-  CHECK(after.find("r-1") == after.rfind("r-1"));  // the line about what is lost is of no request
+  // The line about lost lines carries no request.
+  CHECK(after.find("r-1") == after.rfind("r-1"));
   CHECK(after.find("again") != std::string::npos);
   CHECK(after.find("are lost: " + std::to_string(1000 - kept)) != std::string::npos);
   logger.info("and on");
@@ -95,7 +96,7 @@ TEST_CASE("a line that was cut keeps its end from the next one") {
   REQUIRE(pipe(ends) == 0);
   spdlog::logger logger("baton-test", std::make_shared<StderrSink>(ends[1]));
   logger.set_formatter(MakeLogFormatter(LogFormat::kJson));
-  logger.info("{}", std::string(200'000, 'x'));  // more than a pipe takes
+  logger.info("{}", std::string(200'000, 'x'));  // more than a pipe holds
   std::string text(1 << 20, 0);
   REQUIRE(read(ends[0], text.data(), text.size()) > 0);
   logger.info("whole");
