@@ -1,4 +1,5 @@
-// Catch2's one header, for either major version: Debian 12 has 2.13, Debian 13 has 3.
+// The one header of Catch2, for both major versions. Debian 12 has 2.13, and Debian 13 has
+// 3.
 #pragma once
 
 #ifdef BATON_CATCH2_V2

@@ -1,4 +1,4 @@
-// Certificates for tests, made while they run.
+// Certificates that tests make while they run.
 #pragma once
 
 #include <openssl/evp.h>
@@ -16,7 +16,7 @@
 
 namespace baton {
 
-// Signs certificates for 127.0.0.1.
+// A certificate authority. It signs certificates for 127.0.0.1.
 class Authority {
  public:
   explicit Authority(const std::string& name) : name_(name), key_(NewKey()) {
@@ -26,7 +26,7 @@ class Authority {
 
   std::string path() const { return directory_ / "ca.pem"; }
 
-  // Of a client that accepts servers which it signed for, and no others.
+  // The context of a client that accepts only servers with a certificate of this authority.
   std::shared_ptr<SSL_CTX> ClientContext() const {
     std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
     BATON_CHECK(SSL_CTX_load_verify_file(context.get(), path().c_str()) == 1, "reading an authority");
@@ -34,7 +34,7 @@ class Authority {
     return context;
   }
 
-  // A process's own files; it trusts this authority.
+  // Returns the key and certificate of a process that trusts this authority.
   TlsFiles Issue(const std::string& process, bool rsa = false) {
     const Key key = rsa ? Key(EVP_RSA_gen(2048)) : NewKey();
     const Certificate certificate = Sign(process, key.get(), /*is_authority=*/false);

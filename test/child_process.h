@@ -1,4 +1,4 @@
-// Runs code that aborts, in a process of its own.
+// A child process for code that aborts.
 #pragma once
 
 #include <signal.h>
@@ -17,7 +17,8 @@ struct ChildEnd {
   std::string said;  // on standard error
 };
 
-// Forks and runs `work` in the child. REQUIRES: `work` needs no thread that runs now, since fork() copies only one.
+// Forks and runs `work` in the child. REQUIRES: `work` needs no running thread, because fork()
+// copies only the calling one.
 inline ChildEnd RunInChild(absl::FunctionRef<void()> work) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);

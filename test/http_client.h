@@ -1,5 +1,5 @@
-// A client that sends exactly what a test says, encrypted or not, and reads answers of HTTP/1.1. Its calls block until
-// the server sends, reads or ends the connection.
+// A client of HTTP/1.1 that sends exactly the bytes that a test gives, with or without TLS. Its
+// calls block until the server sends, reads or ends the connection.
 #pragma once
 
 #include <arpa/inet.h>
@@ -31,14 +31,16 @@ struct HttpAnswer {
 
 class HttpClient {
  public:
-  // `receive_buffer`: bytes that the kernel takes for a client that does not read; 0: its default. With `tls` it speaks
-  // HTTPS as that says; encrypted() tells whether the server agreed.
+  // `receive_buffer`: bytes that the kernel buffers for a client that does not read; 0 for the
+  // kernel's default. With `tls`, the client speaks HTTPS in that context, and encrypted() returns
+  // whether the handshake succeeded.
   explicit HttpClient(const std::string& address, int receive_buffer = 0, SSL_CTX* tls = nullptr)
       : socket_(Connect(address, receive_buffer)) {
     REQUIRE(socket_ >= 0);
     if (tls != nullptr) Encrypt(tls);
   }
-  // Nothing if nobody listens there. On any thread: asserts nothing.
+  // Returns nullopt if no server listens at the address. Any thread may call it, because it asserts
+  // nothing.
   static std::optional<HttpClient> Dial(const std::string& address) {
     HttpClient client(Connect(address, /*receive_buffer=*/0));
     if (client.socket_ < 0) return std::nullopt;
@@ -51,7 +53,7 @@ class HttpClient {
       : socket_(std::exchange(other.socket_, -1)), tls_(std::move(other.tls_)), in_(std::move(other.in_)) {}
   HttpClient& operator=(HttpClient&&) = delete;
 
-  // False if the server has closed.
+  // Returns false if the server has closed the connection.
   bool Send(const std::string& bytes) {
     for (size_t sent = 0; sent < bytes.size();) {
       const ssize_t n = tls_ ? SSL_write(tls_.get(), bytes.data() + sent, static_cast<int>(bytes.size() - sent))
@@ -61,7 +63,7 @@ class HttpClient {
     }
     return true;
   }
-  // As they are, whatever the connection speaks.
+  // Sends the bytes without TLS, even on a connection with TLS.
   bool SendRaw(const std::string& bytes) {
     return send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
   }
@@ -72,12 +74,12 @@ class HttpClient {
     return Send(absl::StrCat("POST ", target, " HTTP/1.1\r\nHost: localhost\r\n", headers,
                              "Content-Length: ", body.size(), "\r\n\r\n", body));
   }
-  // It sends nothing more and still reads.
+  // Ends the client's half of the connection. The client can still read.
   void EndInput() {
     if (tls_) SSL_shutdown(tls_.get());
     shutdown(socket_, SHUT_WR);
   }
-  // The same, but over TLS it does not say so first.
+  // Does the same as EndInput, but sends no close_notify over TLS.
   void CutInput() { shutdown(socket_, SHUT_WR); }
   void Reset() {
     const linger now{.l_onoff = 1, .l_linger = 0};
@@ -86,17 +88,18 @@ class HttpClient {
   }
   void Close() { close(std::exchange(socket_, -1)); }
 
-  // Of the handshake. Null without TLS.
+  // The state of the TLS connection. Null without TLS.
   const SSL* tls() const { return tls_.get(); }
   bool encrypted() const { return tls_ != nullptr && SSL_is_init_finished(tls_.get()) == 1; }
-  // Asks the server for new keys, which it answers; false if it has closed. REQUIRES: TLS 1.3.
+  // Asks the server for new keys and answers its request. Returns false if the server has closed.
+  // REQUIRES: TLS 1.3.
   bool UpdateKeys() {
     return SSL_key_update(tls_.get(), SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(tls_.get()) == 1;
   }
-  // The server has said that nothing more comes.
+  // Whether the server has sent close_notify. REQUIRES: TLS.
   bool was_told_of_the_end() const { return (SSL_get_shutdown(tls_.get()) & SSL_RECEIVED_SHUTDOWN) != 0; }
 
-  // Of the next answer; its body is read by what follows.
+  // Returns the head of the next answer. ReadPart and other calls read its body.
   HttpAnswer ReadHead() {
     HttpAnswer answer;
     size_t end;
@@ -115,7 +118,8 @@ class HttpClient {
     }
     return answer;
   }
-  // The next part of an answer that comes in parts; nothing after the last, or if the connection ends.
+  // Returns the next part of an answer with chunked transfer encoding. Returns nullopt after the
+  // last part, or if the connection ends.
   std::optional<std::string> ReadPart() {
     size_t end;
     while ((end = in_.find("\r\n")) == std::string::npos) {
@@ -130,7 +134,7 @@ class HttpClient {
     if (size == 0) return std::nullopt;
     return part;
   }
-  // The next answer, to its end.
+  // Returns the next answer with its whole body.
   HttpAnswer Read(bool head_only = false) {
     HttpAnswer answer = ReadHead();
     while (answer.status == 100) answer = ReadHead();
@@ -148,20 +152,22 @@ class HttpClient {
     }
     return answer;
   }
-  // Waits for bytes of the server, which stay to be read; false if it ends the connection first.
+  // Waits for bytes from the server and leaves them unread. Returns false if the server ends the
+  // connection first.
   bool HasInput() { return !in_.empty() || Fill(); }
-  // The server ends the connection, whatever it sends before.
+  // Discards all bytes until the server stops sending. Returns whether the connection ended without
+  // an error.
   bool EndsAtLast() {
     while (Fill()) in_.clear();
     char byte;
     return recv(socket_, &byte, 1, 0) == 0;
   }
-  // The server has ended the connection, and sent nothing before.
+  // Whether the server has ended the connection and sent no bytes before. Waits for either.
   bool AtEnd() { return in_.empty() && !Fill(); }
 
  private:
   explicit HttpClient(int connected) : socket_(connected) {}
-  // -1: no connection.
+  // Returns the socket, or -1 if the connection failed.
   static int Connect(const std::string& address, int receive_buffer) {
     const int connected = socket(AF_INET, SOCK_STREAM, 0);
     if (receive_buffer > 0) setsockopt(connected, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
@@ -177,7 +183,8 @@ class HttpClient {
     return -1;
   }
   void Encrypt(SSL_CTX* context) {
-    static_cast<void>(std::signal(SIGPIPE, SIG_IGN));  // OpenSSL does not say MSG_NOSIGNAL
+    // OpenSSL sends without MSG_NOSIGNAL.
+    static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
     tls_.reset(SSL_new(context));
     SSL_set_fd(tls_.get(), socket_);
     SSL_connect(tls_.get());

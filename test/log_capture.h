@@ -1,4 +1,4 @@
-// What a test's threads log, instead of where it goes otherwise.
+// A capture of the lines that all threads of a test log.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace baton {
 
-// REQUIRES: no other thread logs while it is made and while it goes.
+// Replaces the default log during its lifetime. REQUIRES: no other thread logs while the
+// constructor or the destructor runs.
 class LogCapture {
  public:
   LogCapture() {
@@ -25,7 +26,7 @@ class LogCapture {
   LogCapture(const LogCapture&) = delete;
   LogCapture& operator=(const LogCapture&) = delete;
 
-  // How many lines have this.
+  // Number of lines that contain `text`.
   int Count(const std::string& text) const { return sink_->Count(text); }
 
  private:

@@ -1,4 +1,4 @@
-// Reads one value of a process's metrics.
+// A reader of one value of a process's metrics.
 #pragma once
 
 #include <limits>
@@ -12,8 +12,8 @@
 
 namespace baton {
 
-// `series`: as the text format writes it, with its labels in alphabetical order. NaN if it does not
-// exist.
+// Returns the value of `series`, or NaN if the series does not exist. `series` has the form of the
+// text format, with its labels in alphabetical order.
 inline double MetricValue(const Metrics& metrics, absl::string_view series) {
   double value = std::numeric_limits<double>::quiet_NaN();
   const std::string text = metrics.Text();

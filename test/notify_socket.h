@@ -35,7 +35,7 @@ class NotifySocket {
     BATON_CHECK(n >= 0, "a datagram is received");
     return std::string(buffer, static_cast<size_t>(n));
   }
-  // Whether no datagram waits to be received.
+  // Whether no datagram is waiting.
   bool Empty() const {
     char byte;
     return recv(fd_, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0;

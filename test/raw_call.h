@@ -1,4 +1,5 @@
-// A gRPC call whose messages are bytes: for messages that are malformed, and for services of which there is no header.
+// A gRPC call whose messages are bytes. Tests use it for malformed messages and for services
+// without a generated header.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,7 @@
 
 namespace baton {
 
-// One unary call of bytes.
+// Makes one unary call and waits for its end. Sets `response` if the call succeeds.
 inline grpc::Status RawCall(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                             const std::string& request, std::string& response) {
   grpc::GenericStub stub(channel);

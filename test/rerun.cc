@@ -8,7 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "seeds.h"
 
-// Part of the sanitizers' runtime; null in other builds.
+// Part of the sanitizers' runtime. Null in other builds.
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
 
 namespace baton {
@@ -27,12 +27,13 @@ void PrintRunningCommand() {
 
 std::string ThisBinary() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
-// A command for a shell. Catch2 reads a comma in a name as "or", and a bracket as a tag.
+// Escapes the name, because Catch2 reads a comma in a name as "or" and a bracket as a tag.
 std::string RerunCommand(const std::string& name, std::optional<uint64_t> seed) {
   const std::string spec = absl::StrReplaceAll(
       name, {{"\\", "\\\\\\\\"}, {",", "\\,"}, {"[", "\\["}, {"\"", "\\\""}, {"$", "\\$"}, {"`", "\\`"}});
   std::string command = seed ? absl::StrCat("BATON_SEED=", *seed, " ") : "";
-  for (const char* variable : {"HOST_DEVICE_RUNS", "UCX_MEM_EVENTS", "UCX_MEM_MMAP_HOOK_MODE"}) {  // ctest sets them
+  // These are the variables that ctest sets.
+  for (const char* variable : {"HOST_DEVICE_RUNS", "UCX_MEM_EVENTS", "UCX_MEM_MMAP_HOOK_MODE"}) {
     if (const char* value = std::getenv(variable)) absl::StrAppend(&command, variable, "=", value, " ");
   }
   return absl::StrCat(command, ThisBinary(), " \"", spec, "\"");

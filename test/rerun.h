@@ -10,11 +10,13 @@ namespace baton {
 // The path of the running test binary.
 std::string ThisBinary();
 
-// A command for a shell that runs the test `name` alone, with `seed` if there is one.
+// Returns a shell command that runs the test `name` alone, with `seed` if it is set.
 std::string RerunCommand(const std::string& name, std::optional<uint64_t> seed);
 
-// From now on, a sanitizer that ends the process prints `*command` and the running seed first: it ends the process at
-// its first report, so Catch2 does not report the test. Null: it prints nothing. Does nothing in other builds.
+// Sets the command that is printed, with the running seed, when a sanitizer ends the process. A
+// sanitizer ends the process at its first report, so Catch2 does not report the test. With null,
+// nothing is printed. Does nothing in builds without a sanitizer. The caller keeps `*command`
+// alive.
 void PrintIfSanitizerEndsIt(const std::string* command);
 
 }  // namespace baton

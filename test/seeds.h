@@ -1,8 +1,8 @@
-// Seeds of random tests. Every seed is fixed, so that a failure in CI is a failure everywhere. Two variables change
-// that:
-//   BATON_SEED=N           the test runs with seed N alone, to replay a failure
-//   BATON_RANDOM_SEEDS=K   the test runs with K times as many seeds, which begin at a random one (tools/check
-//   --nightly)
+// Seeds of random tests. Every seed is fixed, so a failure in CI is a failure on every machine. Two
+// variables change the seeds:
+//   BATON_SEED=N           runs the test with seed N alone, to replay a failure
+//   BATON_RANDOM_SEEDS=K   runs the test with K times as many seeds, from a random first seed
+//                          (tools/check --nightly)
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Seeds {
 
   uint64_t first() const { return first_; }
   uint64_t count() const { return count_; }
-  // Whether all seeds run. With BATON_SEED alone, what holds over many seeds need not hold.
+  // Whether all seeds run. With BATON_SEED alone, a property over many seeds need not hold.
   bool all() const { return all_; }
 
  private:
@@ -28,7 +28,7 @@ class Seeds {
   bool all_;
 };
 
-// Records the seed that runs, for the command that reruns a failed test (test_main.cc).
+// Records the running seed for the command that reruns a failed test (test_main.cc).
 void SetRunningSeed(std::optional<uint64_t> seed);
 std::optional<uint64_t> RunningSeed();
 

@@ -1,4 +1,4 @@
-// Files of the checkout that tests read.
+// Paths of files in the checkout.
 #pragma once
 
 #include <string>
@@ -6,7 +6,8 @@
 
 namespace baton {
 
-// `relative`: to the root of the checkout. Compiled in one place, so that compiler caches serve any checkout's tests.
+// Returns the path of a file in the checkout. `relative` begins at the root of the checkout. Only
+// source_path.cc has the root, so compiler caches serve the tests of any checkout.
 std::string SourcePath(std::string_view relative);
 
 }  // namespace baton

@@ -11,7 +11,7 @@
 
 namespace baton {
 
-// Goes away with the object.
+// Creates the directory, and removes it with its files in the destructor.
 class TempDir {
  public:
   TempDir() {

@@ -1,6 +1,6 @@
-// The main of every test binary. For a failed test, and for one that runs for a minute, it prints the command that
-// reruns the test alone, with its seed. With BATON_TEST_TIMES=FILE it appends the seconds that each test took to FILE,
-// for the summary of tools/check.
+// The main function of all test binaries. For a test that fails or runs for a minute, it prints the
+// command that reruns the test alone, with its seed. With BATON_TEST_TIMES=FILE it appends the
+// seconds of each test to FILE, for the summary of `tools/check`.
 #ifdef BATON_CATCH2_V2
 #define CATCH_CONFIG_RUNNER
 #endif
@@ -23,7 +23,8 @@
 namespace baton {
 namespace {
 
-// Prints what runs after a minute, then at doubling intervals: ctest's time-out ends a test that hangs without a word.
+// Prints the rerun command of the running test after a minute, then at doubling intervals. Without
+// these lines, ctest's time-out ends a hanging test without output.
 class Watch {
  public:
   void Start(std::string name) {
@@ -57,7 +58,7 @@ class Watch {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string name_;
-  int tests_ = 0;  // that have started
+  int tests_ = 0;  // tests that have started
   bool over_ = false;
   std::thread thread_;
 };
@@ -116,8 +117,8 @@ class TestReporter final : public ListenerBase {
   }
 
   Watch watch_;
-  std::string command_;                  // that reruns the test
-  std::optional<uint64_t> failed_seed_;  // of the first failure
+  std::string command_;                  // reruns the running test
+  std::optional<uint64_t> failed_seed_;  // the seed of the first failure
   std::chrono::steady_clock::time_point started_;
 };
 CATCH_REGISTER_LISTENER(TestReporter)
