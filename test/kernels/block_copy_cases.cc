@@ -18,7 +18,7 @@ enum class Memory { kDevice, kPinnedHost };
 
 using Bytes = std::vector<uint8_t>;
 
-// Bytes that kernels can reach, wherever they are.
+// Bytes in memory that kernels can access: device memory or pinned host memory.
 class Buffer {
  public:
   Buffer(Memory memory, const Bytes& bytes) : size_(bytes.size()) {
@@ -46,7 +46,7 @@ class Buffer {
   size_t size_;
 };
 
-// Repeats after a while, as a bench wants 2^30.
+// The bytes repeat after 1 MiB, because a bench needs 2^30 bytes.
 Bytes RandomBytes(int64_t size, std::mt19937_64& random) {
   Bytes bytes(size);
   const int64_t distinct = std::min(size, int64_t{1} << 20) / 8 * 8;
@@ -103,7 +103,7 @@ KernelCase MakeCase(const Copy& copy, bool check, std::mt19937_64& random) {
   };
   if (!check) return result;
 
-  // What both hold afterwards; nothing else of the slab changes.
+  // The expected bytes of both buffers. The rest of the slab does not change.
   Bytes slab_after = slab_bytes;
   Bytes packed_after = packed_bytes;
   for (int32_t i = 0; i < copy.count; ++i) {
@@ -128,7 +128,7 @@ std::vector<KernelCase> BlockCopyCases(CaseSize size, uint64_t seed) {
           cases.push_back(MakeCase({direction, block_bytes, 23, 11, packed}, check, random));
         }
       } else {
-        // 32 layers of K and V of 8 heads of 128, bf16.
+        // A block has 32 layers of K and V, with 8 heads of 128 in bf16.
         const int32_t count = packed == Memory::kDevice ? 256 : 32;
         cases.push_back(MakeCase({direction, int64_t{2} << 20, count, count, packed}, check, random));
       }

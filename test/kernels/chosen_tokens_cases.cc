@@ -10,14 +10,15 @@
 namespace baton::cuda {
 namespace {
 
-// What the kernel changes.
+// The values that the kernel changes.
 struct Values {
   std::vector<int32_t> tokens;
   std::vector<SamplingRow> params;
   std::vector<SeenToken> seen;
 };
 
-// Rows of which each has up to `longest` tokens that penalties apply to, and room for one more; many have none.
+// Returns rows with up to `longest` tokens under penalties and room for one more token. Many rows
+// have no such tokens.
 Values RandomValues(int32_t rows, int32_t longest, std::mt19937_64& random) {
   Values values;
   for (int32_t row = 0; row < rows; ++row) {
@@ -35,7 +36,7 @@ Values RandomValues(int32_t rows, int32_t longest, std::mt19937_64& random) {
   return values;
 }
 
-// Half of what is chosen has been seen.
+// Returns the chosen token of each row, or -1. Some of these tokens have been seen.
 std::vector<int32_t> RandomChosen(int32_t rows, int32_t longest, std::mt19937_64& random) {
   std::vector<int32_t> chosen;
   for (int32_t row = 0; row < rows; ++row) {
@@ -91,7 +92,7 @@ KernelCase MakeCase(int32_t rows, int32_t longest, bool penalties, bool check, s
   result.bytes = 3.0 * rows * sizeof(int32_t);
   if (penalties) result.bytes += static_cast<double>(before.seen.size() * sizeof(SeenToken));
   result.tolerance = 0;
-  // It counts, so that each launch needs what there was before.
+  // The kernel counts tokens, so each launch first restores the values.
   result.launch = [=](cudaStream_t stream) {
     for (const cudaError_t copied :
          {CopyTo(tokens, tokens_then, stream), CopyTo(params, params_then, stream), CopyTo(seen, seen_then, stream)}) {

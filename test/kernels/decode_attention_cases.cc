@@ -21,8 +21,9 @@ struct Shape {
     return "decode_attention hd" + std::to_string(head_dim) + " heads" + std::to_string(heads) + "/" +
            std::to_string(kv_heads);
   }
-  int64_t LayerElements() const { return int64_t{2} * kv_heads * kBlockTokens * head_dim; }  // of a block
-  // Rows are as a fused projection leaves them: q, then k and v, which are not read here.
+  // Elements of one layer in a block.
+  int64_t LayerElements() const { return int64_t{2} * kv_heads * kBlockTokens * head_dim; }
+  // Rows have the layout of a fused projection: q, then k and v. This kernel reads only q.
   int64_t QStride() const { return int64_t{heads + 2 * kv_heads} * head_dim; }
 };
 
@@ -33,10 +34,12 @@ struct Histories {
   int32_t blocks = 0;  // of the slab
 };
 
-// Rows and blocks in random order; where `share`, all begin with the same blocks as far as those are full in both.
+// Rows and blocks are in random order. With `share`, all histories begin with the same blocks, as
+// far as these blocks are full in both.
 Histories RaggedHistories(const std::vector<int32_t>& keys, bool share, std::mt19937_64& random) {
   Histories histories;
-  for (const int32_t n : keys) histories.blocks += BlocksOf(n) + 1;  // some belong to nobody
+  // Some blocks belong to no history.
+  for (const int32_t n : keys) histories.blocks += BlocksOf(n) + 1;
   const std::vector<int64_t> blocks = RandomOrder(histories.blocks, random);
   const std::vector<int64_t> rows = RandomOrder(std::ssize(keys), random);
   std::vector<int32_t>& tables = histories.block_tables;
@@ -52,7 +55,7 @@ Histories RaggedHistories(const std::vector<int32_t>& keys, bool share, std::mt1
   return histories;
 }
 
-// What one launch needs, on the device.
+// The inputs of one launch, on the device.
 struct Inputs {
   DeviceArray<AttentionSlice> slices;
   DeviceArray<int32_t> block_tables;
@@ -92,7 +95,7 @@ struct Inputs {
   }
 };
 
-// One head of one row in float64. `kv` points to host memory.
+// Computes one head of one row in float64. `kv` points to host memory.
 void Attend(const Bf16* q, int32_t kv_head, const AttentionSlice& slice, const int32_t* table, const PagedKv& kv,
             double* out) {
   const int32_t keys = slice.start + 1;
@@ -141,7 +144,8 @@ KernelCase CheckCase(const Shape& shape, const std::vector<int32_t>& keys, std::
     }
   }
   std::vector<Bf16> q = RandomBf16(rows * shape.QStride(), random);
-  for (Bf16& value : q) value = __float2bfloat16(8 * __bfloat162float(value));  // some keys count far more than others
+  // Some keys then count far more than others.
+  for (Bf16& value : q) value = __float2bfloat16(8 * __bfloat162float(value));
 
   std::vector<double> reference(rows * shape.heads * shape.head_dim);
   for (const AttentionSlice& slice : histories.slices) {
@@ -177,13 +181,13 @@ std::vector<KernelCase> CheckCases(std::mt19937_64& random) {
     cases.push_back(CheckCase(shape, ragged, random));
   }
   cases.push_back(CheckCase({4, 2, 64}, {5}, random));
-  // More than kMaxSplits of the shortest splits would cover.
+  // A history that is longer than kMaxSplits of the shortest splits.
   cases.push_back(CheckCase({3, 1, 64}, {kMinSplitKeys * kMaxSplits + 300, kMinSplitKeys * 5}, random));
   return cases;
 }
 
-// Memory that all bench cases share. Blocks have all the layers of a model, as far as they fit, so that one layer is
-// scattered over as many pages as it will be.
+// Memory that all bench cases share. Blocks have all layers of a model, as far as memory allows.
+// One layer is therefore scattered over as many pages as in use.
 struct BenchSlab {
   DeviceArray<Bf16> memory;
   int64_t blocks = 0;
@@ -202,7 +206,7 @@ BenchSlab MakeBenchSlab(const Shape& widest, int64_t blocks) {
   return slab;
 }
 
-// The middle layer, filled by copying a few random blocks over and over.
+// Returns the middle layer. Copies of a few random blocks fill it.
 PagedKv MakeBenchLayer(const Shape& shape, const BenchSlab& slab, std::mt19937_64& random) {
   constexpr int64_t kPattern = 64;  // blocks
   const PagedKv kv{.slab = slab.memory.data(),

@@ -1,4 +1,4 @@
-// Memory on the device for tests and benches: owned, typed, filled from the host.
+// Typed device memory for tests and benches, filled from the host.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,10 +11,10 @@
 
 namespace baton::cuda {
 
-// Test code has no use for a failed CUDA call.
+// Aborts on an error, because test code cannot recover from a failed CUDA call.
 inline void Must(cudaError_t status) { BATON_CHECK(status == cudaSuccess, cudaGetErrorString(status)); }
 
-// Shared, so that a KernelCase's closures can hold it.
+// An array on the device. Copies share its memory, so closures of a KernelCase can hold it.
 template <typename T>
 class DeviceArray {
  public:
@@ -31,7 +31,7 @@ class DeviceArray {
 
   T* data() const { return data_.get(); }
   size_t size() const { return size_; }
-  // All ones: NaN in bf16 and fp32.
+  // Fills the array with ones, which are NaN in bf16 and fp32.
   void Poison() const { Must(cudaMemset(data(), 0xff, size_ * sizeof(T))); }
   std::vector<T> ToHost() const {
     std::vector<T> values(size_);

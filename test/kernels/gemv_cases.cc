@@ -1,4 +1,4 @@
-// Projections of few rows, and what becomes of them.
+// Projections of few rows, with bias, activation and sum.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -44,7 +44,7 @@ double Different(const DeviceArray<T>& a, const DeviceArray<T>& b) {
   return std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0 ? 0 : 1;
 }
 
-// Each row alone: to the same bits.
+// Compares each row alone with the same row of a batch, bit by bit.
 KernelCase Apart(int32_t rows, int32_t n, int32_t k, std::mt19937_64& random) {
   const auto problem = std::make_shared<const ProjectionProblem>(kPlain, rows, n, k, random);
   const DeviceArray<Bf16> y(problem->before.size());
@@ -66,8 +66,9 @@ KernelCase Apart(int32_t rows, int32_t n, int32_t k, std::mt19937_64& random) {
   return result;
 }
 
-// Layers that each read what the one before wrote, and write what it read: as a graph, where each starts before the
-// last one has ended, they give the bits that they give one at a time.
+// A chain of layers, each of which reads the output of the layer before and overwrites that layer's
+// input. In a graph, each layer starts before the layer before has ended. Its bits must equal those
+// of the layers one at a time.
 KernelCase Chain(int32_t rows, std::mt19937_64& random) {
   constexpr int32_t kHidden = 512, kFfn = 1536;
   constexpr int kLayers = 20;

@@ -1,4 +1,4 @@
-// Every kernel against a float64 reference on random ragged inputs.
+// Tests that compare every kernel with a float64 reference on random ragged inputs.
 #include <iostream>
 
 #include "catch.h"
@@ -32,7 +32,7 @@ void CheckAll(std::vector<KernelCase> (*make)(CaseSize, uint64_t)) {
 
 TEST_CASE("embedding, norm, rotary embedding, KV store and SwiGLU agree with float64") { CheckAll(RowCases); }
 TEST_CASE("projections of few rows agree with float64, alone and in a row") { CheckAll(GemvCases); }
-// Tagged, for compute-sanitizer has no business with NVIDIA's kernels.
+// The tag lets compute-sanitizer skip NVIDIA's own kernels.
 TEST_CASE("products by cuBLASLt agree with float64", "[cublaslt]") { CheckAll(ProductCases); }
 TEST_CASE("prefill attention agrees with float64") { CheckAll(PrefillAttentionCases); }
 TEST_CASE("decode attention agrees with float64") { CheckAll(DecodeAttentionCases); }

@@ -1,4 +1,4 @@
-// How the host cuts a batch up for attention: needs no device.
+// Tests of the host code that splits a batch for attention. They need no device.
 #include <algorithm>
 #include <random>
 #include <tuple>
@@ -45,7 +45,7 @@ std::vector<AttentionSlice> SlicesOf(const std::vector<int32_t>& histories) {
   return slices;
 }
 
-// Those of one slice, in the order of their keys.
+// Returns the splits of one slice, in the order of their keys.
 std::vector<HistorySplit> SplitsOf(int32_t slice, const std::vector<HistorySplit>& splits) {
   std::vector<HistorySplit> own;
   std::copy_if(splits.begin(), splits.end(), std::back_inserter(own),
@@ -98,7 +98,7 @@ TEST_CASE("few histories are split to fill the device, many are left whole") {
   CHECK(splits.size() == 4);
   PlanHistorySplits(SlicesOf(std::vector<int32_t>(256, 1025)), kGrid, splits);
   CHECK(splits.size() == 256);
-  // 80 x 8 whole histories would take three rounds, the last of them for 112 of the 264 CTAs.
+  // 80 x 8 whole histories would take three rounds, of which the last has work for 112 of 264 CTAs.
   PlanHistorySplits(SlicesOf(std::vector<int32_t>(80, 1024)), kGrid, splits);
   CHECK(splits.size() > 80);
 }

@@ -1,4 +1,4 @@
-// Prefill attention on ragged batches, in one piece and in chunks, and on prompts of Llama-3.1-8B.
+// Prefill attention on ragged batches, whole and in chunks, and on prompts of Llama-3.1-8B.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -16,13 +16,14 @@
 namespace baton::cuda {
 namespace {
 
-constexpr int kLayers = 2;  // in a block; the last is attended to, the others are NaN
+// Layers of a block. Attention reads the last layer, and the other layers are NaN.
+constexpr int kLayers = 2;
 
 struct Heads {
   int32_t heads, kv_heads, head_dim;
 };
 
-// All that the positions [0, length) of one sequence bring.
+// Queries, keys and values of the positions [0, length) of one sequence.
 struct Sequence {
   std::vector<Bf16> q;     // [length][heads][head_dim]
   std::vector<Bf16> k, v;  // [length][kv_heads][head_dim]
@@ -33,7 +34,8 @@ struct Chunk {
   int context() const { return start + rows; }
 };
 
-// Queries in [-8, 8): scores then differ enough that maxima move and most keys hardly count.
+// Returns queries in [-8, 8). Scores then differ so much that maxima move and most keys hardly
+// count.
 std::vector<Bf16> RandomQueries(int64_t count, std::mt19937_64& random) {
   std::vector<Bf16> q = RandomBf16(count, random);
   for (Bf16& x : q) x = __float2bfloat16(8 * __bfloat162float(x));
@@ -52,8 +54,9 @@ std::vector<Sequence> RandomSequences(const Heads& heads, const std::vector<int3
   return sequences;
 }
 
-// Chunks of sequences on the device. Blocks lie in random order; chunks of one sequence share its full blocks; slots
-// past a chunk's context, blocks of nobody, other layers and the gaps between rows of q are NaN.
+// Chunks of sequences on the device. Blocks lie in random order, and chunks of one sequence share
+// its full blocks. Unused elements are NaN: slots behind a chunk's context, unused blocks, other
+// layers and the gaps between rows of q.
 class Batch {
  public:
   Batch(const Heads& heads, std::shared_ptr<const std::vector<Sequence>> sequences, std::vector<Chunk> chunks,
@@ -72,7 +75,7 @@ class Batch {
     args_.out = out_.data();
   }
 
-  // Makes what launches of this kernel need.
+  // Makes the inputs for launches of this kernel.
   void Prepare(PrefillKernel kernel) {
     const int32_t group = heads_.heads / heads_.kv_heads;
     const std::vector<AttentionSlice> tiles = PlanQueryTiles(slices_, QueriesPerTile(kernel, heads_.head_dim, group));
@@ -87,14 +90,14 @@ class Batch {
     return LaunchPrefillAttention(args, static_cast<int32_t>(tiles.size()), kernel, &map_, stream);
   }
 
-  // Into an output that is NaN.
+  // Launches into an output that is NaN.
   cudaError_t LaunchAfresh(PrefillKernel kernel, cudaStream_t stream) const {
     const cudaError_t poisoned = cudaMemsetAsync(out_.data(), 0xff, out_.size() * sizeof(Bf16), stream);
     return poisoned != cudaSuccess ? poisoned : Launch(kernel, stream);
   }
   std::vector<Bf16> Output() const { return out_.ToHost(); }
 
-  // Query and key pairs, once for all heads.
+  // Query and key pairs, counted once for all heads.
   double Pairs() const {
     double pairs = 0;
     for (const Chunk& chunk : chunks_) pairs += chunk.rows * (chunk.start + (chunk.rows + 1) / 2.0);
@@ -107,7 +110,7 @@ class Batch {
     return rows * heads_.head_dim * sizeof(Bf16);
   }
 
-  // Of all rows, in float64: [rows][heads][head_dim].
+  // Returns the result of all rows in float64: [rows][heads][head_dim].
   const std::vector<double>& Reference() {
     if (!reference_.empty()) return reference_;
     reference_.resize(static_cast<size_t>(rows_) * heads_.heads * heads_.head_dim);
@@ -121,7 +124,7 @@ class Batch {
   void PlaceBlocks(std::mt19937_64& random) {
     int32_t entries = 0;
     for (const Chunk& chunk : chunks_) entries += static_cast<int32_t>(BlocksOf(chunk.context()));
-    blocks_ = entries + 3;  // at least three of nobody
+    blocks_ = entries + 3;  // at least three unused
     std::vector<int64_t> free = RandomOrder(blocks_, random);
 
     std::map<std::pair<int, int>, int32_t> full;  // by sequence and index in it
@@ -171,7 +174,7 @@ class Batch {
 
   void FillQueries() {
     const int64_t width = int64_t{heads_.heads} * heads_.head_dim;
-    args_.q_stride = width + 2 * heads_.kv_heads * heads_.head_dim;  // as when k and v follow
+    args_.q_stride = width + 2 * heads_.kv_heads * heads_.head_dim;  // as if k and v followed
     std::vector<Bf16> q(static_cast<size_t>(rows_ * args_.q_stride), Nan());
     for (size_t i = 0; i < chunks_.size(); ++i) {
       const Sequence& sequence = (*sequences_)[chunks_[i].sequence];
@@ -189,7 +192,8 @@ class Batch {
     const auto read = [&](const std::vector<Bf16>& values, int32_t position, int32_t heads, int32_t h, int32_t d) {
       return static_cast<double>(__bfloat162float(values[(int64_t{position} * heads + h) * dim + d]));
     };
-    std::vector<double> k_columns(static_cast<size_t>(dim) * chunk.context());  // [dim][context], summed by columns
+    // [dim][context], summed by columns.
+    std::vector<double> k_columns(static_cast<size_t>(dim) * chunk.context());
     std::vector<double> v(static_cast<size_t>(chunk.context()) * dim);
     for (int32_t position = 0; position < chunk.context(); ++position) {
       for (int32_t d = 0; d < dim; ++d) {
@@ -258,7 +262,7 @@ KernelCase BatchCase(std::shared_ptr<Batch> batch, PrefillKernel kernel, std::st
           .error = nullptr};
 }
 
-// One case for each kernel; they share the batch, and its output.
+// Adds one case for each kernel. The cases share the batch and its output.
 void AddRagged(std::vector<KernelCase>& cases, const Heads& heads, std::mt19937_64& random) {
   const auto sequences =
       std::make_shared<const std::vector<Sequence>>(RandomSequences(heads, {350, 15, 32, 205}, random));
@@ -276,8 +280,8 @@ void AddRagged(std::vector<KernelCase>& cases, const Heads& heads, std::mt19937_
   }
 }
 
-// A sequence's rows from one launch against the same rows from several, each with another block table, a neighbour and
-// no KV of later chunks.
+// Compares a sequence's rows from one launch with the same rows from several launches. Each of
+// these has another block table, a neighbour and no KV of later chunks.
 void AddChunked(std::vector<KernelCase>& cases, const Heads& heads, std::mt19937_64& random) {
   constexpr int32_t kLength = 403;
   const auto sequences = std::make_shared<const std::vector<Sequence>>(RandomSequences(heads, {kLength, 77}, random));
@@ -308,7 +312,7 @@ void AddChunked(std::vector<KernelCase>& cases, const Heads& heads, std::mt19937
       bool same = true;
       for (const std::shared_ptr<Batch>& part : parts) {
         const std::vector<Bf16> out = part->Output();
-        const size_t size = out.size() - 17 * width;  // but for the neighbour
+        const size_t size = out.size() - 17 * width;  // without the neighbour
         same = same && std::memcmp(&expected[first], out.data(), size * sizeof(Bf16)) == 0;
         first += size;
       }

@@ -1,4 +1,4 @@
-// Projections by cuBLASLt, as the backend chooses its algorithms.
+// Projections by cuBLASLt, with the algorithms that the backend chooses.
 #include <memory>
 
 #include "backend/cuda/cuda_matmul.h"
@@ -26,7 +26,8 @@ MatrixProduct ProductOf(const GemvArgs& args) {
           .add = args.add};
 }
 
-// Both ways to choose an algorithm. For few rows the fastest may be kernels/gemv.h, for the same bits never.
+// Both ways to choose an algorithm. For few rows, `fastest` may choose kernels/gemv.h. `same_bits`
+// never does.
 struct Matmuls {
   std::shared_ptr<CudaMatmul> fastest = CudaMatmul::Create(/*same_bits=*/false).value();
   std::shared_ptr<CudaMatmul> same_bits = CudaMatmul::Create(/*same_bits=*/true).value();
@@ -43,7 +44,7 @@ KernelCase Check(const Matmuls& matmuls, bool same_bits, const ProjectionForm& f
   MustBeOk(matmul->Learn(learnt, {{learnt.w}}, nullptr));
   KernelCase result;
   result.name = "product " + problem->Name() + (same_bits ? ", same bits" : "");
-  // Tensor cores cut off what they add. Parts of k that are summed apart may meet in bf16, but not for the same bits.
+  // Tensor cores truncate addends. Sums over parts of k may meet in bf16, except with same bits.
   if (form.fp32) result.tolerance = 1e-4;
   if (!form.fp32 && !same_bits) result.tolerance *= 2;
   result.launch = [=](cudaStream_t stream) {
@@ -87,8 +88,8 @@ struct Weight {
   ProjectionForm form;
 };
 
-// Llama-3.1-8B's, for as many rows as kernels/gemv.h does not take. All tokens of a prompt have layers' projections;
-// those that are sampled have the head.
+// The projections of Llama-3.1-8B, for row counts that kernels/gemv.h does not support. All tokens
+// of a prompt pass the layers' projections, but only sampled tokens pass the head.
 std::vector<KernelCase> BenchCases(std::mt19937_64& random) {
   const std::shared_ptr<CudaMatmul> matmul = CudaMatmul::Create(/*same_bits=*/false).value();
   std::vector<KernelCase> cases;
@@ -113,12 +114,12 @@ std::vector<KernelCase> ProductCases(CaseSize size, uint64_t seed) {
   if (size == CaseSize::kBench) return BenchCases(random);
   const Matmuls matmuls;
   std::vector<KernelCase> cases;
-  // Rows of y are aligned, for what is asked of cuBLASLt is what models ask.
+  // Rows of y are aligned, because models ask cuBLASLt only for aligned rows.
   const ProjectionForm forms[] = {
       kPlain, kAdd, kBias, {.name = " fp32", .bias = false, .fp32 = true, .add = false, .swiglu = false, .padding = 8}};
   for (const ProjectionForm& form : forms) {
     for (const auto& [n, k] : {std::pair{960, 576}, {576, 1536}, {136, 64}}) {
-      // Of each seed one shape with few rows, one with some, one with many.
+      // Each seed gives one shape with few rows, one with some rows and one with many rows.
       constexpr uint32_t kMost[] = {kMaxGemvRows, 64, 300};
       const auto rows = static_cast<int32_t>(random() % kMost[(cases.size() + seed) % std::size(kMost)] + 1);
       const bool same_bits = rows <= kMaxGemvRows || random() % 2 == 0;

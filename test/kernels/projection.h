@@ -1,4 +1,5 @@
-// Projections, y = x w^T and what becomes of it: the problem that kernels/gemv.h and cuBLASLt both solve.
+// The problem that kernels/gemv.h and cuBLASLt both solve: projections y = x w^T, with bias,
+// activation and sum.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 
 namespace baton::cuda {
 
-// What becomes of the product.
+// The operations on the product.
 struct ProjectionForm {
   const char* name;
   bool bias, fp32, add, swiglu;
@@ -30,7 +31,7 @@ inline constexpr ProjectionForm kFp32 = {
 inline constexpr ProjectionForm kSwiGlu = {
     .name = " swiglu", .bias = false, .fp32 = false, .add = false, .swiglu = true, .padding = 0};
 
-// Its operands, on the host and on the device, and what it is to give.
+// A projection's operands on the host and on the device, and its expected result.
 struct ProjectionProblem {
   ProjectionForm form;
   int32_t rows, n, k;
@@ -57,7 +58,7 @@ struct ProjectionProblem {
 
   int32_t Columns() const { return form.swiglu ? n / 2 : n; }  // of y
   int32_t Stride() const { return Columns() + form.padding; }
-  // Of the device.
+  // Returns the arguments of a launch, which point to device memory.
   GemvArgs Args() const {
     GemvArgs args = {.x = device_x.data(),
                      .w = device_w.data(),
@@ -72,18 +73,18 @@ struct ProjectionProblem {
     args.y = form.fp32 ? static_cast<void*>(y32.data()) : y16.data();
     return args;
   }
-  // "3 x 64 by 32 add"
+  // For example "3 x 64 by 32 add".
   std::string Name() const {
     return std::to_string(rows) + " x " + std::to_string(k) + " by " + std::to_string(n) + form.name;
   }
 
-  // Before a launch: what it adds to.
+  // Restores the values that the product is added to. Callers call it before each launch.
   cudaError_t Prepare(cudaStream_t stream) const {
     if (!form.add) return cudaSuccess;
     return cudaMemcpyAsync(y32.data(), device_before.data(), before.size() * sizeof(float), cudaMemcpyDeviceToDevice,
                            stream);
   }
-  // Of what is on the device.
+  // Returns the error of the output on the device.
   double Error(const std::vector<double>& expected) const {
     return form.fp32 ? RelativeError(y32.ToHost(), expected) : RelativeError(y16.ToHost(), expected);
   }
@@ -106,7 +107,7 @@ struct ProjectionProblem {
   }
 };
 
-// Of a bench: the same million numbers again and again, as more take long to draw.
+// Returns values for a bench. A million numbers repeat, because drawing more takes long.
 inline DeviceArray<Bf16> RepeatedBf16(int64_t count, std::mt19937_64& random) {
   constexpr int64_t kPart = 1 << 20;
   const DeviceArray<Bf16> part(RandomBf16(kPart, random)), whole(count);
@@ -117,7 +118,7 @@ inline DeviceArray<Bf16> RepeatedBf16(int64_t count, std::mt19937_64& random) {
   return whole;
 }
 
-// A weight [n, k] as often as no cache holds, for launches that each read another copy.
+// Copies of a weight [n, k], so many that no cache holds them. Each launch reads another copy.
 class BenchWeights {
  public:
   BenchWeights(int32_t n, int32_t k, std::mt19937_64& random)

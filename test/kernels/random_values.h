@@ -1,4 +1,4 @@
-// Random inputs for kernels, and how far an output is from a float64 reference.
+// Random inputs for kernels, and the error of an output against a float64 reference.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -19,7 +19,8 @@ namespace baton::cuda {
 inline double Double(float value) { return value; }
 inline double Double(Bf16 value) { return __bfloat162float(value); }
 
-// In [-1, 1). One draw of the generator makes four, because a bench wants 10^8.
+// Returns values in [-1, 1). One draw of the generator makes four values, because a bench needs
+// 10^8.
 inline std::vector<float> RandomFloats(int64_t count, std::mt19937_64& random) {
   std::vector<float> values(count);
   for (int64_t i = 0; i < count; i += 4) {
@@ -38,7 +39,7 @@ inline std::vector<Bf16> RandomBf16(int64_t count, std::mt19937_64& random) {
   return rounded;
 }
 
-// [0, count), shuffled.
+// Returns the numbers of [0, count), shuffled.
 inline std::vector<int64_t> RandomOrder(int64_t count, std::mt19937_64& random) {
   std::vector<int64_t> order(count);
   std::iota(order.begin(), order.end(), int64_t{0});
@@ -48,10 +49,11 @@ inline std::vector<int64_t> RandomOrder(int64_t count, std::mt19937_64& random) 
 
 inline int64_t BlocksOf(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
 
-// Expected where nothing may be written: the output must still be poison there.
+// The expected value of elements that must keep their NaN.
 inline constexpr double kUntouched = std::numeric_limits<double>::infinity();
 
-// ||out - expected|| / ||expected||; NaN where an element that was to be written was not, or the other way round.
+// Returns ||out - expected|| / ||expected||. Returns NaN if an expected element is not written, or
+// if an element is written that must not be.
 template <typename T>
 double RelativeError(const std::vector<T>& out, const std::vector<double>& expected) {
   if (out.size() != expected.size()) return std::numeric_limits<double>::quiet_NaN();

@@ -131,7 +131,7 @@ struct RopeShape {
   bool norm;
 };
 
-// One head of one row as the paper states it; `x` is the head's part of the projection.
+// Computes one head of one row as the paper defines it. `x` is the head's part of the projection.
 std::vector<double> Turned(std::span<const Bf16> x, const Bf16* norm, double epsilon, std::span<const float> rope) {
   std::vector<double> head;
   for (const Bf16 value : x) head.push_back(Double(value));
@@ -176,7 +176,7 @@ TurnedRows TurnInFloat64(const RopeStoreArgs& args) {
   return turned;
 }
 
-// Rows, where they go and all else that their turn needs: on the host and on the device.
+// The operands of the rotary embedding and the KV store, on the host and on the device.
 struct RopeProblem {
   RopeShape shape;
   int32_t columns;
@@ -197,7 +197,7 @@ struct RopeProblem {
     blocks = BlocksOf(shape.rows) + 3;
     layer_size = 2 * int64_t{shape.kv_heads} * kBlockTokens * shape.head_dim;
     block_stride = kLayers * layer_size;
-    layer_offset = layer_size;  // the second
+    layer_offset = layer_size;  // the second layer
     qkv = RandomBf16(int64_t{shape.rows} * columns, random);
     rope = RandomFloats(int64_t{kPositions} * shape.head_dim, random);
     q_norm = RandomBf16(shape.head_dim, random);
@@ -206,7 +206,7 @@ struct RopeProblem {
     for (int32_t& position : positions) position = static_cast<int32_t>(random() % kPositions);
     slots = RandomOrder(blocks * kBlockTokens, random);
     slots.resize(shape.rows);
-    if (check) slots[0] = -1;  // a row that only fills up the batch
+    if (check) slots[0] = -1;  // a row of padding
     projected = DeviceArray<Bf16>(qkv);
     turned = DeviceArray<Bf16>(qkv.size());
     slab = DeviceArray<Bf16>(blocks * block_stride);
@@ -235,8 +235,8 @@ struct RopeProblem {
                    .head_dim = shape.head_dim}};
   }
 
-  // How far q and the slab on the device are from what `turn` makes of the same rows: every element of the slab, so
-  // that a store beside its place shows.
+  // Returns the error of q and of the whole slab on the device, against `turn` on the same rows.
+  // The whole slab shows stores at wrong places, too.
   double Error(TurnedRows (*turn)(const RopeStoreArgs&)) const {
     std::vector<Bf16> on_host = qkv;
     RopeStoreArgs args = Args();
@@ -274,7 +274,7 @@ KernelCase RopeStore(const RopeShape& shape, bool check, std::mt19937_64& random
   result.name = "rope_store hd" + std::to_string(shape.head_dim) + " heads" + std::to_string(shape.heads) + "/" +
                 std::to_string(shape.kv_heads) + (shape.norm ? " qk_norm x " : " x ") + std::to_string(shape.rows);
   result.bytes = 4.0 * shape.rows * problem->columns;
-  // Turns q in place: from the projection again each time in a check, from the last result in a bench.
+  // Turns q in place. A check restores the projection each time, and a bench turns the last result.
   result.launch = [=](cudaStream_t stream) {
     if (check) {
       const cudaError_t copied = cudaMemcpyAsync(problem->turned.data(), problem->projected.data(),

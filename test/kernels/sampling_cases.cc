@@ -19,7 +19,9 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr double kSlack = 1e-4;  // relative, of a draw to a boundary and of a filter to its threshold
+// Relative distance of a draw to a boundary, or of a filter to its threshold, within which both
+// sides are right.
+constexpr double kSlack = 1e-4;
 
 // Rows to sample, on the host.
 struct Problem {
@@ -28,7 +30,8 @@ struct Problem {
   std::vector<SamplingRow> params;
   std::vector<SeenToken> seen;
   std::vector<float> logits;  // [rows, stride]
-  // [rows]: what the CPU's sampler draws a row's `uniform` from; none: from no seed.
+  // [rows]: the seed from which the CPU's sampler draws a row's `uniform`. Unset if no seed gives
+  // that draw.
   std::vector<std::optional<uint64_t>> seeds;
 
   const float* Row(size_t row) const { return logits.data() + row * stride; }
@@ -69,7 +72,7 @@ struct Launched {
 
 bool Greedy(const SamplingRow& params) { return params.draw.temperature < 1e-5f || params.draw.top_k == 1; }
 
-// A row's logits after penalties, in float as the sampler computes them.
+// Returns a row's logits after penalties, in float as the sampler computes them.
 std::vector<float> Shaped(const Problem& problem, size_t row) {
   const SamplingRow& params = problem.params[row];
   std::vector<float> logits(problem.Row(row), problem.Row(row) + problem.vocab);
@@ -85,7 +88,8 @@ std::vector<float> Shaped(const Problem& problem, size_t row) {
   return logits;
 }
 
-// Whether a row's draw may be `chosen`: the filters as their definitions say, in double and with a full sort.
+// Decides whether a row's draw may be `chosen`. It applies the filters as they are defined, in
+// double and with a full sort.
 class DrawReference {
  public:
   DrawReference(const std::vector<float>& logits, const SamplingRow& params)
@@ -111,7 +115,7 @@ class DrawReference {
     return before - kSlack * total <= draw && draw <= before + kept[chosen] + kSlack * total;
   }
 
-  // The weights, 0 for what the filters remove.
+  // Returns the weights. Tokens that the filters remove have weight 0.
   std::vector<double> Kept(double threshold_scale) const {
     size_t size = order_.size();
     if (params_.draw.top_k > 0) size = std::min<size_t>(size, params_.draw.top_k);
@@ -137,12 +141,12 @@ class DrawReference {
   std::vector<double> weights_;
 };
 
-// What one row's results are held against.
+// The expected results of one row.
 struct Expected {
   float max = 0;
   double log_sum = 0;  // of e^(raw logit - max)
   int32_t greedy = -1;
-  std::function<bool(int32_t)> allows;  // where the row is drawn
+  std::function<bool(int32_t)> allows;  // set if the row is drawn
 };
 
 Expected Expect(const Problem& problem, size_t row) {
@@ -179,7 +183,7 @@ bool Agrees(const Expected& expected, const Problem& problem, size_t row, int32_
 
 // A row's choice by the CPU's sampler.
 struct Choice {
-  int32_t id = -1;  // of logits that it refuses
+  int32_t id = -1;  // -1 for logits that it refuses
   float logprob = kNan;
 };
 
@@ -200,7 +204,8 @@ Choice ChooseOnCpu(const Problem& problem, size_t row) {
   return id.ok() ? Choice{*id, logprobs.logprob} : Choice{};
 }
 
-// Two ids may be right where the draw is at the boundary between them, or a filter at that of what it keeps.
+// Two ids may be right if the draw is at the boundary between them, or if a filter is at its
+// threshold.
 bool AgreesWithCpu(const Expected& expected, const Choice& cpu, int32_t id, float logprob) {
   if (id != cpu.id) return expected.allows && expected.allows(id) && expected.allows(cpu.id);
   return id == -1 || std::abs(logprob - cpu.logprob) < 1e-4;
@@ -214,7 +219,8 @@ KernelCase CheckCase(const std::string& name, const Problem& problem) {
   result.name = "sampling vocab" + std::to_string(problem.vocab) + " " + name;
   result.tolerance = 0;
   result.launch = [launched](cudaStream_t stream) { return LaunchSampling(launched.args, stream); };
-  // The share of rows that disagree with float64 or with the CPU's sampler; all, if the logits have changed.
+  // Returns the share of rows that disagree with float64 or with the CPU's sampler. Returns 1 if
+  // the logits have changed.
   result.error = [=] {
     const auto ids = launched.ids.ToHost();
     const auto logprobs = launched.logprobs.ToHost();
@@ -232,7 +238,7 @@ KernelCase CheckCase(const std::string& name, const Problem& problem) {
   return result;
 }
 
-// Each way to choose, without `uniform`.
+// All ways to choose, without `uniform`.
 std::vector<SamplingRow> Variants() {
   return {
       {.draw = {.temperature = 0}},
@@ -253,20 +259,21 @@ std::vector<SamplingRow> Variants() {
   };
 }
 
-// Every variant with two draws, without and with penalties.
+// Returns rows of all variants, with two draws each, without and with penalties.
 Problem MakeProblem(int32_t vocab, const std::function<float(float)>& shape, std::mt19937_64& random) {
   Problem problem{
       .vocab = vocab, .stride = (vocab + 3) / 4 * 4 + 4, .params = {}, .seen = {}, .logits = {}, .seeds = {}};
   for (const bool penalised : {false, true}) {
     for (const bool again : {false, true}) {
       for (SamplingRow params : Variants()) {
-        int32_t drawn = 0;  // before this
+        int32_t drawn = 0;  // tokens drawn before
         if (penalised) {
           params.draw.repetition_penalty = again ? 1.3f : 0.8f;
           params.draw.presence_penalty = again ? -0.5f : 0.25f;
           params.draw.frequency_penalty = 0.1f;
           params.seen_begin = static_cast<int32_t>(problem.seen.size());
-          const std::vector<int64_t> ids = RandomOrder(vocab + 2, random);  // two are past the vocabulary
+          // Two ids are outside the vocabulary.
+          const std::vector<int64_t> ids = RandomOrder(vocab + 2, random);
           params.seen_count = std::min(vocab + 2, 40);
           for (int32_t i = 0; i < params.seen_count; ++i) {
             problem.seen.push_back({.id = static_cast<int32_t>(ids[i]), .outputs = i % 4});
@@ -274,14 +281,14 @@ Problem MakeProblem(int32_t vocab, const std::function<float(float)>& shape, std
           }
         }
         const uint64_t seed = random();
-        const bool last = again && params.draw.top_k == 3;  // the largest draw that there is
+        const bool last = again && params.draw.top_k == 3;  // the largest possible draw
         params.uniform = last ? 1 - 0x1p-53 : UniformAt(seed, drawn);
         problem.seeds.push_back(last ? std::nullopt : std::optional(seed));
         problem.params.push_back(params);
       }
     }
   }
-  problem.seen.push_back({});  // not empty
+  problem.seen.push_back({});  // so that it is not empty
   problem.logits.assign(problem.params.size() * problem.stride, kNan);
   std::normal_distribution<float> normal;
   for (size_t row = 0; row < problem.params.size(); ++row) {
@@ -290,7 +297,7 @@ Problem MakeProblem(int32_t vocab, const std::function<float(float)>& shape, std
   return problem;
 }
 
-// Rows that are refused, and rows of which little is finite.
+// Returns rows that sampling refuses, and rows with few finite logits.
 Problem UnusualRows(int32_t vocab) {
   constexpr uint64_t kSeed = 1;
   Problem problem{.vocab = vocab, .stride = (vocab + 3) / 4 * 4, .params = {}, .seen = {{}}, .logits = {}, .seeds = {}};
