@@ -1,4 +1,5 @@
-// The launchers of attention. Results are kept where the plan says, and everything that a plan names is looked at.
+// The launchers of attention. They store partial results where the plan places them, and they check
+// every part of a plan.
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -15,15 +16,17 @@ namespace {
 using host_device::CheckOnDevice;
 using host_device::Enqueue;
 
-constexpr int32_t kMaxGroup = 16;  // query heads per KV head, as kernels/decode_attention.h has it
+// Largest number of query heads per KV head, as in kernels/decode_attention.h.
+constexpr int32_t kMaxGroup = 16;
 
-// Attention of one query head to some keys, before it is divided by the sum of its weights.
+// The attention of one query head over some keys, before the division by the sum of its weights.
 struct Partial {
   float max = -INFINITY, sum = 0;
   std::vector<float> weighted;  // [head_dim]
 };
 
-// Floats of one Partial in a workspace: first one that is 0 but between the time it is stored and the time it is taken.
+// Floats of one Partial in a workspace. The first is 1 from the store of the Partial until it is
+// taken, and 0 otherwise.
 int64_t PartialSize(int32_t head_dim) { return head_dim + 3; }
 
 std::vector<float> Widen(const Bf16* values, int32_t count) {
@@ -40,7 +43,7 @@ void Add(Partial& to, const Partial& part) {
   to.max = max;
 }
 
-// Keys [begin, end), one after another.
+// Attends to the keys [begin, end) in their order.
 Partial Attend(const AttentionArgs& args, const AttentionSlice& slice, int64_t row, int32_t head, int32_t begin,
                int32_t end) {
   const int32_t size = args.kv.head_dim, kv_head = head / (args.heads / args.kv.kv_heads);
@@ -77,7 +80,7 @@ void Store(const Partial& whole, const AttentionArgs& args, int64_t row, int32_t
 // The parts of one slice, by place.
 using Parts = std::map<int32_t, HistorySplit>;
 
-// Of what is kept in the workspace for all heads of a part.
+// Returns the place in the workspace of one part's result for one head.
 float* PlaceOf(void* workspace, const HistorySplit& part, const AttentionArgs& args, int32_t head) {
   return static_cast<float*>(workspace) + (int64_t{part.partial} * args.heads + head) * PartialSize(args.kv.head_dim);
 }
@@ -107,7 +110,8 @@ Partial Take(float* place, int32_t head_dim) {
   return {.max = place[1], .sum = place[2], .weighted = {place + 3, place + 3 + head_dim}};
 }
 
-// All parts of all slices are stored before the first is taken: on a device they run side by side.
+// Stores all parts of all slices before it takes the first, because parts run in parallel on a
+// device.
 void AttendParts(const AttentionArgs& args, const std::map<int32_t, Parts>& by_slice, void* workspace) {
   const auto each = [&](auto work) {
     for (const auto& [slice, parts] : by_slice) {

@@ -1,4 +1,4 @@
-// cuBLASLt with one algorithm, which sums in one order whatever the number of rows.
+// cuBLASLt with one algorithm, whose order of summation does not depend on the number of rows.
 #include "backend/cuda/cublas_lt.h"
 
 #include <cuda_bf16.h>
@@ -15,7 +15,7 @@ namespace {
 
 std::atomic<int64_t> suggestions = 0;
 
-constexpr int64_t kLanes = 8;  // k is a multiple of it
+constexpr int64_t kLanes = 8;  // k is a multiple of kLanes
 
 struct Product {
   cublasOperation_t transpose;  // of w
@@ -89,7 +89,7 @@ cublasStatus_t Check(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayou
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t GetCapability(const cublasLtMatmulAlgo_t*, cublasLtMatmulAlgoCapAttributes_t, void*, size_t, size_t*) {
-  return CUBLAS_STATUS_NOT_SUPPORTED;  // there is no other tile
+  return CUBLAS_STATUS_NOT_SUPPORTED;  // this library has one tile size only
 }
 cublasStatus_t GetConfig(const cublasLtMatmulAlgo_t*, cublasLtMatmulAlgoConfigAttributes_t, void*, size_t, size_t*) {
   return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -123,7 +123,7 @@ void CheckProduct(const Product& product, const Matrix& w, const Matrix& x, cons
   BATON_CHECK(y.rows == w.columns && y.columns == x.columns && y.stride >= y.rows, "the shape of y");
 }
 
-// y^T = w x^T in columns: y [rows, n] = x [rows, k] w [n, k]^T in rows.
+// Computes y^T = w x^T in column order. In row order, this is y [rows, n] = x [rows, k] w [n, k]^T.
 cublasStatus_t Multiply(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void* alpha, const void* w,
                         cublasLtMatrixLayout_t w_layout, const void* x, cublasLtMatrixLayout_t x_layout,
                         const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* y,

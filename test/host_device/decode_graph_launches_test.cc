@@ -1,4 +1,4 @@
-// Which decode steps are launched as graphs.
+// Tests of which decode steps are launched as graphs.
 #include "backend/cuda/cuda_test_device.h"
 #include "host_device/stream.h"
 
@@ -15,7 +15,7 @@ TEST_CASE("decode steps of about the same size are one graph, launched from the 
     const int64_t before = host_device::GraphLaunches();
     int64_t steps = 0;
     for (int64_t position = 0; position < 16; ++position) {
-      // With same bits a graph is for one number of streams.
+      // With same bits, a graph serves only one number of streams.
       const int64_t streams = same_bits ? 20 : 17 + position % 8;
       Batch batch;
       for (int64_t i = 0; i < 24; ++i) {

@@ -1,4 +1,4 @@
-// Ranks on several devices, which reach each other's memory or do not.
+// Ranks on several devices, with and without access to each other's memory.
 #include "backend/cuda/cuda_test_device.h"
 #include "backend/cuda/device_communicator.h"
 #include "backend/cuda/rank_sums.h"
@@ -7,7 +7,8 @@
 namespace baton {
 namespace {
 
-// A prompt that ranks sum together, by parts, and decode steps, which each of them sums alone.
+// Runs a prompt that the ranks sum in parts, and decode steps that each rank sums alone. Returns
+// all logits.
 std::vector<float> Logits(const Weights& weights, int ranks) {
   Device device(weights, /*same_bits=*/true, /*seed=*/1, ranks);
   const TestSequence sequence = device.Place(RandomTokens(403, weights.config.vocab, 3));

@@ -1,4 +1,4 @@
-// What becomes of a pass in which CUDA refuses a call, and of a worker whose device has failed.
+// Tests of passes in which CUDA refuses a call, and of workers whose device has failed.
 #include "backend/cuda/cuda_test_device.h"
 #include "child_process.h"
 #include "host_device/stream.h"
@@ -8,8 +8,8 @@ namespace {
 
 constexpr int64_t kPrompt = 40, kDecoded = 12;
 
-// Prefill and decode of streams that come one after another, so that steps are computed as they come, captured,
-// replayed, begun ahead and larger than those before.
+// Prefill and decode of streams that arrive one after another. The steps cover all cases: run
+// directly, captured, replayed, begun ahead, and larger than all steps before.
 class Life {
  public:
   explicit Life(const Weights& weights) : device_(weights, /*same_bits=*/false) {
@@ -18,11 +18,11 @@ class Life {
     }
   }
 
-  // What each pass gives, and what was not done when it was asked for first.
+  // The results of all passes, and how often a first attempt failed.
   struct Record {
     std::vector<std::vector<float>> results;
-    int64_t failed = 0;     // passes, which were made again
-    int64_t not_begun = 0;  // steps that might have been ahead
+    int64_t failed = 0;     // passes that failed and were repeated
+    int64_t not_begun = 0;  // steps that could have begun ahead and did not
   };
   Record Live() {
     Record record;
@@ -46,7 +46,7 @@ class Life {
     record.results.emplace_back(view.data, view.data + view.rows * view.vocab);
   }
 
-  // Of the streams that have come, each its own token.
+  // The decode step of all streams that have arrived. Each stream decodes its own token.
   Batch StepOf(int64_t step) const {
     Batch batch;
     for (int64_t i = 0; i <= step / 4; ++i) {
@@ -60,7 +60,7 @@ class Life {
   void Decode(int64_t step, Record& record) {
     Batch batch = StepOf(step), next;
     batch.begun = begun_;
-    const bool ahead = step % 4 < 3;  // else another stream comes
+    const bool ahead = step % 4 < 3;  // in every fourth step, the next step adds a stream
     if (ahead) next = StepOf(step + 1);
     for (size_t i = 0; i < next.slices.size(); ++i) next.slices[i].follows = static_cast<int32_t>(i);
     const auto view = Pass(
@@ -80,7 +80,8 @@ class Life {
     if (!view.ok()) {
       ++record.failed;
       batch.begun = false;
-      // A smaller one that comes between finds what it needs, whatever the larger one got.
+      // A smaller pass before the repetition must find its memory, however much the failed pass
+      // reserved.
       if (batch.slices[0].sample != nullptr)
         REQUIRE(device_->Forward({{batch.slices[0]}}, [](int64_t) { return true; }).ok());
       view = forward();
@@ -93,7 +94,7 @@ class Life {
 
   Device device_;
   std::vector<TestSequence> streams_;
-  bool begun_ = false;  // the next pass
+  bool begun_ = false;  // whether the next pass has begun
 };
 
 TEST_CASE("whichever call is refused once, its pass says so or does without, and made again has the bits that it has",

@@ -1,4 +1,4 @@
-// The launchers of kernels that take rows, or bytes, one by one.
+// The launchers of kernels that process rows or bytes one by one.
 #include <cmath>
 #include <cstring>
 
@@ -18,7 +18,7 @@ namespace {
 using host_device::CheckOnDevice;
 using host_device::Enqueue;
 
-// As the kernels take them: in vectors of 8.
+// Whether the kernels accept the shape. They process columns in vectors of 8.
 bool Takes(int32_t rows, int32_t columns) { return rows >= 1 && columns % 8 == 0; }
 
 float Wide(Bf16 value) { return __bfloat162float(value); }
@@ -44,7 +44,7 @@ float Scale(const T* x, int64_t columns, float epsilon) {
 
 float SiLu(float x) { return x / (1 + std::exp(-x)); }
 
-// One head of q or k, to its norm and its position.
+// Applies the norm and the rotary embedding to one head of q or k.
 void Turn(Bf16* head, const Bf16* norm, const float* rope, const RopeStoreArgs& args, Bf16* out) {
   const int32_t size = args.kv.head_dim, half = size / 2;
   const float scale = norm == nullptr ? 1 : Scale(head, size, args.epsilon);

@@ -1,4 +1,4 @@
-// The functions of CUDA's runtime, for one device or several that are alike.
+// The functions of CUDA's runtime, for one device or several equal devices.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
@@ -25,54 +25,60 @@ struct Queue {
   std::deque<Work> waiting;
   int64_t enqueued = 0, done = 0;
   bool running = false;
-  std::unique_ptr<Works> capture;  // takes what is enqueued; null: nothing is captured
-  bool torn = false;               // the capture: something of it was refused
+  // Receives the enqueued work during a capture. Null if no capture is running.
+  std::unique_ptr<Works> capture;
+  bool torn = false;  // whether a call of the capture was refused
 };
 
 constexpr size_t kDeviceBytes = size_t{8} << 30;
-constexpr int kComputeCapability = 9;  // .0, with all kernels
+constexpr int kComputeCapability = 9;  // 9.0, with all kernels
 constexpr size_t kAlignment = 256;     // as cudaMalloc's
 constexpr size_t kPage = 4096;
 constexpr std::byte kUnset{0xff};
-constexpr size_t kLongestPitch = (size_t{1} << 31) - 1;  // as NVIDIA documents of cudaDeviceProp::memPitch
+// The limit that NVIDIA documents for cudaDeviceProp::memPitch.
+constexpr size_t kLongestPitch = (size_t{1} << 31) - 1;
 
 struct Allocation {
   size_t bytes;
-  bool on_device;  // else page-locked
+  bool on_device;  // or else page-locked on the host
   int device;
 };
 
-std::recursive_mutex mutex;  // over all that follows, and while work runs
+// Guards all of the following. It is held while work runs.
+std::recursive_mutex mutex;
 std::set<Queue*> queues;
 std::map<char*, Allocation> allocated;
-size_t used_bytes = 0;  // of the device
+size_t used_bytes = 0;  // of device memory
 int64_t graph_launches = 0;
 int devices = 1;
 bool reach_each_other = false;
-std::set<std::pair<int, int>> reach;  // the first was let reach the second's memory
-thread_local bool captures = false;   // this thread is about to
-thread_local int current = 0;         // this thread's device
+// (a, b): device a has enabled access to device b's memory.
+std::set<std::pair<int, int>> reach;
+thread_local bool captures = false;  // whether this thread captures a graph
+thread_local int current = 0;        // this thread's device
 
-// See FailAfter.
+// The planned fault. See FailAfter.
 struct {
   bool planned = false, for_good = false, happened = false, of_graph = false;
-  int64_t calls = 0;  // until it does
+  int64_t calls = 0;  // calls until the fault
 } fault;
 
-// Of a call that may be refused. With the mutex held.
+// Whether the fault hits this call. REQUIRES: the mutex is held.
 bool Refused(bool of_graph = captures) {
   if (!fault.planned || (fault.happened && !fault.for_good)) return false;
   if (!fault.happened && fault.calls-- > 0) return false;
   fault.of_graph = of_graph;
   return fault.happened = true;
 }
-// What a call says stays to be said by cudaGetLastError, and so by a launch that comes next, until that was asked.
+// The last error of a call. It remains until cudaGetLastError returns it, so the next launch
+// reports it too.
 thread_local cudaError_t last_error = cudaSuccess;
 cudaError_t Said(cudaError_t error) { return last_error = error; }
 
 cudaError_t Waited() { return fault.happened && fault.for_good ? Said(cudaErrorLaunchFailure) : cudaSuccess; }
 
-// What another stream waits for may have to run first, and so on; none waits for itself.
+// Runs the work of `queue` up to `end`. The work may wait for another stream, which then runs
+// first. No stream may wait for itself.
 void RunUntil(Queue& queue, int64_t end) {
   BATON_CHECK(!queue.running, "a stream waits for itself");
   queue.running = true;
@@ -92,7 +98,8 @@ void RunAll() {
 
 size_t RoundUp(size_t bytes, size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
-// Ends, but for the alignment, where a page begins that nobody may touch. Null: so much cannot be had.
+// Returns memory whose end, rounded up to the alignment, borders on a page that cannot be accessed.
+// Returns null if the host has too little memory.
 void* Allocate(size_t bytes, bool on_device) {
   const size_t aligned = RoundUp(bytes, kAlignment), pages = RoundUp(aligned, kPage);
   void* mapped = mmap(nullptr, pages + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -105,7 +112,8 @@ void* Allocate(size_t bytes, bool on_device) {
   return memory;
 }
 
-// Nobody may touch it again: its addresses are not used for anything else. Returns how many bytes it had.
+// Makes the memory's addresses inaccessible for ever, and returns its size in bytes. Checks that no
+// program wrote beside the memory.
 size_t Free(void* memory) {
   const auto known = allocated.find(static_cast<char*>(memory));
   BATON_CHECK(known != allocated.end(), "what is freed was allocated");
@@ -121,7 +129,7 @@ size_t Free(void* memory) {
   return bytes;
 }
 
-// Null: none of what is allocated has all of these bytes.
+// Returns the allocation that contains all these bytes, or null.
 const Allocation* AllocationOf(const void* memory, size_t bytes) {
   const char* begin = static_cast<const char*>(memory);
   auto found = std::upper_bound(allocated.begin(), allocated.end(), begin,
@@ -145,7 +153,7 @@ void CheckCopy(const void* to, size_t to_bytes, const void* from, size_t from_by
               "a copy's ends lie where its kind says");
 }
 
-// cudaStreamPerThread, of one thread.
+// The queue of cudaStreamPerThread for one thread.
 struct OwnStream {
   const std::shared_ptr<Queue> queue = std::make_shared<Queue>();
   OwnStream() {
@@ -165,8 +173,8 @@ struct CUstream_st {
   std::shared_ptr<Queue> queue = std::make_shared<Queue>();
 };
 struct CUevent_st {
-  std::shared_ptr<Queue> queue;  // null: not recorded yet
-  int64_t after = 0;             // what was enqueued before it
+  std::shared_ptr<Queue> queue;  // null until the event is recorded
+  int64_t after = 0;             // number of works enqueued before the event
 };
 struct CUgraph_st {
   std::shared_ptr<const Works> works;
@@ -177,7 +185,7 @@ struct CUgraphExec_st {
 
 namespace {
 
-// Of a stream that is not null.
+// REQUIRES: `stream` is not null.
 const std::shared_ptr<Queue>& QueueOf(cudaStream_t stream) {
   if (stream != cudaStreamPerThread) return stream->queue;
   thread_local const OwnStream own;
@@ -337,7 +345,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   used_bytes += bytes;
   return cudaSuccess;
 }
-// Waits for the device, as the real one does.
+// Waits for the device, as the real cudaFree does.
 cudaError_t cudaFree(void* memory) {
   const std::lock_guard lock(mutex);
   BATON_CHECK(!captures, "device memory is freed while a graph is captured");
@@ -352,7 +360,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   return *memory == nullptr ? Said(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) { return cudaMallocHost(memory, bytes); }
-// Does not wait: whoever frees it has to.
+// Does not wait for the device. The caller must wait first.
 cudaError_t cudaFreeHost(void* memory) {
   const std::lock_guard lock(mutex);
   Free(memory);
@@ -446,7 +454,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(mutex);
   return event->queue == nullptr || event->queue->done >= event->after ? cudaSuccess : Said(cudaErrorNotReady);
 }
-// All work takes the same time: nothing here says which is faster.
+// All work takes the same time, because this device cannot show which is faster.
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
   *ms = 1;
   return cudaSuccess;

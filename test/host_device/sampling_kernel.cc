@@ -1,4 +1,5 @@
-// The launchers of sampling, as model/sampler.h has it, by sorting, and of what follows on its choices.
+// The launchers of sampling and of the kernel that feeds chosen tokens to the next step. Sampling
+// follows model/sampler.h and sorts all candidates.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -17,7 +18,7 @@ struct Candidate {
   double weight;
 };
 
-// [vocab], NaN counts as the largest.
+// Returns the index of the largest of [vocab] logits. NaN counts as the largest.
 int32_t Largest(const std::vector<float>& logits) {
   const auto less = [](float a, float b) { return !std::isnan(a) && (std::isnan(b) || a < b); };
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end(), less) - logits.begin());
@@ -28,7 +29,8 @@ void Penalise(const SamplingArgs& args, const SamplingRow& row, std::vector<floa
     const SeenToken& seen = args.seen[i];
     if (seen.id >= args.vocab) continue;
     float& logit = logits[static_cast<size_t>(seen.id)];
-    args.seen_logits[i] = logit;  // where the kernel keeps what it puts back
+    // The kernel keeps the logits here that it restores later.
+    args.seen_logits[i] = logit;
     logit = logit > 0 ? logit / row.draw.repetition_penalty : logit * row.draw.repetition_penalty;
     if (seen.outputs == 0) continue;
     logit -= row.draw.presence_penalty + row.draw.frequency_penalty * static_cast<float>(seen.outputs);

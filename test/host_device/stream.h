@@ -1,14 +1,19 @@
-// A CUDA device that is the host: the functions of the runtime, of cuBLASLt and the launchers of kernels/ that the CUDA
-// backend calls, as plain code. A program that has these needs no GPU, so what the backend's host code does can be
-// tested where there is none, and so can the references that kernels are compared with. It says nothing of the kernels,
-// nor of time.
+// A CUDA device that the host imitates. This folder implements the functions of the runtime, those
+// of cuBLASLt and the launchers of kernels/ that the CUDA backend calls, as plain code. A program
+// that links them needs no GPU. It can test the host code of the CUDA backend and the references
+// that kernels are compared with. It tests neither kernels nor time.
 //
-// What is enqueued runs when somebody waits for it and no sooner, so that the host's side of a copy that is changed or
-// freed too early shows; with HOST_DEVICE_RUNS=at_once in the environment it runs where it is enqueued, so that what is
-// filled too late shows. New memory is full of 0xff, NaN; who touches it once it is freed crashes, as who reads or
-// writes beyond its last page, and what is written beside it in its own pages shows when it is freed. Kernels are given
-// memory of the current device alone, or of one whose memory it was let reach, and a copy's ends lie where its kind
-// says. While a graph is captured nothing may be allocated, freed or waited for.
+// - Enqueued work runs only when a caller waits for it. This shows buffers on the host that change
+//   or are freed before a copy has read them.
+// - With HOST_DEVICE_RUNS=at_once in the environment, work runs when it is enqueued. This shows
+//   buffers that are filled too late.
+// - New memory is full of 0xff, which is NaN.
+// - An access to freed memory, or beyond the last page of an allocation, crashes. A freeing call checks for
+//   writes to the rest of an allocation's pages.
+// - Kernels may receive only memory of the current device, or of a device to whose memory it has
+//   access.
+// - Both ends of a copy must lie where the kind of the copy requires.
+// - During the capture of a graph, allocating, freeing and waiting are errors.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,30 +24,34 @@
 
 namespace baton::host_device {
 
-// A launch: says, as kernels' launchers do, what went wrong since somebody asked last. All of this takes place under
-// one lock. What is for no stream is done at once.
+// Launches `work`. Returns the last error, as kernels' launchers do, and clears it. All work runs
+// under one lock. With a null stream, work runs at once.
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work);
 
-// While it lives there are so many devices, which share what one has of memory; else there is one.
+// Sets the number of devices during its lifetime. The devices share the memory of one. Without it,
+// there is one device.
 struct Devices {
   Devices(int count, bool reach_each_other);
   ~Devices();
 };
 
-// Dies where one of them, but for null, is no memory of the current device, nor of one that it reaches.
+// Aborts unless each pointer is null or points to memory of the current device, or of a device to
+// whose memory it has access.
 void CheckOnDevice(std::initializer_list<const void*> pointers);
 
 // The number of graph launches so far.
 int64_t GraphLaunches();
 
-// How many times cuBLASLt was asked for algorithms so far. A product whose algorithm is chosen does
-// not ask.
+// Number of times that cuBLASLt was asked for algorithms so far. A product whose algorithm has been
+// chosen does not ask.
 int64_t Suggestions();
 
-// Of the calls that take memory, enqueue something or make a graph, the one after so many more is refused; `for_good`:
-// and all that come then, and whoever waits hears of it, as when a device has failed.
+// Refuses one of the calls that allocate memory, enqueue work or make a graph, after `calls` more
+// of them. With `for_good`, the device has failed. All later calls are refused, and waiting returns
+// an error.
 void FailAfter(int64_t calls, bool for_good = false);
-// Whether one has been refused since, and while a graph was made. Nothing fails any more.
+// Ends the faults. Returns whether a call has been refused since FailAfter, and whether a graph was
+// being made.
 enum class Fault { kNone, kOfGraph, kOther };
 Fault EndFaults();
 
