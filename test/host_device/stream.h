@@ -8,8 +8,8 @@
 // - With HOST_DEVICE_RUNS=at_once in the environment, work runs when it is enqueued. This shows
 //   buffers that are filled too late.
 // - New memory is full of 0xff, which is NaN.
-// - An access to freed memory, or beyond the last page of an allocation, crashes. A freeing call checks for
-//   writes to the rest of an allocation's pages.
+// - An access to freed memory, or beyond the last page of an allocation, crashes. A freeing call
+//   checks for writes to the rest of an allocation's pages.
 // - Kernels may receive only memory of the current device, or of a device to whose memory it has
 //   access.
 // - Both ends of a copy must lie where the kind of the copy requires.
