@@ -24,7 +24,7 @@ TEST_CASE("a block's digest is the SHA-256 of its bytes, and any bit of them cha
   const auto before = DigestsOf(Slab(memory), kLayout, blocks).value();
   REQUIRE(before.size() == 2);
   CHECK(before[0] == before[1]);
-  // sha256sum of 1536 zeros
+  // The digest that sha256sum gives for 1536 zeros.
   CHECK(absl::BytesToHexString({reinterpret_cast<const char*>(before[0].data()), before[0].size()}) ==
         "80422bc3d307b4a25bdafcc84ac7fb01cb55a09810e8b0f37bb12e0edb5c48ca");
   memory.back() ^= std::byte{0x80};

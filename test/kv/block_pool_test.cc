@@ -20,7 +20,7 @@ TEST_CASE("a block is given back when its last reference goes") {
     CHECK(pool.ReferencesOf(a.id()) == 2);
     CHECK(pool.counts() == Counts{.free = 2, .referenced = 1, .total = 3});
     BlockRef moved = std::move(shared);
-    a = std::move(moved);  // the old reference goes, the moved one stays
+    a = std::move(moved);  // drops the old reference and keeps the moved one
     CHECK(pool.ReferencesOf(a.id()) == 1);
     pool.CheckInvariants();
   }

@@ -26,8 +26,8 @@ std::vector<TokenId> Tokens(int count) {
   return tokens;
 }
 
-// Expected values from Python: sha256(b"baton kv root 1" + bytes(range(32)) + b"tenant-a"), then
-// sha256(parent + struct.pack("<16i", *tokens)).
+// Python computed the expected values. The root is sha256(b"baton kv root 1" + bytes(range(32)) +
+// b"tenant-a"), and each key is sha256(parent + struct.pack("<16i", *tokens)).
 TEST_CASE("keys are the chained SHA-256 that other programs compute") {
   const BlockKey root = RootKey(SomeDigest(), "tenant-a");
   CHECK(Hex(root) == "512b6118b06ac26329a646d438b9bbb43d82b6bb2916aefa932d83fd225aa759");

@@ -1,4 +1,4 @@
-// The tree against a reference that keeps a plain list and searches it.
+// Tests that compare the tree with a reference, which searches a plain list.
 #include <algorithm>
 #include <array>
 #include <random>
@@ -31,7 +31,7 @@ class Reference {
     int64_t holders = 0;
     uint64_t used = 0;
     bool reused = false;
-    std::set<int64_t> waits{};  // seconds; of all whose path it is on
+    std::set<int64_t> waits{};  // seconds of all jobs that protect a path through this node
   };
 
   Node* Find(const Prompt& path) {
@@ -58,7 +58,7 @@ class Reference {
   void Remove(const Prompt& path) {
     std::erase_if(nodes_, [&](const Node& node) { return node.path == path; });
   }
-  // What must be evicted next.
+  // Returns the node that must be evicted next, or null.
   const Node* Victim() const {
     const Node* victim = nullptr;
     for (const Node& node : nodes_) {
@@ -89,11 +89,12 @@ class Reference {
   uint64_t uses_ = 0;
 };
 
-// A request: what it holds of its prompt, block by block.
+// A request with the blocks of its prompt that it holds.
 struct Holder {
   Prompt prompt;
   std::vector<BlockRef> blocks;
-  size_t ready = 0;  // blocks [0, ready) are known to be; the rest it has promised itself
+  // Blocks [0, ready) are ready. The request itself has promised the other blocks.
+  size_t ready = 0;
 
   Prompt Path(size_t length) const { return {prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(length)}; }
 };
@@ -197,7 +198,8 @@ class Model {
   }
   static Protection JobAt(int64_t seconds) { return Protection::OfQueuedJob(0, absl::FromUnixSeconds(seconds), 0); }
 
-  // The next block of some request, where nobody is at it yet.
+  // Returns a request that can take its next block, or null. With `nothing_promised`, the request
+  // has promised no block.
   Holder* Extendable(bool nothing_promised) {
     Holder* holder = RandomHolder();
     if (holder == nullptr || holder->blocks.size() == holder->prompt.size()) return nullptr;

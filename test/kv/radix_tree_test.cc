@@ -11,7 +11,7 @@ namespace {
 
 using State = RadixTree::State;
 
-// Keys of a prompt whose block i is 16 times the token blocks[i].
+// Returns the keys of a prompt whose block i holds the token blocks[i] 16 times.
 std::vector<BlockKey> Path(std::vector<TokenId> blocks, std::string_view salt = "") {
   std::vector<TokenId> tokens;
   for (TokenId token : blocks) tokens.insert(tokens.end(), kBlockTokens, token);
@@ -20,7 +20,7 @@ std::vector<BlockKey> Path(std::vector<TokenId> blocks, std::string_view salt = 
 
 std::span<const BlockKey> First(const std::vector<BlockKey>& keys, size_t count) { return {keys.data(), count}; }
 
-// Allocates and inserts what is missing of the path, and returns references to all of it.
+// Allocates and inserts the missing blocks of the path. Returns references to all its blocks.
 std::vector<BlockRef> Fill(RadixTree& tree, const std::vector<BlockKey>& keys) {
   std::vector<BlockRef> held = tree.Match(keys);
   while (held.size() < keys.size()) {
@@ -99,12 +99,12 @@ TEST_CASE("the least recently used leaf is evicted first, and never what somebod
   Fill(tree, Path({1, 2}));
   Fill(tree, Path({3}));
   const auto held = Fill(tree, Path({4}));
-  Fill(tree, Path({1, 2}));  // used again: {3} is now the oldest
+  Fill(tree, Path({1, 2}));  // uses {1, 2} again, so {3} is now the oldest
   CHECK(tree.Available() == 3);
   const auto a = tree.Allocate();
   CHECK(tree.Find(Path({3})[0]) == State::kAbsent);
   const auto b = tree.Allocate();
-  CHECK(tree.ReadyPrefix(Path({1, 2})) == 1);  // the leaf went, its parent stays
+  CHECK(tree.ReadyPrefix(Path({1, 2})) == 1);  // evicted the leaf and kept its parent
   const auto c = tree.Allocate();
   CHECK(tree.ReadyPrefix(Path({1, 2})) == 0);
   CHECK(tree.Available() == 0);
@@ -118,12 +118,12 @@ TEST_CASE("a path that came again outlives prompts that come once, but not for e
   BlockPool pool(4);
   RadixTree tree(pool);
   Fill(tree, Path({1, 2}));
-  Fill(tree, Path({1, 2}));  // the session's next turn
+  Fill(tree, Path({1, 2}));  // the session's next request
   for (TokenId once = 10; once < 14; ++once) {
     Fill(tree, Path({once}));
     CHECK(tree.ReadyPrefix(Path({1, 2})) == 2);
   }
-  Fill(tree, Path({1, 2}));  // it still comes
+  Fill(tree, Path({1, 2}));  // the session is still active
   for (TokenId once = 20; once < 24; ++once) Fill(tree, Path({once}));
   CHECK(tree.ReadyPrefix(Path({1, 2})) == 2);
   for (TokenId once = 30; once < 34; ++once) Fill(tree, Path({once}));
@@ -140,7 +140,8 @@ TEST_CASE("a path that was only shared goes as if nobody had taken it up") {
   {
     const BlockRef shared = tree.Share(Path({1})[0]);
     Fill(tree, Path({3}));
-    Fill(tree, Path({4}));  // in place of 3: the other is held
+    // {4} replaces {3}, because {1} is held.
+    Fill(tree, Path({4}));
     CHECK(tree.ReadyPrefix(Path({1})) == 1);
   }
   Fill(tree, Path({5}));
@@ -155,7 +156,8 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
   for (const TokenId prompt : {1, 2, 3, 4}) Fill(tree, Path({prompt}));
   const auto job = [](int64_t seconds) { return Protection::OfQueuedJob(0, absl::FromUnixSeconds(seconds), 0); };
   const auto is_there = [&](TokenId prompt) { return tree.ReadyPrefix(Path({prompt})) == 1; };
-  // The one used least recently comes next. Of two that wait for the same, the first counts.
+  // Without protection, {1} would be evicted next, because it is the least recently used. Two jobs
+  // protect {1}, of which the first counts.
   tree.Protect(Path({1}).back(), job(10));
   tree.Protect(Path({2}).back(), job(11));
   tree.Protect(Path({1}).back(), job(12));
@@ -169,7 +171,8 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
     }
   }
   SECTION("for the next of them when the first waits no more") {
-    tree.Match(Path({1}));  // it was used, by whomever
+    // Another request uses {1}.
+    tree.Match(Path({1}));
     tree.Unprotect(job(10));
     std::vector<BlockRef> others;
     for (int i = 0; i < 3; ++i) others.push_back(*tree.Allocate());
@@ -210,7 +213,7 @@ TEST_CASE("of a path that somebody waits for, what is left is spared when its en
     CHECK(left() == std::tuple(0, 0, 1));
     CHECK(left() == std::tuple(0, 0, 0));
     CHECK_FALSE(tree.Allocate().has_value());
-    tree.Unprotect(job(10));  // nothing is left of it
+    tree.Unprotect(job(10));  // evicted already
   }
   SECTION("until nobody does") {
     tree.Unprotect(job(10));

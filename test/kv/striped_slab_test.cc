@@ -1,4 +1,4 @@
-// KV blocks that several ranks share, seen as one slab.
+// Tests of KV blocks that several ranks share and that one slab shows.
 #include "kv/striped_slab.h"
 
 #include <cstring>
@@ -17,7 +17,7 @@ struct Group {
   std::unique_ptr<StripedSlab> slab;
 };
 
-// Every byte of rank r is r + 1.
+// Returns a group in which every byte of rank r is r + 1.
 Group MakeGroup(const std::vector<int64_t>& widths) {
   Group group;
   std::vector<Stripe> stripes;
@@ -41,7 +41,7 @@ TEST_CASE("a copy out of a striped slab and back into other planes brings every 
   CHECK(slab.size() == kPlane * kPlanes);
   CHECK_FALSE(slab.on_host());
   CHECK(slab.device() == nullptr);
-  // Planes 2 and 3 become those of a block that another group computed.
+  // Writes to planes 2 and 3, as if another group had computed their block.
   for (size_t rank = 0; rank < 2; ++rank) {
     const int64_t width = rank == 0 ? 16 : 24;
     for (int64_t i = 0; i < 2 * width; ++i) {
@@ -55,7 +55,8 @@ TEST_CASE("a copy out of a striped slab and back into other planes brings every 
     const int64_t width = rank == 0 ? 16 : 24;
     const std::byte* memory = group.memory[rank].data();
     CHECK(std::memcmp(memory + 10 * width, memory + 2 * width, 2 * width) == 0);
-    CHECK(memory[9 * width] == static_cast<std::byte>(rank + 1));  // and nothing else
+    // The other planes keep their bytes.
+    CHECK(memory[9 * width] == static_cast<std::byte>(rank + 1));
   }
 }
 

@@ -10,7 +10,7 @@ const absl::Time kStart = absl::UnixEpoch();
 const absl::Status kBroken = absl::UnavailableError("Input/output error");
 const absl::Status kFull = absl::ResourceExhaustedError("No space left on device");
 
-// One transfer that takes no time.
+// Reports one transfer that takes no time.
 void Transfer(DiskFaults& faults, const absl::Status& status, bool was_write, absl::Time now) {
   faults.OnBegun(now);
   faults.OnEnded(status, was_write, /*more=*/false, now);
@@ -66,7 +66,8 @@ TEST_CASE("a disk without space is read on, and written to again after 10 s") {
   CHECK(faults.status() == kFull);
   CHECK(faults.NextTick() == kStart + absl::Seconds(10));
   Transfer(faults, absl::OkStatus(), /*was_write=*/false, kStart + absl::Seconds(1));
-  Transfer(faults, absl::OkStatus(), /*was_write=*/true, kStart + absl::Seconds(1));  // it was under way before
+  // This write began before the disk was full.
+  Transfer(faults, absl::OkStatus(), /*was_write=*/true, kStart + absl::Seconds(1));
   CHECK_FALSE(faults.MayWrite());
   CHECK(faults.status() == kFull);
   faults.Tick(kStart + absl::Seconds(10));
@@ -78,7 +79,8 @@ TEST_CASE("a disk without space is read on, and written to again after 10 s") {
 
 TEST_CASE("wrong bytes leave the disk on") {
   DiskFaults faults(kPatience);
-  Transfer(faults, absl::DataLossError("the bytes do not fit their seal"), /*was_write=*/false, kStart);
+  // The transfer is a read.
+  Transfer(faults, absl::DataLossError("the bytes do not fit their seal"), false, kStart);
   CHECK(faults.MayWrite());
   CHECK(faults.status().ok());
 }
