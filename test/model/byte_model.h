@@ -1,4 +1,5 @@
-// A model for tests of routers: one token for each byte, 256 of them, a context of 64, no chat template.
+// A model for tests of routers. Its 256 tokens are the bytes. It has a context of 64 and no chat
+// template.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,7 @@ absl::StatusOr<ModelConfig> LoadConfig(const Json& config, const std::string& ge
   return LoadModelConfig(dir.path());
 }
 
-// SmallConfig with the fields of `change`; null removes a field.
+// Returns SmallConfig with the fields of `change`. Null removes a field.
 Json Changed(const Json& change) {
   Json config = SmallConfig();
   config.merge_patch(change);
@@ -73,7 +73,8 @@ TEST_CASE("the families differ in bias, query-key norm and head_dim") {
   CHECK(LoadConfig(qwen3)->qk_norm);
   CHECK_FALSE(LoadConfig(qwen3)->qkv_bias);
   CHECK(LoadConfig(qwen3)->head_dim == 8);
-  CHECK_FALSE(LoadConfig(Without(qwen3, "head_dim")).ok());  // transformers would take 128, not hidden / heads
+  // Transformers would take 128, not hidden / heads.
+  CHECK_FALSE(LoadConfig(Without(qwen3, "head_dim")).ok());
 }
 
 TEST_CASE("rope scaling is read in the spellings of transformers 4 and 5") {

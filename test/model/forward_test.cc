@@ -11,7 +11,7 @@
 namespace baton {
 namespace {
 
-// Writes down what a forward pass asks for.
+// Records the operations that a forward pass asks for.
 class RecordingOps final : public Ops {
  public:
   std::vector<std::string> calls;
@@ -138,7 +138,7 @@ TEST_CASE("each family packs what it has") {
   REQUIRE(model.ok());
   CHECK(model->layers[0].Find(LayerRole::kQNorm).has_value());
   CHECK_FALSE(model->lm_head.has_value());
-  CHECK(prefill.packed == 10);  // two norms more and no head
+  CHECK(prefill.packed == 10);  // two more norms and no head
 }
 
 TEST_CASE("a device that cannot pack says so") {

@@ -1,4 +1,4 @@
-// The rows of the layer tensor table, and what is derived from them.
+// Tests of the rows of the layer tensor table, and of the tables derived from them.
 #include "model/layer_tensors.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace baton {
 namespace {
 
-// With every optional tensor at once, which no family has, so that every row counts.
+// A shape with all optional tensors, so that every row counts. No family has all of them.
 ModelConfig ShapeWithAll() {
   ModelConfig shape;
   shape.dtype = DType::kF32;

@@ -1,4 +1,4 @@
-// Weights drawn from a seed, for tests and benchmarks that need a model's shape and not its wisdom.
+// Weights drawn from a seed, for tests and benchmarks that need only a model's shape.
 #pragma once
 
 #include <cmath>
@@ -35,12 +35,14 @@ class RandomWeights final : public Weights {
     if (row.is_norm()) return Norm(rows);
     return row.is_bias() ? Matrix(rows, 1, 0.5) : Projection(rows, cols);
   }
-  // Uniform in [mean - spread, mean + spread]; cheap, because a benchmark draws 10^8 of them.
+  // Draws values uniformly from [mean - spread, mean + spread]. The draw is cheap, because a
+  // benchmark needs 10^8 values.
   Tensor Draw(int64_t rows, int64_t cols, float mean, double spread) {
     const float step = static_cast<float>(spread / 32768);
     std::vector<std::byte>& bytes = tensors_.emplace_back(rows * cols * BytesPerElement(config.dtype));
     for (int64_t i = 0; i < rows * cols; ++i) {
-      const float value = mean + step * (static_cast<float>(random_() >> 15) - 32768);  // of 31 bits
+      // random_() has 31 bits.
+      const float value = mean + step * (static_cast<float>(random_() >> 15) - 32768);
       uint32_t bits;
       std::memcpy(&bits, &value, sizeof(bits));
       if (config.dtype == DType::kF32) {
@@ -53,7 +55,7 @@ class RandomWeights final : public Weights {
     return {bytes.data(), config.dtype, rows, cols};
   }
   Tensor Matrix(int64_t rows, int64_t cols, double spread) { return Draw(rows, cols, 0, spread); }
-  // Keeps the size of what it is multiplied with, a little increased so that attention is peaked.
+  // Keeps the size of its input, with a small increase that makes attention peaked.
   Tensor Projection(int64_t rows, int64_t cols) {
     return Matrix(rows, cols, 2.5 / std::sqrt(static_cast<double>(cols)));
   }

@@ -1,5 +1,5 @@
-// The transformer as the papers state it, in double precision, one sequence at a time and nothing shared with src/ but
-// the shapes. For comparison only.
+// A reference of the transformer in double precision, as the papers define it, for one sequence at
+// a time. It shares only the shapes with src/.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ class ReferenceForward {
  public:
   explicit ReferenceForward(const Weights& weights) : w_(weights), c_(weights.config) {}
 
-  // Logits of the last token.
+  // Returns the logits of the last token.
   std::vector<double> Logits(std::span<const TokenId> tokens) const {
     std::vector<Row> x;
     for (const TokenId token : tokens) x.push_back(RowOf(w_.embedding, token));
@@ -60,7 +60,7 @@ class ReferenceForward {
     }
     return out;
   }
-  // Normalises and turns every head of one token's q or k.
+  // Applies the norm and the rotary embedding to every head of one token's q or k.
   void PrepareHeads(Row& heads, const Tensor& norm, size_t position) const {
     const size_t dim = c_.head_dim, half = dim / 2;
     for (size_t begin = 0; begin < heads.size(); begin += dim) {

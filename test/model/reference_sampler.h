@@ -1,4 +1,5 @@
-// Sampling as its definition says, in double and with a full sort, for tests of what does it faster or elsewhere.
+// A reference of sampling in double precision with a full sort, for tests of faster samplers and of
+// samplers on a device.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,8 @@
 
 namespace baton {
 
-// What temperature, top-k, top-p and min-p keep. `slack`: at least this far from any boundary.
+// The tokens that temperature, top-k, top-p and min-p keep. `slack` is a lower bound on the
+// distance to any boundary.
 struct Naive {
   std::map<TokenId, double> probabilities;
   double slack = 1;
@@ -60,7 +62,8 @@ inline std::vector<float> NaivePenalties(std::span<const float> logits, const Sa
   return penalised;
 }
 
-// The choice that `spec` describes from logits [vocab]. `slack` as Naive's, also of the draw.
+// Returns the choice that `spec` describes from logits [vocab]. `slack` receives the smallest
+// distance of the filters and of the draw to a boundary.
 inline SampledToken NaiveSample(std::span<const float> logits, const SampleSpec& spec, double* slack = nullptr) {
   float max = logits[0];
   for (const float logit : logits) max = std::isnan(logit) || logit > max ? logit : max;

@@ -130,7 +130,8 @@ TEST_CASE("a header size beyond the file or beyond the limit is refused before t
     CHECK_FALSE(OpenBytes(dir, LittleEndian64(claimed) + "{}      ").ok());
   }
   dir.Write(kPath, LittleEndian64(64 << 20));
-  std::filesystem::resize_file(dir / kPath, 65 << 20);  // sparse: the header would fit into the file
+  // The file is sparse, and the header would fit into it.
+  std::filesystem::resize_file(dir / kPath, 65 << 20);
   const auto file = SafetensorsFile::Open(dir / kPath);
   INFO(file.status());
   CHECK(file.status().message().find("header claims 67108864 bytes, expected at most") != absl::string_view::npos);

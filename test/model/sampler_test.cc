@@ -34,7 +34,8 @@ std::map<TokenId, int> Histogram(const std::vector<float>& logits, SamplingParam
   return counts;
 }
 
-// Pearson's statistic over tokens expected at least five times; `degrees` receives their number less one.
+// Returns Pearson's statistic over tokens that are expected at least five times. `degrees` receives
+// their number less one.
 double ChiSquare(const std::map<TokenId, int>& counts, const std::map<TokenId, double>& expected, int draws,
                  int& degrees) {
   double statistic = 0, rest_expected = 0, rest = 0;
@@ -144,7 +145,7 @@ TEST_CASE("filters keep exactly what a sort in double precision keeps") {
     const size_t vocab = std::uniform_int_distribution<size_t>(2, 600)(rng);
     std::vector<float> logits = RandomLogits(rng, vocab, std::uniform_real_distribution<float>(0, 8)(rng));
     if (seed % 3 == 0) {
-      for (float& l : logits) l = std::round(l);  // many ties
+      for (float& l : logits) l = std::round(l);  // makes many ties
     }
     std::uniform_real_distribution<float> unit(0, 1);
     SamplingParams params{.draw = {.temperature = 0.3f + 2 * unit(rng)}, .seed = seed};

@@ -1,4 +1,4 @@
-// What each rank of a tensor-parallel group has of a model.
+// Tests of each rank's part of a model in a tensor-parallel group.
 #include "model/shard.h"
 
 #include <cstring>
@@ -33,7 +33,7 @@ float At(const Tensor& tensor, int64_t row, int64_t column) {
   return value;
 }
 
-// The parts, stacked by rows or side by side, are the whole.
+// Checks that the parts make up the whole, stacked by rows or side by side.
 void CheckRows(const Tensor& whole, const std::vector<Tensor>& parts) {
   int64_t row = 0;
   for (const Tensor& part : parts) {

@@ -1,4 +1,4 @@
-// Builds model directories by hand, well-formed or hostile.
+// Builders of model directories, well-formed or hostile.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline std::string LittleEndian64(uint64_t value) {
   return bytes;
 }
 
-// A whole safetensors file from its header's text.
+// Returns a whole safetensors file with the text of `header`.
 inline std::string SafetensorsBytes(std::string header, const std::string& data) {
   header.append((8 - header.size() % 8) % 8, ' ');
   return LittleEndian64(header.size()) + header + data;
@@ -28,7 +28,7 @@ struct TestTensor {
   std::vector<int64_t> shape;
 };
 
-// Tensors by name, with bytes that differ from tensor to tensor.
+// Returns a safetensors file of these tensors. Their bytes differ from tensor to tensor.
 inline std::string SafetensorsOf(const std::map<std::string, TestTensor>& tensors) {
   nlohmann::json header = nlohmann::json::object();
   std::string data;
@@ -42,7 +42,7 @@ inline std::string SafetensorsOf(const std::map<std::string, TestTensor>& tensor
   return SafetensorsBytes(header.dump(), data);
 }
 
-// config.json of a Llama with hidden 4, ffn 6, 2 heads of 2, 1 KV head, 5 tokens, 2 layers.
+// The config.json of a Llama with hidden 4, ffn 6, 2 heads of 2, 1 KV head, 5 tokens and 2 layers.
 inline nlohmann::json SmallConfig() {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"model_type", "llama"},
@@ -62,7 +62,7 @@ inline nlohmann::json SmallConfig() {
           {"eos_token_id", 1}};
 }
 
-// The tensors that SmallConfig asks for.
+// The tensors that SmallConfig needs.
 inline std::map<std::string, TestTensor> SmallTensors() {
   std::map<std::string, TestTensor> tensors = {{"model.embed_tokens.weight", {"BF16", {5, 4}}},
                                                {"model.norm.weight", {"BF16", {4}}},

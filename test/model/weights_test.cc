@@ -86,7 +86,7 @@ TEST_CASE("Qwen2 takes biases, Qwen3 takes head norms") {
     REQUIRE(weights.ok());
     CHECK(((*weights)->layers[1].v_bias.rows == 2) == (family == "qwen2"));
     CHECK(((*weights)->layers[1].k_norm.rows == 2) == (family == "qwen3"));
-    // The same tensors are strangers to a Llama.
+    // A Llama has no such tensors.
     CHECK(Mentions(Load(dir, SmallConfig(), tensors).status(), "expected no such tensor"));
   }
 }
@@ -245,7 +245,8 @@ TEST_CASE("the digest covers every part of a large tensor, in order") {
 }
 
 TEST_CASE("the models that transformers wrote load, with the digest that every machine gives them") {
-  // Computed once by an independent implementation (Python's hashlib), after the description in module_digest.h.
+  // Python's hashlib, an independent implementation, computed the digests once after the
+  // description in module_digest.h.
   const std::map<std::string, std::string> digests = {
       {"tiny_llama3_f32", "a4e1bb79fc38bf5b327f897bac0f15940e4d1979ed6c6daf4cc97058c8bccf98"},
       {"tiny_llama3_bf16", "8ef0fbd21c749fa4c891e4e4002554ccfefb269d721c1cf0842f8ec97a365359"},
