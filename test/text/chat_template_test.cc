@@ -85,7 +85,7 @@ ordered_json Variables(const JsonInput& input) {
   return variables;
 }
 
-// Both must fail, or both give the same text.
+// Checks that both fail, or that both give the same text.
 void RequireSame(const std::string& source, const JsonInput& input, const ordered_json& expected) {
   const absl::StatusOr<std::string> got = RenderText(source, input);
   CAPTURE(source, expected.dump(), got.status().ToString());

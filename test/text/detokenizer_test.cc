@@ -24,7 +24,8 @@ std::vector<TokenId> ByteIds(std::string_view bytes) {
   return ids;
 }
 
-// A tokenizer of all strings up to 3 bytes from a few that matter, so that tokens cut characters anywhere.
+// A tokenizer whose tokens have up to 3 bytes from a few characters, so tokens may cut a character
+// at any byte.
 std::unique_ptr<Tokenizer> CuttingTokenizer() {
   return LoadTokenizer(TinyTokenizer({{"\xF0", "\x9F"},
                                       {"\xA6", "\x99"},
@@ -67,7 +68,7 @@ TEST_CASE("an unfinished character at the end is one replacement character") {
   CHECK(detokenizer.Finish() == "");
 }
 
-// Cases of The Unicode Standard, section 3.9, tables 3-8 to 3-11.
+// The cases are from The Unicode Standard, section 3.9, tables 3-8 to 3-11.
 TEST_CASE("replacement is by maximal subparts") {
   const auto tokenizer = LoadTokenizer(TinyTokenizer());
   const std::string r = "\uFFFD";

@@ -18,7 +18,8 @@ std::string RandomLetters(std::mt19937& rng, size_t length, char last) {
   return text;
 }
 
-// What the output must be: the text before the stop string that is complete first, the longest of several.
+// Returns the expected output: the text before the stop string that completes first. If several
+// complete at once, the longest counts.
 std::string Expected(const std::string& text, const Strings& stops) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;
@@ -104,7 +105,8 @@ TEST_CASE("64 stop strings of 1 KiB that nearly match everywhere take linear tim
   for (int i = 0; i < 64; ++i) stops.push_back(std::string(1023 - i, 'a') + "b");
   StopMatcher matcher(stops);
   size_t shown = 0;
-  for (int i = 0; i < 1000; ++i) shown += matcher.Push(std::string(1024, 'a')).size();  // minutes if it were quadratic
+  // The loop takes minutes if the matcher is quadratic.
+  for (int i = 0; i < 1000; ++i) shown += matcher.Push(std::string(1024, 'a')).size();
   CHECK(shown >= 1000 * 1024 - 1024);
   CHECK(!matcher.stopped());
 }

@@ -1,4 +1,4 @@
-// Tokenizers for tests: small ones made here, in a directory of their own.
+// Small tokenizers that tests build in a directory of their own.
 #pragma once
 
 #include <initializer_list>
@@ -15,7 +15,7 @@
 
 namespace baton {
 
-// How byte-level files write a byte; the inverse of what the tokenizer reads.
+// Returns the character for a byte in byte-level files. The tokenizer's reader inverts it.
 inline std::string ByteStandIn(int byte) {
   const auto printable = [](int b) { return (b > 32 && b < 127) || (b > 160 && b != 173); };
   int code_point = byte;
@@ -38,7 +38,8 @@ inline nlohmann::json AddedTokenJson(int id, const std::string& content, bool sp
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
-// All bytes (id = byte) and what the merges make, ids from 256 on in their order. Splits like GPT-2.
+// Returns a tokenizer with all bytes (id = byte) and the results of the merges, with ids from 256
+// on. It splits like GPT-2.
 inline nlohmann::json TinyTokenizer(std::initializer_list<std::pair<const char*, const char*>> merges = {}) {
   nlohmann::json vocab, rules = nlohmann::json::array();
   int next = 0;

@@ -1,4 +1,4 @@
-// Reads the vocabulary of a GGUF file (version 3, little endian) that a test trusts.
+// A reader of the vocabulary in a GGUF file (version 3, little endian). It trusts the file.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class GgufReader {
     REQUIRE(bytes_.substr(0, 4) == "GGUF");
     at_ = 4;
     REQUIRE(Number<uint32_t>() == 3);
-    Number<uint64_t>();  // tensors
+    Number<uint64_t>();  // number of tensors
     GgufVocabulary vocabulary;
     for (auto fields = Number<uint64_t>(); fields > 0; --fields) {
       const std::string name = String();

@@ -1,5 +1,6 @@
-// Ids that other implementations gave: Hugging Face's tokenizers (test/golden, made by tools/make_tokenizer_goldens)
-// and llama.cpp (shared data, where present).
+// Tests against ids of other implementations: Hugging Face's tokenizers and llama.cpp.
+// `tools/make_tokenizer_goldens` writes those of Hugging Face to test/golden. Those of llama.cpp
+// are shared data, where present.
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -52,7 +53,7 @@ std::vector<std::string> SplitBy(const std::string& text, const std::string& sep
   }
 }
 
-// llama.cpp's goldens: one line of ids for each input.
+// Checks the goldens of llama.cpp, which have one line of ids for each input.
 void CheckGoldens(const Tokenizer& tokenizer, const std::string& name) {
   const std::string stem = kShared + "goldens/ggml-vocab-" + name + ".gguf";
   const std::vector<std::string> inputs = SplitBy(ReadFile(stem + ".inp"), "\n__ggml_vocab_test__\n");
@@ -83,7 +84,7 @@ TEST_CASE("Llama 3 and Qwen give llama.cpp's ids, and Llama 3 alone starts a pro
   }
 }
 
-// tokenizer.json from a GGUF vocabulary, as tools/gguf_tokenizer.py builds it.
+// Builds tokenizer.json from a GGUF vocabulary, as tools/gguf_tokenizer.py does.
 json FromGguf(const std::string& path, bool splits_digits) {
   const GgufVocabulary vocabulary = GgufReader(path).Read();
   json tokenizer = TinyTokenizer();

@@ -1,4 +1,5 @@
-// Any bytes are accepted; the long inputs would take minutes if any step were quadratic.
+// Tests that the tokenizer accepts any bytes. The long inputs would take minutes if any step were
+// quadratic.
 #include <random>
 
 #include "catch.h"
@@ -39,7 +40,8 @@ TEST_CASE("a mebibyte of anything is encoded, and its tokens are its bytes") {
        {"a", " ", "0", "\n", "\r", "!", "🦙", "\xFF", "\x80\xF0", "<|end|", " \n", " a", "é", "'"}) {
     CAPTURE(unit);
     const std::string text = Repeat(unit);
-    const bool equal = Bytes(*tokenizer, Encode(*tokenizer, text)) == text;  // printed, it would be a mebibyte
+    // A comparison inside CHECK would print a mebibyte.
+    const bool equal = Bytes(*tokenizer, Encode(*tokenizer, text)) == text;
     CHECK(equal);
   }
   const std::string spaces = std::string(kMebibyte, ' ') + "a";

@@ -1,4 +1,4 @@
-// Every file that cannot be used is refused with its name, the place and the reason.
+// Tests that each unusable file is refused with its name, the place and the reason.
 #include <string>
 
 #include "catch.h"
@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// The refusal of tokenizer.json must name the file and say each of `words`.
+// Checks that the refusal names tokenizer.json and contains each of `words`.
 void CheckRefused(const std::string& text, std::initializer_list<const char*> words) {
   const auto loaded = TryLoad(text);
   REQUIRE(!loaded.ok());
@@ -24,7 +24,7 @@ void CheckRefused(const std::string& text, std::initializer_list<const char*> wo
   }
 }
 
-// The tiny tokenizer with `value` at `place`.
+// Checks the refusal of the tiny tokenizer with `value` at `place`.
 void CheckRefusedWith(const char* place, const json& value, std::initializer_list<const char*> words) {
   CAPTURE(place, value.dump());
   json tokenizer = TinyTokenizer({{"a", "b"}});

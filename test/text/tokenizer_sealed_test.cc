@@ -1,4 +1,5 @@
-// Text that arrives in parts gives the ids of the whole, and as many of them as can be known come early.
+// Tests that text in parts gives the same ids as the whole text, and that each id comes as early as
+// it is certain.
 #include <fstream>
 #include <random>
 
@@ -20,7 +21,7 @@ std::unique_ptr<Tokenizer> Golden(const std::string& family) {
   return LoadTokenizer(json::parse(file)["tokenizer"]);
 }
 
-// Parts that pre-tokenizers treat in surprising ways when something follows them.
+// Random text of parts that pre-tokenizers treat in surprising ways when something follows them.
 std::string RandomText(std::mt19937& random) {
   static const std::vector<std::string> kParts = {
       " ",      "  ",     "\n",   "\r\n",   "\t",   "'", "'r",   "'re",   "'S",      "a",

@@ -1,5 +1,6 @@
-// Encodes what tools/compare_tokenizers sends: frames of a 4-byte little-endian length and that many bytes, each with
-// special tokens parsed (first byte 'p') or kept as text ('t'). Answers one line of ids for each frame.
+// A program that encodes frames from tools/compare_tokenizers. A frame is a 4-byte little-endian
+// length and that many bytes. The first byte is 'p' to parse special tokens, or 't' to keep them as
+// text. The program answers one line of ids for each frame.
 #include <cstdint>
 #include <iostream>
 #include <string>

@@ -30,7 +30,8 @@ json WithPattern(json tokenizer, const std::string& pattern) {
   return tokenizer;
 }
 
-// The plain form of the definition: while any rule applies, apply the first, at its leftmost place.
+// Merges as the definition states: while any rule applies, it applies the first rule at its
+// leftmost place.
 Ids MergeByDefinition(std::string_view word, const std::vector<std::pair<std::string, std::string>>& merges) {
   std::vector<std::string> parts;
   for (const char byte : word) parts.emplace_back(1, byte);

@@ -1,4 +1,4 @@
-// Python's jinja2, which our interpreter is compared with.
+// Python's jinja2, with which tests compare our interpreter.
 #pragma once
 
 #include <unistd.h>
@@ -16,8 +16,9 @@
 
 namespace baton {
 
-// Renders each of `cases`, {"template": source, "input": variables}: {"text": what was rendered} or {"error": why not}.
-// Where jinja2 is not installed it prints so, and returns nothing.
+// Renders each of `cases`, {"template": source, "input": variables}. Returns {"text": the rendered
+// text} or {"error": reason} for each case. If jinja2 is not installed, it prints that and returns
+// nothing.
 inline nlohmann::ordered_json AskJinja2(const nlohmann::ordered_json& cases) {
   const std::string root = SourcePath(""), python = root + ".venv/bin/python";
   const std::filesystem::path input =

@@ -1,4 +1,4 @@
-// The template language by whole templates, against jinja2.
+// Tests of the template language on whole templates, compared with jinja2.
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +23,8 @@ absl::StatusOr<std::string> RenderText(const std::string& source) {
   return Run(body, *globals.AsDict(), absl::UnixEpoch(), Limits{});
 }
 
-// What each construct does, as jinja2 does it; the second test asks jinja2 itself where it is installed.
+// Templates with the text that jinja2 renders. Where jinja2 is installed, the second test asks
+// jinja2 itself.
 const std::vector<std::pair<std::string, std::string>> kConstructs = {
     {"a\n{% if true %}\nb\n{% endif %}\nc\n", "a\nb\nc"},
     {"x  {%- if true -%}  y  {%- endif -%}  z", "xyz"},

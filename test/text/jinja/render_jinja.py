@@ -1,5 +1,5 @@
-"""Renders [{"template", "input"}] from standard input with jinja2, set up as transformers does: the reference for our
-interpreter. Prints a list of {"text"} or {"error"}."""
+"""The reference for our template interpreter: jinja2, set up as transformers does. It reads a list
+of {"template", "input"} from standard input and prints a list of {"text"} or {"error"}."""
 
 import datetime
 import json
@@ -26,7 +26,8 @@ def render(case):
     environment.globals["strftime_now"] = lambda form: datetime.datetime.fromtimestamp(0).strftime(form)
     try:
         return {"text": environment.from_string(case["template"]).render(**case["input"])}
-    except Exception as error:  # whatever the template does wrong is a result here
+    except Exception as error:
+        # Any error of the template is a result here.
         return {"error": f"{type(error).__name__}: {error}"}
 
 
