@@ -1,4 +1,4 @@
-// Blocks between groups of ranks that share out the heads of every block, each in its own way.
+// Tests of pushes between groups of ranks that divide the heads of every block in different ways.
 #include "transport/striped_connector.h"
 
 #include <cstring>
@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kWholePlane = 60;
 constexpr int64_t kPlanes = 32;
 
-// A group's ranks, on one network.
+// The ranks of a group, on one network.
 class Group {
  public:
   Group(const std::shared_ptr<InProcessNetwork>& network, const std::vector<int64_t>& widths,
@@ -39,7 +39,7 @@ class Group {
 
   StripedConnector& connector() { return *connector_; }
 
-  // What one rank alone would have.
+  // The memory that a single rank would have.
   std::vector<std::byte> Whole() const {
     std::vector<std::byte> whole(kWholePlane * kPlanes);
     ForAllRuns([&](std::byte* here, int64_t at, int64_t bytes) { std::memcpy(whole.data() + at, here, bytes); });
@@ -82,7 +82,7 @@ TEST_CASE("blocks arrive whole between groups of any numbers of ranks") {
       prefill.Fill(whole);
       const auto link = prefill.connector().Connect(decode.connector().Descriptor());
       REQUIRE(link.ok());
-      // Of a block of eight planes: all of it, and its first two layers.
+      // Pushes a whole block of eight planes, and a block's first two layers.
       const std::vector<BlockCopy> copies = {{8 * kWholePlane, 24 * kWholePlane, 8 * kWholePlane},
                                              {0, 16 * kWholePlane, 4 * kWholePlane}};
       REQUIRE(PushAndWait(**link, copies).ok());
@@ -119,7 +119,8 @@ TEST_CASE("a push fails where one of the peer's ranks is gone") {
 TEST_CASE("a push that one rank refuses and another takes is not said to have written nothing") {
   const auto network = std::make_shared<InProcessNetwork>();
   Group prefill(network, {30, 30});
-  // A peer whose second rank has fewer planes than its first: only such a one tells the two apart.
+  // The peer's second rank has fewer planes than its first. Only such a peer makes the ranks'
+  // results differ.
   InProcessTransport whole(network), half(network);
   REQUIRE(whole.AllocateSlab(30 * kPlanes).ok());
   REQUIRE(half.AllocateSlab(30 * kPlanes / 2).ok());
@@ -163,14 +164,14 @@ TEST_CASE("a descriptor that was cut, damaged or forged is refused") {
     REQUIRE(refused(bad));
   }
   CHECK(refused(good + "x"));
-  // With a right digest, but as many parts as nobody has.
+  // The digest is right, but no group has so many parts.
   for (const uint64_t count : {uint64_t{0}, uint64_t{65}, uint64_t{1} << 60}) {
     std::string forged = good.substr(0, 16);  // magic and plane
     PutField(forged, count);
     const absl::Status status = prefill.connector().Connect(Sealed(std::move(forged))).status();
     CHECK(absl::StrContains(status.message(), absl::StrCat(count, " parts")));
   }
-  // With a right digest, but parts that do not make up a plane.
+  // The digest is right, but the parts do not make up a plane.
   Group less(network, {20, 20}), more(network, {40, 40});
   CHECK(refused(less.connector().Descriptor()));
   CHECK(refused(more.connector().Descriptor()));

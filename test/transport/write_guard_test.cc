@@ -81,8 +81,9 @@ TEST_CASE("a write that leaves its blocks, the slab or the planes is refused who
   Guarded slab;
   const WriteRight right = slab.Grant({BlockId(2), BlockId(7)});
   CHECK(slab.Write(right, kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
-  CHECK(slab.Write(right, 2 * kBlock, 2 * kBlock) == absl::StatusCode::kPermissionDenied);           // and block 3
-  CHECK(slab.Write(right, 2 * kBlock - kPlane, 2 * kPlane) == absl::StatusCode::kPermissionDenied);  // and block 1
+  // These writes include block 3 and block 1.
+  CHECK(slab.Write(right, 2 * kBlock, 2 * kBlock) == absl::StatusCode::kPermissionDenied);
+  CHECK(slab.Write(right, 2 * kBlock - kPlane, 2 * kPlane) == absl::StatusCode::kPermissionDenied);
   CHECK(slab.Write(right, 7 * kBlock, 2 * kBlock) == absl::StatusCode::kInvalidArgument);
   CHECK(slab.Write(right, -kBlock, kBlock) == absl::StatusCode::kInvalidArgument);
   CHECK(slab.Write(right, INT64_MAX - kPlane + 1, kPlane) == absl::StatusCode::kInvalidArgument);
@@ -90,7 +91,8 @@ TEST_CASE("a write that leaves its blocks, the slab or the planes is refused who
   CHECK(slab.Write(right, 2 * kBlock, kPlane - 1) == absl::StatusCode::kInvalidArgument);
   CHECK(slab.Write(right, 2 * kBlock, 0) == absl::StatusCode::kInvalidArgument);
   const std::string data(static_cast<size_t>(2 * kBlock), 'x');
-  // The first of the two would be right; bytes that are not there; bytes from before.
+  // In the first list, one of two copies would be right. The second reads bytes beyond the data,
+  // and the third reads bytes before it.
   const std::vector<std::vector<BlockCopy>> bad = {{{0, 2 * kBlock, kBlock}, {kBlock, 4 * kBlock, kBlock}},
                                                    {{kBlock + kPlane, 2 * kBlock, kBlock}},
                                                    {{-kPlane, 2 * kBlock, kBlock}}};
@@ -134,7 +136,7 @@ TEST_CASE("of rights that ended the last ones are known, whose writes do not cou
   CHECK(slab.Untouched());
 }
 
-// Counts how often it is asked.
+// Memory that counts its calls.
 class CountingMemory final : public SlabAccess {
  public:
   absl::Status Copy(std::span<const MemoryCopy> copies) const override {
@@ -155,10 +157,10 @@ TEST_CASE("all that a message brings is copied at once") {
   const std::vector<BlockCopy> copies = {{0, 2 * kBlock, 2 * kPlane}, {2 * kPlane, 5 * kBlock, kPlane}};
   CHECK(guard.Write(right, copies, data).ok());
   CHECK(memory.calls == 1);
-  CHECK(memory.runs == 3);  // each by the plane
+  CHECK(memory.runs == 3);  // one for each plane
 }
 
-// Memory whose copy begins, and ends only when the right under which it is made is no longer in force.
+// Memory whose copy ends only after the right of the write has ended.
 class SlowMemory final : public SlabAccess {
  public:
   absl::Status Copy(std::span<const MemoryCopy>) const override {

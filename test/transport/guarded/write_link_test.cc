@@ -21,7 +21,7 @@
 namespace baton {
 namespace {
 
-// Blocks of 768 KiB: a message holds one and a part of the next.
+// Blocks of 768 KiB. A message holds one block and a part of the next.
 constexpr KvLayout kLayout{.layers = 12, .kv_heads = 16, .head_dim = 64, .format = KvFormat::kBf16};
 const int64_t kBlock = kLayout.BlockBytes();
 const int64_t kPlane = kLayout.PlaneBytes();
@@ -34,7 +34,7 @@ std::vector<std::byte> Memory(unsigned seed) {
   return memory;
 }
 
-// A slab of two ranks, of which the first has `share` sixteenths of each plane.
+// A slab of two ranks. The first rank has `share` sixteenths of each plane.
 struct Ranks {
   std::vector<std::byte> first, second;
   std::unique_ptr<StripedSlab> striped;
@@ -49,7 +49,7 @@ struct Ranks {
   }
 };
 
-// The decode worker's end: its slab, guarded, behind a real socket.
+// The decode worker's end: a guarded slab behind a real socket.
 struct Target {
   WriteGuard guard;
   KvTransferService service;
@@ -131,7 +131,7 @@ TEST_CASE("a push that the worker refuses says so, and writes nothing where it m
   spdlog::set_level(spdlog::level::info);
 }
 
-// Answers no Write until it is cancelled.
+// A service that answers a Write only when the Write is cancelled.
 class HangingService final : public kv::v1::KvTransfer::Service {
  public:
   grpc::Status Write(grpc::ServerContext* context, const kv::v1::WriteRequest*, kv::v1::WriteReply*) override {
@@ -142,7 +142,7 @@ class HangingService final : public kv::v1::KvTransfer::Service {
   std::atomic<int> calls = 0;
 };
 
-// A link by itself, to a service under test.
+// Returns a link to a service under test.
 std::unique_ptr<KvWriteLink> LinkTo(const GrpcServer& server, const Slab& source,
                                     std::chrono::milliseconds write_within = std::chrono::hours(1)) {
   return std::make_unique<KvWriteLink>(DialTcp(server.address()), KvWritePeer{.source = source,
@@ -152,7 +152,8 @@ std::unique_ptr<KvWriteLink> LinkTo(const GrpcServer& server, const Slab& source
                                                                               .write_within = write_within});
 }
 
-// Takes its time for each Write, and refuses what is under one right, but not before it is let.
+// A service that waits for `takes` before it answers a Write. It refuses writes under the right
+// `refuses`, once `hold` is false.
 class PatientService final : public kv::v1::KvTransfer::Service {
  public:
   grpc::Status Write(grpc::ServerContext*, const kv::v1::WriteRequest* request, kv::v1::WriteReply*) override {
@@ -171,8 +172,8 @@ class PatientService final : public kv::v1::KvTransfer::Service {
   uint64_t refuses = 0;
 };
 
-// Pushes a backlog over a link that gives each message this time, to a worker that takes an eighth of it. False: a
-// message took longer.
+// Pushes a backlog over a link that allows `within` for each message. The worker takes an eighth of
+// that for each message. Returns false if a message took longer than `within`.
 bool BacklogArrives(std::chrono::milliseconds within) {
   PatientService service;
   service.takes = within / 8;
@@ -213,7 +214,8 @@ TEST_CASE("what is refused takes along all that waits under its right, and nothi
     link->PushUnder({.id = 1 + i % 2}, std::vector<BlockCopy>{{0, 0, kBlocks * kBlock}},
                     [&pushes, i](absl::Status status) { pushes[i].set_value(std::move(status)); });
   }
-  while (service.refused < 2) std::this_thread::yield();  // both threads' messages are held
+  // Waits until the service holds a message of each thread.
+  while (service.refused < 2) std::this_thread::yield();
   service.hold = false;
   for (size_t i = 0; i < pushes.size(); ++i) {
     const auto expected = i % 2 == 0 ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kOk;

@@ -67,7 +67,8 @@ TEST_CASE("destroying a link finishes what was pushed") {
   REQUIRE(prefill.AllocateSlab(4096).ok());
   REQUIRE(decode.AllocateSlab(4096).ok());
   auto link = prefill.Connect(decode.Descriptor());
-  int finished = 0;  // written by the link's thread, read after it has ended
+  // The link's thread writes it. The test reads it after that thread has ended.
+  int finished = 0;
   for (int i = 0; i < 100; ++i) {
     (*link)->Push(std::vector<BlockCopy>{{0, 0, 4096}}, [&](absl::Status status) { finished += status.ok(); });
   }

@@ -1,4 +1,5 @@
-// Slabs in memory that neither the host nor UCX can touch: every byte must go through the slab's own copy.
+// Tests of slabs in memory that neither the host nor UCX can access. Every byte must pass the
+// slab's own copy.
 #include <cstdlib>
 #include <future>
 #include <memory>
@@ -19,10 +20,10 @@ namespace {
 constexpr int64_t kSideBlocks = 12;
 constexpr int64_t kSideBytes = kSideBlocks * kModelBlock;
 
-// One side: a transport with its slab, on the host or guarded.
+// One side of a link: a transport with its slab, on the host or guarded.
 struct Side {
   std::unique_ptr<Transport> transport;
-  std::byte* bytes = nullptr;  // of the slab, for the test
+  std::byte* bytes = nullptr;  // the slab's bytes, for the test
 };
 
 enum class Kind { kHost, kGuarded, kShared };
@@ -43,7 +44,7 @@ Side Make(std::unique_ptr<Transport> transport, Kind kind, uint32_t seed) {
   return side;
 }
 
-// Pushes odd blocks, in reverse, and a piece of one; expects just these bytes to change.
+// Pushes odd blocks in reverse order and a piece of one block. Checks that only these bytes change.
 void CheckPush(const Side& from, const Side& to, const std::string& by) {
   const auto link = from.transport->Connect(to.transport->Descriptor());
   INFO(link.status().ToString());
@@ -67,7 +68,7 @@ void CheckPush(const Side& from, const Side& to, const std::string& by) {
 
 struct Pair {
   Kind source, target;
-  const char* by;  // UCX: of the link's description
+  const char* by;  // UCX: part of the link's description
 };
 const Pair kPairs[] = {
     {Kind::kGuarded, Kind::kGuarded, "active messages"},     {Kind::kGuarded, Kind::kHost, ""},
@@ -85,7 +86,7 @@ TEST_CASE("blocks move by UCX between device memory and device memory, and betwe
       const Side from = Make(*std::move(ours), pair.source, 1);
       const Side to = Make(*std::move(theirs), pair.target, 2);
       CheckPush(from, to, pair.by);
-      CHECK(GuardedMemory::mapped() == 0);  // no longer
+      CHECK(GuardedMemory::mapped() == 0);  // all mappings have ended
     }
     unsetenv("UCX_TLS");
   }
@@ -104,7 +105,8 @@ TEST_CASE("a peer that claims more device memory than it shares has nothing mapp
   CHECK_FALSE(from.transport->Connect(Encode(descriptor)).ok());
   descriptor = *DecodeUcxDescriptor(to.transport->Descriptor());
   descriptor.shared = "not a handle";
-  const auto link = from.transport->Connect(Encode(descriptor));  // by messages, which need no mapping
+  // The link pushes by messages, which need no mapping.
+  const auto link = from.transport->Connect(Encode(descriptor));
   REQUIRE(link.ok());
   CHECK(absl::StrContains((*link)->Description(), "active messages"));
   CHECK(GuardedMemory::mapped() == 0);

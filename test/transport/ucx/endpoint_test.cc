@@ -45,7 +45,7 @@ TEST_CASE("each path over TCP brings the bytes, all of them and only there") {
     target += kPathBytes;
   }
 
-  // Only put is checked by UCX itself; messages are checked by the peer, and the link lives on.
+  // UCX itself checks only put. The peer checks messages, and the link survives.
   for (UcxPath path : {UcxPath::kRendezvous, UcxPath::kEager}) {
     std::promise<absl::Status> result;
     (*progress)->Post([&] {

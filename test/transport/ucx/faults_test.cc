@@ -1,4 +1,5 @@
-// What UCX seldom does: it refuses a request. This program's own functions stand before the library's.
+// Tests of requests that UCX refuses, which it seldom does. Functions of this program replace those
+// of the library.
 #include <dlfcn.h>
 
 #include <atomic>

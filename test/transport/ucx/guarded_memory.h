@@ -1,4 +1,5 @@
-// Memory that faults when the host touches it, as a device's would: only its SlabDevice reaches it.
+// Memory that faults when the host accesses it, like a device's memory. Only its SlabDevice can
+// access it.
 #pragma once
 
 #include <sys/mman.h>
@@ -18,7 +19,7 @@ namespace baton {
 
 class GuardedMemory {
  public:
-  // `shared`: other transports can map it.
+  // With `shared`, other transports can map the memory.
   GuardedMemory(size_t bytes, bool shared) : bytes_(bytes), shared_(shared) {
     const int file = memfd_create("guarded", 0);
     BATON_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0, "memfd");
@@ -38,9 +39,9 @@ class GuardedMemory {
   GuardedMemory& operator=(const GuardedMemory&) = delete;
 
   Slab slab() const { return {{guarded_, bytes_}, &TheDevice()}; }
-  // The same bytes, for the test.
+  // The same bytes at an address that the test may access.
   std::byte* open() const { return open_; }
-  // How many mappings by other transports there are now.
+  // Number of current mappings by other transports.
   static std::atomic<int>& mapped() {
     static std::atomic<int> count = 0;
     return count;
@@ -56,7 +57,7 @@ class GuardedMemory {
     return registry;
   }
 
-  // Within this process memory is mapped where it is; its handle is its address.
+  // A mapping within this process has the memory's own address. The handle is that address.
   class Device final : public SlabDevice {
    public:
     absl::Status Copy(std::span<const MemoryCopy> copies) const override {

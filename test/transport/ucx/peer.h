@@ -1,4 +1,4 @@
-// Starts peer_main.cc as a process of its own and talks to it.
+// A process that runs peer_main.cc, and its pipes.
 #pragma once
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ class UcxPeer {
     std::string program = BATON_UCX_PEER;
     std::string bytes = absl::StrCat(slab_bytes);
     char* arguments[] = {program.data(), bytes.data(), nullptr};
-    setenv("UCX_LOG_FILE", "stderr", 1);  // its standard output is ours to read
+    setenv("UCX_LOG_FILE", "stderr", 1);  // the test reads its standard output
     BATON_CHECK(posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments, environ) == 0,
                 "cannot start ucx_peer");
     unsetenv("UCX_LOG_FILE");
@@ -52,7 +52,7 @@ class UcxPeer {
     descriptor_ = absl::HexStringToBytes(ReadLine());
   }
   ~UcxPeer() {
-    std::fclose(to_);  // the end of its input ends it
+    std::fclose(to_);  // the end of its input ends the process
     if (!ended_) waitpid(pid_, nullptr, 0);
     std::fclose(from_);
     std::fputs(Errors().c_str(), stderr);
@@ -70,8 +70,8 @@ class UcxPeer {
     waitpid(pid_, nullptr, 0);
     ended_ = true;
   }
-  // True once UCX has aborted the process because an acknowledgement met a closed connection. Any other end of it is a
-  // failure.
+  // Returns true after UCX has aborted the process because an acknowledgement met a closed
+  // connection. Any other end of the process is a failure.
   bool Aborted() {
     int state = 0;
     if (ended_ || waitpid(pid_, &state, WNOHANG) != pid_) return false;
@@ -84,7 +84,7 @@ class UcxPeer {
   pid_t pid() const { return pid_; }
 
  private:
-  // What the process has written to its standard error.
+  // The text that the process has written to its standard error.
   std::string Errors() const {
     std::string text;
     char buffer[4096];

@@ -1,4 +1,5 @@
-// A process with a UCX slab, for tests. Prints its descriptor in hex, then answers lines from stdin until it ends:
+// A process with a UCX slab, for tests. It prints its descriptor in hex. Then it answers lines from
+// stdin until stdin ends:
 //   sha OFFSET BYTES   the SHA-256 of that range of the slab, in hex
 #include <openssl/sha.h>
 

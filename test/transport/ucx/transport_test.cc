@@ -24,7 +24,8 @@ namespace {
 
 constexpr int64_t kSlab = 24 * kModelBlock;
 
-// While it lives, UCX has only these transports, in this process and those it starts.
+// Restricts UCX to these transports during its lifetime, in this process and in processes that it
+// starts.
 class OnlyTransports {
  public:
   explicit OnlyTransports(const char* transports) {
@@ -33,7 +34,7 @@ class OnlyTransports {
   ~OnlyTransports() { unsetenv("UCX_TLS"); }
 };
 
-// Either by shared memory, or by TCP as between two hosts.
+// Shared memory, and TCP as between two hosts.
 const char* const kTransports[] = {nullptr, "tcp"};
 
 struct Ours {
@@ -54,7 +55,7 @@ Ours MakeOurs() {
   return {*std::move(transport), *slab};
 }
 
-// Pushes until it fails.
+// Pushes until a push fails, and returns its status.
 absl::Status PushUntilItFails(Link& link) {
   absl::Status status;
   while (status.ok()) status = PushAndWait(link, {{0, 0, kSlab}});
@@ -90,7 +91,8 @@ TEST_CASE("blocks arrive bit for bit in another process") {
             ShaOf(ours.slab.subspan(static_cast<size_t>(copy.source_offset), static_cast<size_t>(copy.bytes))));
     }
     const std::vector<std::byte> zeros(static_cast<size_t>(kModelBlock));
-    CHECK(peer.Sha(22 * kModelBlock, kModelBlock) == ShaOf(zeros));  // the self-test touched nothing, nor did the push
+    // Neither the self-test nor the push wrote to these blocks.
+    CHECK(peer.Sha(22 * kModelBlock, kModelBlock) == ShaOf(zeros));
     CHECK(peer.Sha(23 * kModelBlock, kModelBlock) == ShaOf(zeros));
   }
 }
@@ -122,7 +124,7 @@ TEST_CASE("many pushes at a time all finish") {
                     [&](absl::Status status) { finished += status.ok(); });
     }
     REQUIRE(PushAndWait(**link, {{0, 0, 8}}).ok());
-    link->reset();  // waits for the rest
+    link->reset();  // waits for all pushes
     CHECK(finished == 240);
     CHECK(peer.Sha(0, kSlab) == ShaOf(ours.slab));
   }
@@ -146,7 +148,7 @@ TEST_CASE("links may be opened, used and closed by several threads at once") {
           if (!link.ok()) continue;
           const BlockCopy copies[] = {{block * kModelBlock, block * kModelBlock, kModelBlock}};
           (*link)->Push(copies, [&](absl::Status pushed) { status.Update(pushed); });
-          link->reset();  // with the push in flight
+          link->reset();  // while the push is in flight
         }
       });
     }
@@ -169,7 +171,7 @@ TEST_CASE("a target that is killed gives UNAVAILABLE, and its successor can be c
     auto link = ours.transport->Connect(peer->descriptor());
     REQUIRE(link.ok());
 
-    // Some of these are in flight when it dies. Each must end, one way or the other.
+    // Some pushes are in flight when the target dies. Each push must end, with success or an error.
     std::atomic<int> ended = 0;
     for (int i = 0; i < 20; ++i) {
       (*link)->Push(std::vector<BlockCopy>{{0, 0, kSlab}}, [&](const absl::Status&) { ++ended; });
@@ -199,7 +201,7 @@ TEST_CASE("a link to a target that hangs can be closed, which ends its pushes") 
   REQUIRE(link.ok());
   kill(peer->pid(), SIGSTOP);
   int state = 0;
-  REQUIRE(waitpid(peer->pid(), &state, WUNTRACED) == peer->pid());  // until it has stopped
+  REQUIRE(waitpid(peer->pid(), &state, WUNTRACED) == peer->pid());  // waits until it has stopped
   std::atomic<int> unavailable = 0;
   for (int i = 0; i < 20; ++i) {
     (*link)->Push(std::vector<BlockCopy>{{0, 0, kSlab}},
@@ -208,8 +210,9 @@ TEST_CASE("a link to a target that hangs can be closed, which ends its pushes") 
   link->reset();
   CHECK(unavailable == 20);
   kill(peer->pid(), SIGCONT);
-  // While the target works off what was sent to it, UCX may run out of its tries to connect. Where UCX aborts the
-  // target (docs/known-gaps.md: an acknowledgement that meets a closed connection), its successor must be reachable.
+  // UCX may use up its connection attempts while the target processes earlier messages. UCX may
+  // also abort the target, because an acknowledgement meets a closed connection
+  // (docs/known-gaps.md). The target's successor must then be reachable.
   absl::Status pushed = absl::UnavailableError("not tried");
   while (absl::IsUnavailable(pushed)) {
     if (peer->Aborted()) {
@@ -276,7 +279,8 @@ TEST_CASE("a peer on this host that claims more memory than it shares is refused
   UcxDescriptor larger = good;
   larger.slab_bytes = larger.scratch_offset = uint64_t{1} << 40;
   CHECK(ours.transport->Connect(Encode(larger)).status().code() == absl::StatusCode::kInvalidArgument);
-  UcxDescriptor elsewhere = good;  // 1 MiB into its memory, of which there is less from there on
+  // Begins 1 MiB into the memory, so less than `slab_bytes` remains.
+  UcxDescriptor elsewhere = good;
   elsewhere.base += 1 << 20;
   CHECK(ours.transport->Connect(Encode(elsewhere)).status().code() == absl::StatusCode::kInvalidArgument);
   CHECK(ours.transport->Connect(Encode(good)).ok());
