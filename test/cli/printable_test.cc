@@ -10,7 +10,7 @@ TEST_CASE("what a terminal would take for a command, or show in another order, i
         "worker-0:7101, caf\u00e9, \u65e5\u672c, \U0001F600");
   CHECK(Printable("\x1b[2J\a\x7f") == "?[2J??");
   CHECK(Printable("\u009b2J") == "?2J");            // CSI as one character
-  CHECK(Printable("\u202egnp.exe") == "?gnp.exe");  // right to left from here
+  CHECK(Printable("\u202egnp.exe") == "?gnp.exe");  // the following text runs from right to left
 }
 
 TEST_CASE("what is no UTF-8 is a question mark") {

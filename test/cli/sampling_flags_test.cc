@@ -1,4 +1,4 @@
-// The flags of sampling, by the table of sampling parameters.
+// Tests of the sampling flags, which follow the table of sampling parameters.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-// What `baton chat` sends with these flags. The parse's error is thrown.
+// Returns the sampling fields that `baton chat` sends with these flags. Throws the parser's error.
 v1::Sampling Sent(std::vector<std::string> args) {
   CLI::App app;
   ClientOptions options;

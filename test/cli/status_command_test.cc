@@ -1,4 +1,4 @@
-// `baton status`: a router's answer as text, and again and again as a test says.
+// Tests of `baton status`: a router's answer as text, once and repeatedly.
 #include "cli/status_command.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ v1::GetServerInfoResponse Info(int32_t live = 1) {
   return info;
 }
 
-// Answers, one for each question; the watch ends after the last.
+// A watch with one answer for each question. It ends after the last answer.
 struct Watched {
   std::deque<absl::StatusOr<v1::GetServerInfoResponse>> answers;
   std::optional<TerminalSize> terminal{};
@@ -81,7 +81,7 @@ TEST_CASE("a worker that says so is shown as draining, and the router hears it f
   worker::v1::DecodeEvent load;
   load.mutable_load()->set_draining(true);
   Call call(c);
-  PassPrefill(c);  // the workers are attached
+  PassPrefill(c);  // attaches the workers
   c.decode->Send(load);
   Await("the decode worker to be shown as draining", [&] {
     grpc::ClientContext context;
@@ -121,7 +121,7 @@ TEST_CASE("on a terminal each answer is drawn over the last one, and fits") {
   CHECK(CountOf("\x1b[2J", text) == 1);
   CHECK(text.starts_with("\x1b[2J\x1b[H"));
   REQUIRE(CountOf("\x1b[H", text) == 2);
-  CHECK(text.ends_with("\n\x1b[J"));  // the cursor stands below, at the start of a line
+  CHECK(text.ends_with("\n\x1b[J"));  // the cursor is below, at the start of a line
   const std::string last = text.substr(text.rfind("\x1b[H"));
   CHECK(CountOf("\n", last) == 9);
   CHECK(last.find("... and 47 lines more") != std::string::npos);
@@ -140,7 +140,8 @@ TEST_CASE("a router that is away for a while is waited for, once there was an an
   CHECK(never.Run() == away);
   CHECK(never.out.str().empty());
 
-  const absl::Status stopping = absl::CancelledError("CANCELLED");  // what a router that stops says
+  // The status that a stopping router returns.
+  const absl::Status stopping = absl::CancelledError("CANCELLED");
   Watched restarted{.answers = {Info(1), stopping, away, Info(2)}};
   CHECK(restarted.Run().ok());
   CHECK(CountOf(": 2 live", restarted.out.str()) == 1);

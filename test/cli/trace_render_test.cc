@@ -1,4 +1,4 @@
-// A trace as JSON for Perfetto, as a page, and as text.
+// Tests of traces as JSON for Perfetto, as a page and as text.
 #include "cli/trace_render.h"
 
 #include <map>
@@ -30,7 +30,7 @@ void AddSpan(v1::TracedRequest& request, v1::Span::Phase phase, int64_t begin, i
   span.set_tokens(tokens);
 }
 
-// A writer, and a reader that waits for it.
+// A trace of a writer and of a reader that waits for the writer's output.
 v1::TraceResponse Two(const std::string& name = "reader") {
   v1::TraceResponse trace;
   v1::TracedRequest& up = AddRequest(trace, "up-1", "writer", 0, 4000);
@@ -123,10 +123,10 @@ TEST_CASE("names and errors are text in every form, whatever is in them") {
   trace.mutable_requests(1)->set_error(kHostile);
   trace.mutable_requests(0)->set_request_id(kHostile);
   const std::string html = RenderHtml(kHostile, trace);
-  CHECK(Count(html, "<script") == 2);  // the page's own, and the one of its data
+  CHECK(Count(html, "<script") == 2);  // the page's own script, and its data
   CHECK(html.find("\\u003cscript>alert(1)") != html.npos);
   CHECK(html.find('\x1b') == html.npos);
-  // Nothing is loaded from elsewhere.
+  // The page loads nothing from other hosts.
   CHECK(html.find("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ") != html.npos);
   CHECK(html.find("connect-src 'none'") != html.npos);
   CHECK(Inlined(html).at("workflow") == kHostile);
