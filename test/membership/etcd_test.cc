@@ -1,5 +1,5 @@
-// Workers that etcd names, against an etcd that does what real ones do seldom; test/cluster/etcd_test.cc has a real
-// one.
+// Tests of workers that etcd names, against a fake with the rare behaviour of real servers.
+// test/cluster/etcd_test.cc has a real etcd.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -34,15 +34,18 @@ namespace {
 using Kind = WorkerName::Kind;
 using Addresses = std::vector<WorkerAddress>;
 
-constexpr std::chrono::hours kEtcdPatience(1);  // a test that waits so long does not end in its time
-constexpr std::chrono::hours kLease(12);        // allows that patience with several servers
+// Longer than the time limit of a test, so a test that waits so long fails.
+constexpr std::chrono::hours kEtcdPatience(1);
+// Allows that patience with several servers.
+constexpr std::chrono::hours kLease(12);
 
-// These servers, with an hour for each answer.
+// Options for these servers, with an hour for each answer.
 EtcdOptions EtcdAt(std::vector<std::string> servers) {
   return {.servers = std::move(servers), .patience = kEtcdPatience};
 }
 
-// Where connections are refused: bound, but nobody listens, and nobody else can.
+// A port that refuses connections. It is bound without listening, so no other process can listen on
+// it.
 struct ClosedPort {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   std::string address;
@@ -61,10 +64,10 @@ struct ClosedPort {
   ClosedPort& operator=(const ClosedPort&) = delete;
 };
 
-// What a process says of its etcd.
+// Value of the metric for etcd's health.
 double UpIn(Metrics& metrics) { return MetricValue(metrics, R"(baton_etcd_up{prefix="/decode/"})"); }
 
-// What a router that has the decode workers under /decode is told.
+// The decode workers that membership reports to a router with the prefix /decode.
 struct Told {
   Metrics metrics;
   std::mutex mutex;
@@ -94,7 +97,7 @@ struct Told {
   }
 };
 
-// Waits until the fake was asked so many times more.
+// Waits until the fake has received `more` further reads.
 void AwaitReads(const FakeEtcd& etcd, int more) {
   Await("reads of etcd", [&, wanted = etcd.reads() + more] { return etcd.reads() >= wanted; });
 }
@@ -152,7 +155,7 @@ TEST_CASE("keys that change all the time are not read all the time") {
   Told told(EtcdAt({etcd.address()}));
   told.AwaitWorkers({"a:1"});
   const int before = etcd.reads();
-  constexpr int kPuts = 200'000;  // many for each rest between reads
+  constexpr int kPuts = 200'000;  // many for each pause between reads
   for (int i = 0; i < kPuts; ++i) etcd.Put("/decode/a", absl::StrCat("a:", 1 + i % 9999));
   CHECK(etcd.reads() - before < kPuts / 1000);
 }
@@ -237,7 +240,7 @@ TEST_CASE("an etcd that refuses or is gone costs no worker, and is followed agai
   told.AwaitWorkers({"c:3"});
 }
 
-// As it is where one dies between a read and the watch, and comes back without its data.
+// An etcd may die between a read and the watch, and restart without its data.
 TEST_CASE("of an etcd that has not come to what was read of it no change is awaited") {
   constexpr int64_t kRead = 100;
   FakeEtcd etcd;
@@ -272,7 +275,7 @@ TEST_CASE("a worker's key is there while it is registered, and put anew where et
   Await("the worker's key", [&] { return etcd.values() == expected; });
   etcd.LoseLeases();
   Await("the worker's key", [&] { return etcd.values() == expected; });
-  CHECK(etcd.hung_up() == 0);  // it counts those as its own failures
+  CHECK(etcd.hung_up() == 0);  // etcd counts such renewals as its own failures
   registration->Withdraw();
   Await("the key to go", [&] { return etcd.values().empty(); });
   registration.reset();
@@ -311,7 +314,7 @@ TEST_CASE("metrics tell whether etcd answers a router, and when it did last") {
   Await("the metric of an etcd that answers", [&] { return UpIn(told.metrics) == 1; });
   Await("the time of the last answer", [&] { return answered() >= begin; });
   etcd.Answer(FakeEtcd::Answers::kDenied);
-  etcd.Put("/decode/a", "a:1");  // read again
+  etcd.Put("/decode/a", "a:1");  // causes another read
   Await("the metric of an etcd that does not answer", [&] { return UpIn(told.metrics) == 0; });
   CHECK(answered() >= begin);
 }
@@ -339,7 +342,7 @@ TEST_CASE("a key that another holds is left to it, and taken when it is gone") {
   std::optional<EtcdRegistration> first(std::in_place, options, "/decode/", "a:1", kLease, 0, metrics);
   Await("the worker's key", [&] { return etcd.values().size() == 1; });
   const EtcdRegistration second(options, "/decode/", "a:1", kLease, 0, metrics);
-  AwaitReads(etcd, 10);  // both looked for it
+  AwaitReads(etcd, 10);  // both registrations looked for the key
   CHECK(etcd.puts() == 1);
   CHECK(log.Count("etcd: /decode/a:1 is held by lease 1 ('a:1'), not by this worker's lease 2: ") == 1);
   first.reset();
@@ -356,7 +359,7 @@ TEST_CASE("a withdrawal begins with who answered last, and ends in its time wher
     std::optional<EtcdRegistration> registration(std::in_place, options, "/decode/", "a:1", kLease, 0, metrics);
     Await("the worker's key", [&] { return etcd.values().size() == 1; });
     silent.Answer(FakeEtcd::Answers::kNever);
-    registration.reset();  // were the silent one asked first, it would take half an hour
+    registration.reset();  // takes half an hour if it asks the silent server first
     CHECK(etcd.values().empty());
   }
   SECTION("none answers") {

@@ -1,4 +1,4 @@
-// A DNS server on loopback that knows what a test tells it.
+// A DNS server on loopback with the records that a test sets.
 #pragma once
 
 #include <arpa/inet.h>
@@ -44,7 +44,7 @@ class FakeDns {
   }
 
   const std::string& address() const { return address_; }
-  // A name without records is unknown.
+  // Sets the addresses of a host. Names without records do not exist.
   void SetHosts(const std::string& name, const std::vector<std::string>& addresses) {
     std::vector<std::string> records;
     for (const std::string& address : addresses) {
@@ -54,7 +54,7 @@ class FakeDns {
     }
     Set({name, kA}, std::move(records));
   }
-  // HOST:PORT each.
+  // Sets the workers of a service, each as HOST:PORT.
   void SetService(const std::string& name, const std::vector<std::string>& workers) {
     std::vector<std::string> records;
     for (const std::string& worker : workers) {
@@ -65,7 +65,7 @@ class FakeDns {
     Set({name, kSrv}, std::move(records));
   }
   void Answer(Answers answers) { answers_ = answers; }
-  // How many questions it has been asked.
+  // Number of questions so far.
   int asked() const { return asked_; }
 
  private:
@@ -104,7 +104,7 @@ class FakeDns {
     }
   }
 
-  // RFC 1035, section 4.
+  // Builds a reply after RFC 1035, section 4.
   std::string Reply(const std::string& query) {
     std::string name;
     size_t at = 12;
@@ -125,7 +125,7 @@ class FakeDns {
     if (code != 0) return reply;
     for (const std::string& record : records) {
       const int bytes = static_cast<int>(record.size());
-      // Garbage: each record says that it is longer than all that is left.
+      // Garbage: each record claims to be longer than the rest of the message.
       const int length = answers == Answers::kGarbage ? 60'000 : bytes;
       reply += Number(0xc00c) + Number(type) + Number(1) + Number(0) + Number(5) + Number(length) + record;
     }
@@ -137,7 +137,7 @@ class FakeDns {
   std::string address_;
   std::atomic<Answers> answers_ = Answers::kTruly;
   std::atomic<int> asked_ = 0;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards records_
   std::map<Key, std::vector<std::string>> records_;
   std::thread thread_;
 };

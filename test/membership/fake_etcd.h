@@ -1,5 +1,6 @@
-// An etcd on loopback that has what a test puts there, and answers as a test wants. Its leases are of one second, so
-// that a registration renews them often, and last until a test or their holder ends them.
+// An etcd on loopback with the keys that a test sets. A test chooses how it answers. Its leases
+// have one second, so registrations renew them often. Leases last until a test or their holder ends
+// them.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,7 @@ class FakeEtcd {
 
   const std::string& address() const { return server_->address(); }
   void Put(const std::string& key, const std::string& value) { Put({{key, value}}); }
-  // In one step.
+  // Puts all entries in one step.
   void Put(const std::map<std::string, std::string>& entries) {
     const std::lock_guard lock(mutex_);
     ++revision_;
@@ -46,17 +47,17 @@ class FakeEtcd {
     changed_at_[key] = ++revision_;
     changed_.notify_all();
   }
-  // Of what is called from now on.
+  // Chooses the answers to later calls.
   void Answer(Answers answers) { answers_ = answers; }
-  // Of watches that are begun from now on.
+  // Chooses whether later watches are denied.
   void DenyWatches(bool deny) { deny_watches_ = deny; }
-  // Ends all watches: their changes are forgotten.
+  // Ends all watches, because their changes have been compacted.
   void Compact() {
     const std::lock_guard lock(mutex_);
     compacted_ = ++revision_;
     changed_.notify_all();
   }
-  // The leases are forgotten, and their keys gone.
+  // Drops all leases and all keys.
   void LoseLeases() {
     const std::lock_guard lock(mutex_);
     leases_.clear();
@@ -65,12 +66,12 @@ class FakeEtcd {
     values_.clear();
     changed_.notify_all();
   }
-  // How often it was asked for keys, answered or not.
+  // Number of reads of keys, answered or not.
   int reads() const { return reads_; }
-  // How often something was put there by a call.
+  // Number of calls that put a key.
   int puts() const { return puts_; }
   int refused() const { return refused_; }
-  // How many renewals ended because who asked hung up on them.
+  // Number of renewals that the caller ended without an answer.
   int hung_up() const { return hung_up_; }
   std::map<std::string, std::string> values() {
     const std::lock_guard lock(mutex_);
@@ -78,7 +79,8 @@ class FakeEtcd {
   }
 
  private:
-  void Set(const std::string& key, const std::string& value, int64_t lease) {  // with the lock, at revision_
+  // Sets a key at revision_. REQUIRES: the lock is held.
+  void Set(const std::string& key, const std::string& value, int64_t lease) {
     values_[key] = value;
     held_by_[key] = lease;
     changed_at_[key] = revision_;
@@ -163,7 +165,7 @@ class FakeEtcd {
         }
         lock.unlock();
         stream->Write(response);
-        stream->Read(&request);  // it stays open
+        stream->Read(&request);  // the stream stays open
         return grpc::Status::OK;
       });
     }
@@ -217,7 +219,7 @@ class FakeEtcd {
   std::atomic<bool> stopping_ = false, deny_watches_ = false;
   std::atomic<Answers> answers_ = Answers::kTruly;
   std::atomic<int> reads_ = 0, puts_ = 0, refused_ = 0, hung_up_ = 0;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the following members
   std::condition_variable changed_;
   std::map<std::string, std::string> values_;
   std::map<std::string, int64_t> held_by_;     // the lease of a key; 0: none

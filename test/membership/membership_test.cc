@@ -1,4 +1,5 @@
-// Workers that DNS names: how names are read and asked for, and what a router does when they change.
+// Tests of workers that DNS names: parsing and resolving names, and the router's reaction to
+// changes.
 #include "membership/membership.h"
 
 #include <functional>
@@ -135,7 +136,7 @@ TEST_CASE("names that look alike are told apart while DNS is down") {
   }
 }
 
-// Waits until the router has these decode workers, attached.
+// Waits until these decode workers are attached to the router, and no other ones.
 void AwaitDecoders(Cluster& c, const Addresses& expected) {
   Await("the decode workers " + absl::StrJoin(expected, " "), [&] {
     Addresses attached;
@@ -148,12 +149,12 @@ void AwaitDecoders(Cluster& c, const Addresses& expected) {
   });
 }
 
-// Waits until DNS has been asked so many times more.
+// Waits until DNS has received `more` further questions.
 void AwaitQuestions(const FakeDns& dns, int more) {
   Await("questions for DNS", [&, wanted = dns.asked() + more] { return dns.asked() >= wanted; });
 }
 
-// The router of `c` from now on has the decode workers that `dns` has for decode.test.
+// Restarts the router of `c` with the decode workers that `dns` has for decode.test.
 void ServeByName(Cluster& c, const FakeDns& dns) {
   c.options.dns_server = dns.address();
   c.options.dns_seconds = 0.05;
@@ -223,7 +224,8 @@ TEST_CASE("silent DNS keeps a router neither from starting nor from ending") {
   dns.Answer(FakeDns::Answers::kNever);
   c.options.dns_server = dns.address();
   c.options.decode_workers = {"srv:a.test", "srv:b.test", "srv:c.test"};
-  c.options.dns_patience = std::chrono::hours(1);  // a router that waited for it would exceed the test's time
+  // A router that waits so long exceeds the test's time limit.
+  c.options.dns_patience = std::chrono::hours(1);
   c.Serve(ByteModel("bytes"));
   c.node->Shutdown(absl::ZeroDuration());
 }
