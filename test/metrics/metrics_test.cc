@@ -176,7 +176,7 @@ TEST_CASE("a reader that goes waits for the scrape that reads its component") {
   may_end.set_value();
   scraper.join();
   owner.join();
-  CHECK(calls == 2);  // the last one by the owner
+  CHECK(calls == 2);  // the owner made the last call
 }
 
 TEST_CASE("all names differ, and the help of a metric names each of its labels") {
