@@ -1,4 +1,4 @@
-// Which kind of device --device chooses.
+// Tests of the kind of device that --device chooses.
 #include "node/device_choice.h"
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace baton {
 namespace {
 
-// Devices of a kind, which only say whether they can be used.
+// A kind of device of which only the result of Find matters.
 class FakeDevice final : public Device {
  public:
   FakeDevice(std::string name, bool is_accelerator, absl::StatusOr<std::vector<int>> found)

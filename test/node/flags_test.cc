@@ -11,7 +11,7 @@
 namespace baton {
 namespace {
 
-// The options that a router's command line and file give; the error of the file, if any.
+// The options from a router's command line and file, and the file's status.
 struct Parsed {
   RouterOptions options;
   absl::Status file;
@@ -74,7 +74,8 @@ TEST_CASE("an option that was removed takes one word, and not the model that fol
   AddServeFlags(app, options);
   std::ostringstream warnings;
   std::streambuf* const before = std::cerr.rdbuf(warnings.rdbuf());
-  app.parse(std::vector<std::string>{"models/m", "pinned", "--routing"});  // CLI11 takes them from the back
+  // CLI11 takes the words from the back.
+  app.parse(std::vector<std::string>{"models/m", "pinned", "--routing"});
   std::cerr.rdbuf(before);
   CHECK(options.worker.model == "models/m");
   CHECK(warnings.str().find("--routing is ignored") != std::string::npos);
@@ -343,7 +344,8 @@ TEST_CASE("nothing listens where other machines may reach it without keys or cer
   Authority ours("ours");
   quiet.common.metrics = "0.0.0.0:9";
   quiet.common.peer = ours.Issue("worker");
-  CHECK(Message(Validate(quiet)).starts_with("kv-devices: 'eth0' may be reached"));  // UCX asks for none
+  // UCX requires neither keys nor certificates.
+  CHECK(Message(Validate(quiet)).starts_with("kv-devices: 'eth0' may be reached"));
   quiet.kv_devices = "lo";
   CHECK(Validate(quiet).ok());
   RouterOptions here;

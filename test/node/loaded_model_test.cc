@@ -1,4 +1,4 @@
-// Where a model is placed, by --device.
+// Tests of where --device places a model.
 #include "node/loaded_model.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ TEST_CASE("the ranks of a tensor-parallel worker have a device each") {
 }
 
 TEST_CASE("--device cuda fails where there is no GPU, and names the reason") {
-  WorkerOptions options = OptionsOn("cuda:63");  // no machine has so many
+  WorkerOptions options = OptionsOn("cuda:63");  // no machine has so many devices
   const absl::Status status = LoadModel(options, {.decode = 1}).status();
   INFO(Message(status));
   CHECK(absl::IsUnavailable(status));

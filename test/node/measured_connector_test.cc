@@ -9,10 +9,11 @@
 namespace baton {
 namespace {
 
-// A link whose pushes end when the test says so.
+// Pushes that the test ends.
 struct Pending {
   std::vector<absl::AnyInvocable<void(absl::Status)>> pushes;
-  std::vector<WriteRight> rights;  // of those that have one
+  // Rights of the pushes that have one.
+  std::vector<WriteRight> rights;
 };
 
 class PendingLink final : public Link {
@@ -54,7 +55,8 @@ TEST_CASE("pushes are timed and counted, those that fail apart, and all else is 
 
   std::vector<absl::Status> ends;
   const auto done = [&](const absl::Status& status) { ends.push_back(status); };
-  const std::vector<BlockCopy> copies = {{0, 0, 8}, {8, 8, 8}, {32, 64, 8}};  // the first two are neighbours
+  // The first two copies are neighbours.
+  const std::vector<BlockCopy> copies = {{0, 0, 8}, {8, 8, 8}, {32, 64, 8}};
   link->Push(copies, done);
   link->Push(copies, done);
   clock.Advance(absl::Milliseconds(3));

@@ -1,4 +1,5 @@
-// A prefill node, a decode node and a router node in one process, on a tiny random checkpoint.
+// Tests of a prefill node, a decode node and a router node in one process, with a tiny random
+// checkpoint.
 #include <map>
 #include <memory>
 #include <string>
@@ -39,7 +40,7 @@ LoadedModel Load(WorkerOptions& options) {
   return *std::move(model);
 }
 
-// Each node comes after what it uses.
+// Three nodes. Each member comes after the members that it uses.
 struct Nodes {
   WorkerOptions options = TinyWorker();
   LoadedModel model = Load(options);
@@ -51,8 +52,9 @@ struct Nodes {
   const std::shared_ptr<InProcessNetwork> network = std::make_shared<InProcessNetwork>();
   const Transports prefill_transports = MakeInProcessTransports(options, network);
   const Transports decode_transports = MakeInProcessTransports(options, network);
-  const WorkerBackend prefill_backend = MakeBackend(model, options, /*lm_head=*/false, prefill_transports).value();
-  const WorkerBackend decode_backend = MakeBackend(model, options, /*lm_head=*/true, decode_transports).value();
+  // Only the decode backend has an LM head.
+  const WorkerBackend prefill_backend = MakeBackend(model, options, false, prefill_transports).value();
+  const WorkerBackend decode_backend = MakeBackend(model, options, true, decode_transports).value();
   const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::Load(options.model).value();
   std::unique_ptr<DecodeNode> decode =
       DecodeNode::Start(Parts(decode_backend), {*tokenizer, digest, nullptr}, "", kDecodeName).value();

@@ -1,4 +1,5 @@
-// The router with real sockets on both sides; workers are fakes that speak the worker protocol.
+// Tests of the router with real sockets on both sides. The workers are fakes that speak the worker
+// protocol.
 #include "node/router_node.h"
 
 #include <thread>
@@ -45,8 +46,9 @@ TEST_CASE("a request passes both workers and its tokens reach the client") {
   CHECK(result.ids == std::vector<int32_t>{'w', 'o', 'r', 'l', 'd'});
   CHECK(result.final.finish_reason() == v1::FINISH_REASON_LENGTH);
   CHECK(result.final.usage().prompt_tokens() == 5);
-  CHECK(result.final.usage().cached_tokens() == 3);  // [0, 4) but for the one that was computed
-  CHECK(result.final.usage().shared_tokens() == 1);  // of these
+  // [0, 4) without the one token that was computed.
+  CHECK(result.final.usage().cached_tokens() == 3);
+  CHECK(result.final.usage().shared_tokens() == 1);  // of these 3
   CHECK(result.final.usage().completion_tokens() == 5);
   CHECK(result.final.timings().total_ms() >= result.final.timings().first_token_ms());
   CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="OK"})") == 1);
@@ -151,14 +153,15 @@ TEST_CASE("a call that the client cancels is cancelled at the workers") {
 
 TEST_CASE("a deadline reaches both workers") {
   Cluster c;
-  Call warm(c, "warm");  // the workers are attached when its job comes
+  Call warm(c, "warm");  // attaches the workers
   c.prefill->Next();
-  // On a slow machine a deadline passes before the prefill worker has the job; then the next one is twice as late.
+  // On a slow machine, the deadline may pass before the prefill worker receives the job. Then the
+  // next deadline is twice as long.
   for (absl::Duration timeout = absl::Milliseconds(100);; timeout *= 2) {
     const std::string id = absl::StrCat("r", absl::ToInt64Milliseconds(timeout)), next_id = id + "-next";
     Call call(c, id, timeout);
     CHECK(absl::IsDeadlineExceeded(call.Finish().status));
-    Call next(c, next_id);  // when its job arrives, an earlier job has arrived too
+    Call next(c, next_id);  // its job arrives after all earlier jobs
     bool has_job = false, is_cancelled = false;
     const auto read = [&] {
       const worker::v1::PrefillCommand command = c.prefill->Next();
@@ -252,7 +255,7 @@ TEST_CASE("overload is refused with a hint, and a live id is not taken twice") {
   CHECK(absl::IsResourceExhausted(second.Finish().status));
   CHECK(RetryAfterOf(second.context) == absl::Seconds(1));
   CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="RESOURCE_EXHAUSTED"})") == 1);
-  // The refused call with the same id has not harmed the first.
+  // The refused call with the same id has not harmed the first call.
   c.prefill->Send(DoneEvent("first", Incarnation(22)));
   c.decode->Next();
   c.decode->Send(TokensEvent("first", "ok", FinishReason::kStop));
@@ -297,7 +300,7 @@ TEST_CASE("a compressed message, which could be inflated beyond any limit, is re
 
 TEST_CASE("text that is not UTF-8 is refused by field") {
   Cluster c;
-  // segments { segments { text: "\xff" } }
+  // The bytes of segments { segments { text: "\xff" } }.
   std::string response;
   const grpc::Status status =
       RawCall(c.channel, "/baton.v1.Inference/PrefillOnly", std::string("\x12\x05\x0a\x03\x0a\x01\xff", 7), response);
@@ -310,7 +313,7 @@ TEST_CASE("text that is not UTF-8 is refused by field") {
 TEST_CASE("reflection lists the services") {
   Cluster c;
   std::string response;
-  // ServerReflectionRequest { list_services: "*" }
+  // The bytes of ServerReflectionRequest { list_services: "*" }.
   REQUIRE(
       RawCall(c.channel, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "\x3a\x01*", response).ok());
   CHECK(response.find("baton.v1.Inference") != std::string::npos);
@@ -337,7 +340,7 @@ TEST_CASE("a client that does not read is cut off and holds nobody else up") {
   PassPrefill(c, "slow");
   Call quick(c, "quick");
   PassPrefill(c, "quick");
-  // More than the transport's windows and the router's buffer hold.
+  // The text exceeds the transport's windows and the router's buffer together.
   const std::string text(64 << 10, 'x');
   int rounds = 0;
   for (; c.node->router().live_requests() == 2 && rounds < 400; ++rounds) {

@@ -17,7 +17,7 @@
 namespace baton {
 namespace {
 
-// What FindServiceManager makes of these variables.
+// Returns the result of FindServiceManager under these variables.
 ServiceManager Find(const std::map<std::string, std::string>& environment) {
   for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
   const ServiceManager manager = FindServiceManager();
@@ -72,7 +72,8 @@ TEST_CASE("the watchdog hears of a process only while that answers") {
         goes_on.get_future().wait();
       });
   hangs.get_future().wait();
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // for a watchdog that is wrong to report to
+  // A wrong watchdog would report within this time.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   CHECK(socket.Empty());
   goes_on.set_value();
   CHECK(socket.Next() == "WATCHDOG=1");
