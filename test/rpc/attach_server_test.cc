@@ -17,9 +17,11 @@ namespace {
 using worker::v1::DecodeCommand;
 using worker::v1::DecodeEvent;
 constexpr int kUpdates = 160;
-constexpr size_t kText = 100'000;  // all of them: 16 MB, four times what gRPC takes as one message
+// The updates have 16 MB in total, four times gRPC's limit for one message.
+constexpr size_t kText = 100'000;
 
-// Sends all at once to whoever attaches, and may close the stream then.
+// A worker that sends all updates at once to each router that attaches. It may close the stream
+// after that.
 class Talkative final : public worker::v1::DecodeWorker::CallbackService {
  public:
   explicit Talkative(bool closes) : closes_(closes) {}
@@ -54,7 +56,7 @@ struct Attached {
   }
   ~Attached() { server->Shutdown(); }
 
-  // Until all updates have come, which have to be in order, or no more do.
+  // Reads until all updates have arrived, or until the stream ends. Checks their order.
   void Read() {
     for (DecodeEvent event; updates < kUpdates && stream->Read(&event); ++events) {
       largest = std::max(largest, event.ByteSizeLong());
@@ -101,7 +103,7 @@ TokenUpdate UpdateOf(const std::string& request) {
   return update;
 }
 
-// Answers each cancellation with an update of the request.
+// A worker that answers each cancellation with an update of the request.
 class Answering final : public worker::v1::DecodeWorker::CallbackService {
  public:
   grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* Attach(grpc::CallbackServerContext* context) override {

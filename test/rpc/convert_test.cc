@@ -1,4 +1,5 @@
-// What goes through protobuf comes out as it was; what a hostile peer makes up is refused.
+// Tests that conversions to protobuf and back keep all values, and that hostile messages are
+// refused.
 #include <limits>
 
 #include "absl/strings/match.h"
@@ -209,11 +210,12 @@ TEST_CASE("what contradicts itself is refused") {
 
   kv::v1::WriteRequest write;
   write.set_data("0123456789");
-  CHECK(absl::IsInvalidArgument(CopiesOf(write).status()));  // of no length
+  // The data has 10 bytes, and no copy takes them.
+  CHECK(absl::IsInvalidArgument(CopiesOf(write).status()));
   write.add_target(100);
   CHECK(absl::IsInvalidArgument(CopiesOf(write).status()));
   write.add_bytes(4);
-  CHECK(absl::IsInvalidArgument(CopiesOf(write).status()));  // less than there is
+  CHECK(absl::IsInvalidArgument(CopiesOf(write).status()));  // the copies take too few bytes
   write.add_target(200);
   for (const int64_t wrong : {int64_t{7}, int64_t{0}, int64_t{-4}, std::numeric_limits<int64_t>::max()}) {
     write.mutable_bytes()->Truncate(1);
@@ -251,7 +253,7 @@ TEST_CASE("what contradicts itself is refused") {
   info.set_host_blocks(5);
   CHECK(FromProto(info, WorkerRole::kPrefill)->host_blocks == 5);
   CHECK(FromProto(ToProto(*FromProto(info, WorkerRole::kPrefill)), WorkerRole::kPrefill)->host_blocks == 5);
-  info.set_host_blocks(8);  // of 7
+  info.set_host_blocks(8);  // more than the total of 7
   CHECK(FromProto(info, WorkerRole::kPrefill)->host_blocks == 7);
 
   worker::v1::Load load;
@@ -266,7 +268,8 @@ TEST_CASE("what contradicts itself is refused") {
   CHECK(FromProto(many).steps[0].tokens == 0);
   CHECK(FromProto(many).steps[0].steps == 1);
 
-  RequestFailed full{"r", absl::ResourceExhaustedError("full"), absl::Milliseconds(50), /*no_room_to_decode=*/true};
+  // The last field is no_room_to_decode.
+  RequestFailed full{"r", absl::ResourceExhaustedError("full"), absl::Milliseconds(50), true};
   CHECK(FromProto(ToProto(full)).no_room_to_decode);
   CHECK(FromProto(ToProto(full)).status == full.status);
 

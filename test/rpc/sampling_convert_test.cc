@@ -1,4 +1,4 @@
-// Every row of the table of sampling parameters has its field on the wire.
+// Tests that every row of the table of sampling parameters has its field on the wire.
 #include "rpc/sampling_convert.h"
 
 #include <set>
@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-// Values that no default has.
+// Sets a value that differs from every default.
 struct SetOther {
   void operator()(float& value) const { value += 0.25f; }
   void operator()(int32_t& value) const { value += 3; }

@@ -1,4 +1,4 @@
-// A RequestSpec is the same at the worker as at the router, whatever it has.
+// Tests that a RequestSpec at the worker equals the router's, whatever values it has.
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +14,8 @@ class RandomSpec {
  public:
   explicit RandomSpec(uint64_t seed) : rng_(seed) {}
 
-  // Half of all fields have a value of their own. A field that is added here without a line does not compile.
+  // Returns a spec in which half of all fields have random values. A new field without a line here
+  // does not compile.
   RequestSpec Draw() {
     RequestSpec spec;
     auto& [tokens, cache_domain, tenant, priority, arrival_offset, sampling, traceparent] = spec;
@@ -76,7 +77,7 @@ void CheckSame(const SamplingParams& a, const SamplingParams& b) {
   CHECK(a.logprobs == b.logprobs);
 }
 
-// All but the sampling.
+// Checks all fields except the sampling.
 void CheckSame(const RequestSpec& a, const RequestSpec& b) {
   CHECK(a.tokens == b.tokens);
   CHECK(a.cache_domain == b.cache_domain);
@@ -86,7 +87,7 @@ void CheckSame(const RequestSpec& a, const RequestSpec& b) {
   CHECK(a.traceparent == b.traceparent);
 }
 
-// As it goes from process to process.
+// Returns the job after a passage between processes.
 template <typename Job>
 Job ByWire(const Job& job) {
   decltype(ToProto(job)) proto;
@@ -112,7 +113,8 @@ TEST_CASE("both workers get the spec that the router was given") {
     request.spec = RandomSpec(seed).Draw();
     request.spec.tokens = tokens;
     request.spec.priority = std::max(request.spec.priority, -1000);
-    request.spec.arrival_offset = absl::ZeroDuration();  // the router's own, and it has none
+    // Only the router computes arrival offsets, and this router has none.
+    request.spec.arrival_offset = absl::ZeroDuration();
     const RequestSpec spec = request.spec;
     REQUIRE(d.Submit(std::move(request)).ok());
     const auto sent = [&] {

@@ -1,4 +1,4 @@
-// Who is let in by certificates, over real sockets.
+// Tests of which peers certificates admit, over real sockets.
 #include "rpc/tls.h"
 
 #include <string>
@@ -21,7 +21,7 @@ class Echo final : public v1::Inference::Service {
   }
 };
 
-// Whether a call by this channel is answered; one that is not must end with UNAVAILABLE.
+// Returns whether a call on this channel is answered. Checks that other calls end with UNAVAILABLE.
 bool IsAnswered(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
   v1::ListModelsResponse response;
@@ -43,7 +43,8 @@ TEST_CASE("peers whose certificates one authority signed reach each other, and n
   const auto server = Serve(service, ours.Issue("worker"));
   CHECK(IsAnswered(DialBy(ours.Issue("router"))(server->address())));
   CHECK_FALSE(IsAnswered(DialTcp(server->address())));  // without TLS
-  // Signed by another, though it trusts ours; or trusting another.
+  // A peer is refused if another authority signed its certificate, even if it trusts ours. A peer
+  // is also refused if it trusts another authority.
   TlsFiles stranger = others.Issue("router");
   CHECK_FALSE(IsAnswered(DialBy(stranger)(server->address())));
   stranger.authority = ours.path();
@@ -59,8 +60,10 @@ TEST_CASE("a certificate for another host is not accepted") {
   const auto server = Serve(service, ours.Issue("worker"));
   const std::string port = server->address().substr(server->address().rfind(':'));
   const ChannelFactory dial = DialBy(ours.Issue("router"));
-  CHECK(IsAnswered(dial("127.0.0.1" + port)));        // not by "localhost": c-ares 1.18 leaks that name
-  CHECK_FALSE(IsAnswered(dial("127.0.0.2" + port)));  // the same process, under a name that its certificate has not
+  // The test avoids "localhost", because c-ares 1.18 leaks that name.
+  CHECK(IsAnswered(dial("127.0.0.1" + port)));
+  // The same process has another address here, which its certificate does not name.
+  CHECK_FALSE(IsAnswered(dial("127.0.0.2" + port)));
 }
 
 TEST_CASE("a server that asks for no certificates serves whoever trusts its own") {
