@@ -1,4 +1,5 @@
-// Prompts that refer to other requests' outputs, through a router with real sockets; workers are fakes.
+// Tests of prompts that refer to other requests' outputs, through a router with real sockets. The
+// workers are fakes.
 #include "await.h"
 #include "metric_value.h"
 #include "router_cluster.h"
@@ -22,8 +23,10 @@ TEST_CASE(
   const worker::v1::PrefillJob open = c.prefill->Next().prefill();
   CHECK(open.request_id() == "down");
   CHECK(open.open());
-  CHECK(open.decode_worker() == c.decode->address());  // where its KV may go ahead of it
-  CHECK(TextOf(open.tokens()).empty());                // less than a block is known
+  // The worker to which KV may be pushed ahead.
+  CHECK(open.decode_worker() == c.decode->address());
+  // Less than a block of tokens is certain.
+  CHECK(TextOf(open.tokens()).empty());
 
   c.decode->Send(TokensEvent("up", "abcdefgh", std::nullopt));
   const worker::v1::PrefillAppend grown = c.prefill->Next().append();
@@ -165,7 +168,7 @@ TEST_CASE("an upstream whose client does not read goes on for those that wait fo
   PassPrefill(c, "slow");
   Call down(c, Downstream("down", "slow"));
   CHECK(c.prefill->Next().prefill().open());
-  // More than the transport's windows and the router's buffer hold.
+  // The updates exceed the transport's windows and the router's buffer together.
   for (int i = 0; i < 40; ++i) {
     worker::v1::DecodeEvent event = TokensEvent("slow", "a", std::nullopt);
     auto& logprobs = *event.mutable_updates()->mutable_updates(0)->add_logprobs();
@@ -183,7 +186,7 @@ TEST_CASE("an upstream whose client does not read goes on for those that wait fo
     grown += TextOf(append.tokens());
   }
   CHECK(grown == absl::StrCat("0123456789", std::string(40, 'a'), "b!"));
-  CHECK_FALSE(slow.Finish().status.ok());  // it was cut off
+  CHECK_FALSE(slow.Finish().status.ok());  // the router ended the slow call
 }
 
 TEST_CASE("an announced request is waited for") {
@@ -211,7 +214,8 @@ TEST_CASE("by default requests are first come first served, whatever they say of
 }
 
 TEST_CASE("under sjf a router tells workers how much work is left of a request's workflow") {
-  const ManualClock clock;  // stands still, so that no handicap shrinks while its request waits
+  // The clock stands still, so no arrival offset shrinks while its request waits.
+  const ManualClock clock;
   Cluster c(PatientLimits(), Schedule::kShortestFirst, /*keys=*/"", &clock);
   const WorkloadOptions costs;
   const int64_t prompt = absl::ToInt64Microseconds(5 * costs.per_prompt_token);
@@ -247,7 +251,7 @@ TEST_CASE("under sjf a prompt has its upstream's workflow, and a new handicap wh
   const worker::v1::PrefillAppend last = c.prefill->Next().append();
   REQUIRE(last.last());
   REQUIRE(last.has_handicap_us());
-  CHECK(last.handicap_us() < open);  // what its upstream had to do is done
+  CHECK(last.handicap_us() < open);  // the upstream request has ended
 }
 
 }  // namespace

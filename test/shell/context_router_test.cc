@@ -1,4 +1,4 @@
-// Contexts, through a router with real sockets; workers are fakes.
+// Tests of contexts through a router with real sockets. The workers are fakes.
 #include <future>
 
 #include "router_cluster.h"
@@ -35,7 +35,8 @@ std::future<Answer> Start(Cluster& c, v1::PrefillOnlyRequest request) {
   });
 }
 
-// A call that the prefill worker computes; what it was given.
+// Runs a call that the prefill worker computes. Returns the answer and the text of the worker's
+// job.
 std::pair<v1::PrefillOnlyResponse, std::string> Add(Cluster& c, const v1::PrefillOnlyRequest& request) {
   std::future<Answer> call = Start(c, request);
   const worker::v1::PrefillJob job = c.prefill->Next().prefill();
@@ -55,7 +56,7 @@ TEST_CASE("a context is computed call by call, a repeated call adds nothing, and
   CHECK(first.context_length() == 4);
   CHECK(first.lease_ms() == 60'000);
   CHECK(first.usage().prompt_tokens() == 4);
-  CHECK(first.usage().cached_tokens() == 3);  // what the worker said
+  CHECK(first.usage().cached_tokens() == 3);  // as the worker reported
   for (int i = 0; i < 2; ++i) {
     const auto [second, prompt] = Add(c, Addition("two ", 4));
     CHECK(prompt == "one two ");
@@ -121,7 +122,7 @@ TEST_CASE("a call that fails, is cancelled or refused adds nothing and leaves th
   Add(c, Addition("one ", 0));
   std::future<Answer> failing = Start(c, Addition("two ", 4));
   const RequestId id = c.prefill->Next().prefill().request_id();
-  // While it runs, no other call adds to the context, and it may be read.
+  // While this call runs, no other call adds to the context, but calls may read it.
   CHECK(absl::IsAborted(Start(c, Addition("two ", 4)).get().status));
   Call reader(c, Continuation(""));
   const RequestId reading = c.prefill->Next().prefill().request_id();

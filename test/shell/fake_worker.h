@@ -1,4 +1,4 @@
-// Workers that do what a test tells them, on real sockets, over the real protocol.
+// Fake workers that a test controls, with real sockets and the real protocol.
 #pragma once
 
 #include <condition_variable>
@@ -30,7 +30,7 @@ inline WorkerInfo FakeInfo(WorkerRole role, const std::string& address, uint64_t
   return info;
 }
 
-// The request ids of a message.
+// Visits the request ids of a message.
 template <typename Visit>
 void EachId(worker::v1::PrefillCommand& command, Visit visit) {
   if (command.has_prefill()) visit(*command.mutable_prefill()->mutable_request_id());
@@ -54,7 +54,7 @@ void EachId(worker::v1::DecodeEvent& event, Visit visit) {
   for (auto& update : *event.mutable_updates()->mutable_updates()) visit(*update.mutable_request_id());
 }
 
-// Tests name requests as clients do: by the id without what the router adds to it.
+// A fake worker. Tests name requests as clients do, by the id without the router's suffix.
 template <typename Base, typename Command, typename Event>
 class FakeWorker final : public Base {
  public:
@@ -103,13 +103,13 @@ class FakeWorker final : public Base {
     stream_->Send(std::move(event));
   }
 
-  // What the router calls the latest request with this id.
+  // Returns the router's id of the latest request with this id.
   RequestId FullId(const RequestId& id) {
     const std::lock_guard lock(mutex_);
     return full_ids_.at(id);
   }
 
-  // Its streams break, nothing listens any more.
+  // Breaks the worker's streams and stops listening.
   void Die() { server_->Stop(absl::ZeroDuration()); }
 
  private:
@@ -128,7 +128,7 @@ class FakeWorker final : public Base {
     if (stream_ == gone) stream_ = nullptr;
   }
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the following members
   std::condition_variable changed_;
   std::optional<WorkerInfo> info_;
   Stream* stream_ = nullptr;

@@ -11,7 +11,8 @@
 namespace baton {
 namespace {
 
-// A decode worker's control side that takes a release, and hears a heartbeat but does not answer.
+// The control side of a decode worker. It answers releases, and it receives heartbeats without
+// answering.
 class Silent final : public kv::v1::KvTransfer::CallbackService {
  public:
   Silent() {
@@ -25,7 +26,7 @@ class Silent final : public kv::v1::KvTransfer::CallbackService {
   }
   ~Silent() override { Die(); }
   const std::string& address() const { return address_; }
-  // The connection breaks, and nobody listens any more.
+  // Breaks the connection and stops listening.
   void Die() {
     server_->Shutdown(std::chrono::system_clock::now());
     server_->Wait();
@@ -55,7 +56,7 @@ class Silent final : public kv::v1::KvTransfer::CallbackService {
   std::promise<void> heard_;
 };
 
-// One heartbeat. The peer ends as soon as the answer is there.
+// One heartbeat. The peer is destroyed as soon as the answer arrives.
 class Beat {
  public:
   Beat(const std::string& address, absl::Duration timeout)

@@ -12,7 +12,8 @@ namespace {
 
 TEST_CASE("items of many threads are handled once, in the order in which they were added") {
   constexpr int kThreads = 4, kEach = 5000;
-  std::vector<int> handled;  // without a lock: one thread at a time handles
+  // The vector needs no lock, because one thread at a time handles items.
+  std::vector<int> handled;
   Outbox<int> outbox([&](int& item) { handled.push_back(item); });
   std::mutex order;
   int next = 0;
@@ -30,7 +31,8 @@ TEST_CASE("items of many threads are handled once, in the order in which they we
       });
     }
   }
-  REQUIRE(handled.size() == kThreads * kEach);  // each thread has returned, so nothing is left
+  // Each thread has returned, so no item is left.
+  REQUIRE(handled.size() == kThreads * kEach);
   CHECK(std::ranges::is_sorted(handled));
 }
 

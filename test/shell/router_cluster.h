@@ -1,4 +1,4 @@
-// A router with one worker of each kind, which are fakes, and calls that a test holds in its hand.
+// A router with one fake worker of each kind, and calls that a test controls.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace baton {
 
-// A router with these limits waits for its workers as long as a test does.
+// Limits under which a router waits for its workers as long as a test does.
 inline RouterLimits PatientLimits() { return {.worker_wait = absl::Hours(1)}; }
 
 struct Cluster {
@@ -31,7 +31,8 @@ struct Cluster {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Inference::Stub> stub;
 
-  // With a null `other_clock` the router has a steady clock. The other clock must outlive the cluster.
+  // With a null `other_clock`, the router has a steady clock. The other clock must outlive the
+  // cluster.
   explicit Cluster(RouterLimits limits = PatientLimits(), Schedule schedule = Schedule::kFirstCome,
                    const std::string& keys = "", const Clock* other_clock = nullptr)
       : clock(other_clock == nullptr ? steady_clock : *other_clock) {
@@ -43,7 +44,7 @@ struct Cluster {
     options.schedule = schedule;
     Serve(ByteModel("bytes"));
   }
-  // Starts the router anew, with this model and what the options say now.
+  // Restarts the router with this model and the current options.
   void Serve(ServedModel model) {
     node.reset();
     std::vector<ServedModel> models;
@@ -56,7 +57,7 @@ struct Cluster {
   }
 };
 
-// A Generate call that a test holds in its hand.
+// A Generate call that a test controls.
 struct Call {
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
@@ -78,7 +79,7 @@ struct Call {
     reader = cluster.stub->Generate(&context, request);
   }
 
-  // Reads to the end.
+  // The result of a call that is read to its end.
   struct Result {
     std::string text;
     std::vector<int32_t> ids;

@@ -1,4 +1,4 @@
-// The router's threads: when its alarm rings, and in which order clients are given what happens.
+// Tests of the router's threads: when the alarm wakes, and in which order clients receive events.
 #include "shell/router.h"
 
 #include <atomic>
@@ -32,11 +32,11 @@ class Recorder final : public RequestSink {
     const std::lock_guard lock(mutex_);
     return status_.has_value();
   }
-  bool is_late() const { return is_late_; }  // an update came after the end
+  bool is_late() const { return is_late_; }  // whether an update came after the end
 
  private:
   std::atomic<bool> is_late_ = false;
-  std::string text_;  // one call at a time, says the router
+  std::string text_;  // the router makes one call at a time
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<absl::Status> status_;  // guarded by mutex_
@@ -46,7 +46,7 @@ void AwaitThat(absl::FunctionRef<bool()> condition) {
   while (!condition()) std::this_thread::yield();
 }
 
-// A clock that shows until when the alarm sleeps.
+// A clock that shows the time until which the alarm sleeps.
 class WatchedClock final : public Clock {
  public:
   absl::Time Now() const override { return time_.Now(); }
@@ -65,7 +65,7 @@ class WatchedClock final : public Clock {
       return until_ == time;
     });
   }
-  // Returns once the alarm has looked at the time and gone to sleep again.
+  // Returns after the alarm has read the time and has gone to sleep again.
   void AwaitLook() const {
     const auto waits = [this] {
       const std::lock_guard lock(mutex_);
@@ -78,11 +78,11 @@ class WatchedClock final : public Clock {
  private:
   ManualClock time_;
   mutable std::mutex mutex_;
-  mutable absl::Time until_ = absl::InfinitePast();  // guarded by mutex_, as is waits_
+  mutable absl::Time until_ = absl::InfinitePast();  // guarded by mutex_, like waits_
   mutable int64_t waits_ = 0;
 };
 
-// A router with one worker of each kind, whose time stands still until a test moves it.
+// A router with one worker of each kind. Its time stands still until a test advances it.
 struct Routed {
   WatchedClock clock;
   Metrics metrics;
@@ -93,7 +93,7 @@ struct Routed {
 
   Routed() {
     AwaitThat([this] { return router.Readiness("bytes").ok(); });
-    clock.AwaitLook();  // what the start has woken it for is done
+    clock.AwaitLook();  // the work after the start is done
     clock.AwaitSleepUntil(absl::InfiniteFuture());
   }
   Router::Options Options() const {
@@ -128,12 +128,12 @@ struct Routed {
 TEST_CASE("a router ticks when something is due or due earlier, and never else") {
   Routed r;
   for (int round = 0; round < 10; ++round) {
-    r.clock.Advance(absl::Hours(1));  // outputs that are kept for a while are forgotten
+    r.clock.Advance(absl::Hours(1));  // outputs that the router keeps for a while expire
     r.clock.AwaitSleepUntil(absl::InfiniteFuture());
     const int64_t ticks = r.router.ticks();
     r.clock.Advance(absl::Hours(1));
     r.clock.AwaitLook();
-    CHECK(r.router.ticks() == ticks);  // it is idle
+    CHECK(r.router.ticks() == ticks);  // no tick while the router is idle
     const auto sink = r.Submit("r", absl::Seconds(1));
     r.clock.AwaitSleepUntil(r.clock.Now() + absl::Seconds(1));
     CHECK(r.router.ticks() == ticks + 1);
@@ -195,7 +195,7 @@ TEST_CASE("no update of a request comes after its end, whichever threads they co
     const auto sink = r.Submit(id);
     REQUIRE(r.prefill->Next().prefill().request_id() == id);
     r.prefill->Send(DoneEvent(id, Incarnation(22)));
-    while (!r.decode.Next().has_decode()) {  // a cancellation of the one before
+    while (!r.decode.Next().has_decode()) {  // skips cancellations of earlier requests
     }
     std::thread canceller([&] { r.router.Cancel(r.ticket); });
     for (int token = 0; token < 5; ++token) r.decode.Send(TokensEvent(id, "x", std::nullopt));

@@ -1,4 +1,4 @@
-// The trace of a workflow through a router with real sockets; workers are fakes.
+// Tests of a workflow's trace through a router with real sockets. The workers are fakes.
 #include "await.h"
 #include "router_cluster.h"
 
@@ -27,7 +27,8 @@ Traced TraceOf(Cluster& c, const std::string& workflow, const std::string& salt 
   return result;
 }
 
-// A step that took all the time that the prompt was at the router.
+// Returns the end of a prefill with one step, which lasted for the prompt's whole time in the
+// router.
 worker::v1::PrefillEvent DoneInOneStep(const RequestId& id, int32_t tokens) {
   worker::v1::PrefillEvent event = DoneEvent(id, Incarnation(22));
   worker::v1::PrefillStep& step = *event.mutable_done()->add_steps();
@@ -69,7 +70,7 @@ TEST_CASE("a trace shows who waited for whom, while it runs and afterwards") {
 
   c.decode->Send(TokensEvent("up", "abcd", std::nullopt));
   v1::GenerateResponse first_tokens;
-  REQUIRE(up.reader->Read(&first_tokens));  // so that its decode takes time
+  REQUIRE(up.reader->Read(&first_tokens));  // makes its decode phase last
   c.decode->Send(TokensEvent("up", "efgh", FinishReason::kStop));
   CHECK(up.Finish().status.ok());
   while (!c.prefill->Next().append().last()) continue;
@@ -103,7 +104,8 @@ TEST_CASE("a trace says why a request ended badly") {
   Cluster c;
   Call call(c, Request("r", "a"));
   REQUIRE(c.prefill->Next().prefill().request_id() == "r");
-  const std::string reason = std::string(245, 'x') + "éé";  // the 256th byte is within a character
+  // The 256th byte is inside a character.
+  const std::string reason = std::string(245, 'x') + "éé";
   c.prefill->Send(FailedEvent<worker::v1::PrefillEvent>("r", absl::InternalError(reason)));
   CHECK(absl::IsInternal(call.Finish().status));
   const Traced traced = TraceOf(c, "w");
@@ -118,7 +120,8 @@ TEST_CASE("a request that found no room waits in a queue again") {
   Call call(c, Request("r", "a"));
   REQUIRE(c.prefill->Next().prefill().request_id() == "r");
   CHECK(PhasesOf(TraceOf(c, "w").trace.requests(0)).back() == v1::Span::PHASE_PREFILL);
-  RequestFailed full{"r", absl::ResourceExhaustedError("full"), absl::Hours(1), /*no_room_to_decode=*/true};
+  // The last field is no_room_to_decode.
+  RequestFailed full{"r", absl::ResourceExhaustedError("full"), absl::Hours(1), true};
   worker::v1::PrefillEvent event;
   *event.mutable_failed() = ToProto(full);
   c.prefill->Send(event);

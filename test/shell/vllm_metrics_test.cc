@@ -1,4 +1,4 @@
-// What a router counts under vLLM's names; workers are fakes.
+// Tests of a router's metrics with vLLM's names. The workers are fakes.
 #include "metric_value.h"
 #include "router_cluster.h"
 
@@ -42,7 +42,7 @@ TEST_CASE("vLLM's names are there before the first request, for each model, besi
 TEST_CASE("a request counts under vLLM's names as vLLM would count it") {
   VllmCluster c;
   Call call(c);
-  PassPrefill(c);  // 3 of 5 tokens are cached, as FakeWorker's DoneEvent has it
+  PassPrefill(c);  // 3 of 5 tokens are cached, as in DoneEvent of fake_worker.h
   c.decode->Send(TokensEvent("r", "w", std::nullopt));
   c.decode->Send(TokensEvent("r", "orld", FinishReason::kLength));
   CHECK(call.Finish().status.ok());

@@ -16,7 +16,7 @@ worker::v1::PrefillCommand CancelCommand(const RequestId& id) {
   return command;
 }
 
-// A link to a worker, and what happened on it.
+// A link to a worker, with counts of its events.
 struct Linked {
   explicit Linked(const WorkerAddress& address)
       : link(address, DialTcp, clock,
@@ -38,7 +38,8 @@ struct Linked {
   ManualClock clock;
   std::mutex mutex;
   std::condition_variable changed;
-  int attached = 0, lost = 0, closed = 0;  // guarded by mutex; a fake worker's only event is its introduction
+  // Guarded by mutex. The only event of a fake worker is its introduction.
+  int attached = 0, lost = 0, closed = 0;
   Link link;
 };
 
@@ -67,7 +68,8 @@ TEST_CASE("a command to a worker that was lost does not reach the one that comes
   l.Await(l.closed, 1);
   l.link.Post([] { return CancelCommand("meanwhile"); });
   worker.emplace(WorkerRole::kPrefill, 12, address);
-  for (int closed = 1; true; ++closed) {  // an attempt may fail while the channel still backs off
+  // An attempt may fail while the channel still backs off.
+  for (int closed = 1; true; ++closed) {
     l.clock.Advance(l.link.NextTick() - l.clock.Now());
     l.link.Tick();
     std::unique_lock lock(l.mutex);
@@ -91,7 +93,7 @@ TEST_CASE("a link is due when its backoff has passed, and not while it is attach
     const int before = l.closed;
     l.clock.Advance(absl::Milliseconds(milliseconds) - absl::Nanoseconds(1));
     l.link.Tick();
-    CHECK(l.link.NextTick() == l.clock.Now() + absl::Nanoseconds(1));  // too early: no attempt
+    CHECK(l.link.NextTick() == l.clock.Now() + absl::Nanoseconds(1));  // too early, so no attempt
     l.clock.Advance(absl::Nanoseconds(1));
     l.link.Tick();
     l.Await(l.closed, before + 1);
