@@ -1,6 +1,7 @@
 """usage: container.py BUILD_FOLDER
-Is the Containerfile's every source there, and is its image's user nobody? By its text; check_container_image builds its last
-stage."""
+
+Checks the Containerfile's text: each source exists, and the image's user is unprivileged.
+check_container_image builds its last stage."""
 
 import fnmatch
 import pathlib
@@ -17,7 +18,7 @@ LABELS = {"title", "description", "version"}
 
 
 def instructions():
-    """(name, the rest) of each, continued lines joined."""
+    """(name, the rest) of each instruction. Continued lines are joined."""
     text = "\n".join(line for line in FILE.read_text().splitlines() if not line.lstrip().startswith("#"))
     for line in text.replace("\\\n", " ").splitlines():
         if line.strip():
@@ -26,7 +27,7 @@ def instructions():
 
 
 def stages():
-    """(name, base, instructions) of each stage; what comes before the first is left out."""
+    """(name, base, instructions) of each stage, without the instructions before the first stage."""
     found = []
     for name, rest in instructions():
         if name == "FROM":

@@ -1,8 +1,11 @@
 """usage: kubernetes.py base|overlays BUILD_FOLDER
-Are the manifests valid, do they agree with each other, and do the programs take what they are given there?
 
-base: the files as they are. overlays: what `kubectl kustomize` makes of each, with components/secured and without (77: there
-is no kubectl)."""
+Checks that the manifests are valid and agree with each other, and that the programs accept their
+arguments and files.
+
+- base: the files as they are.
+- overlays: the output of `kubectl kustomize` for each overlay, with components/secured and without.
+  Exits with 77 if there is no kubectl."""
 
 import os
 import pathlib
@@ -19,7 +22,8 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "deploy/kubernetes"
 MODEL = ROOT / "test/golden/tiny_llama3_bf16"
-VERSIONS = ("1.27", "1.32", "1.37")  # of Kubernetes: gRPC probes are stable from the first on
+# Versions of Kubernetes. gRPC probes are stable since the first.
+VERSIONS = ("1.27", "1.32", "1.37")
 REFUSAL = "may be reached from other machines"
 UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
 
@@ -30,13 +34,14 @@ class Manifests:
         self.overlay = name
         self.secured = secured
         self.documents = documents
-        self.config = {file: tomllib.loads(text) for file, text in config.items()}  # of the generated ConfigMap
+        # The files of the generated ConfigMap.
+        self.config = {file: tomllib.loads(text) for file, text in config.items()}
 
     def of_kind(self, *kinds):
         return [document for document in self.documents if document["kind"] in kinds]
 
     def workloads(self):
-        """component -> (workload, pod spec, container)"""
+        """Component -> (workload, pod spec, container)."""
         found = {}
         for workload in self.of_kind("Deployment", "StatefulSet"):
             pod = workload["spec"]["template"]["spec"]
@@ -87,7 +92,7 @@ def port_of(address):
 
 
 def agreement_problems(manifests):
-    """Ports, names and seconds that are said in more than one place."""
+    """Ports, names and seconds that differ between the places that state them."""
     for component, (workload, pod, container) in manifests.workloads().items():
         config = manifests.config[f"{component}.toml"]
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
@@ -149,7 +154,7 @@ def security_problems(manifests):
 
 
 def allowed(manifests):
-    """(from, to, port) between components, as the network policies have it at both ends."""
+    """(from, to, port) between components that the network policies of both ends allow."""
     ends = {"ingress": set(), "egress": set()}
     for policy in manifests.of_kind("NetworkPolicy"):
         own = policy["spec"]["podSelector"]["matchLabels"].get("app.kubernetes.io/component")
@@ -164,7 +169,7 @@ def allowed(manifests):
 
 
 def client_problems(manifests):
-    """What clients reach: the router's two ports, by the Service and as the network policies have it."""
+    """Checks that the Service and the network policies give clients the router's two ports."""
     config = manifests.config["router.toml"]
     expected = {port_of(config["listen"]), port_of(config["http"])}
     service = next(s for s in manifests.of_kind("Service") if s["metadata"]["name"] == "baton")
@@ -186,7 +191,7 @@ def network_problems(manifests):
     ranges = {tuple(int(port) for port in variable["value"].split("-"))
               for _, _, container in manifests.workloads().values() for variable in container.get("env", [])
               if variable["name"] == "UCX_TCP_PORT_RANGE"}
-    (kv,) = ranges  # the same for both
+    (kv,) = ranges  # the same for both roles
     expected = {("router", "prefill", prefill, None), ("router", "decode", decode, None),
                 ("prefill", "decode", decode, None), ("prefill", "decode", *kv), ("decode", "prefill", *kv)}
     for direction, found in allowed(manifests).items():
@@ -199,7 +204,7 @@ def size_of(text):
 
 
 def memory_problems(manifests):
-    """Overlays only: KV in shared memory, that within the container's."""
+    """For overlays: KV must fit into shared memory, and that into the container's memory."""
     for component, (_, pod, container) in manifests.workloads().items():
         limit = size_of(container["resources"]["limits"]["memory"])
         shm = next((size_of(volume["emptyDir"]["sizeLimit"]) for volume in pod["volumes"] if volume["name"] == "shm"), 0)
@@ -219,9 +224,10 @@ def documented_certificates(folder):
 
 
 def secret_problems(manifests, binaries, folder):
-    """Makes the files of all Secrets, of which two have the same certificate here."""
+    """Makes the files of all Secrets. Two of them share a certificate here."""
     names = documented_certificates(folder)
-    # What SRV records tell routers, and decode workers advertise to prefill workers.
+    # The names that SRV records give to routers, and that decode workers advertise to prefill
+    # workers.
     expected = {f"*.{workload['spec']['serviceName']}.baton.svc{domain}" for role, (workload, _, _) in manifests.workloads().items()
                 if role != "router" for domain in (".cluster.local", "")} - {"*.baton-prefill.baton.svc"}
     if names != expected:
@@ -236,12 +242,12 @@ def check(command):
 
 
 def is_guarded(command):
-    """Whether it would be refused without the keys or certificates that it names."""
+    """Whether the program would refuse the command without its keys or certificates."""
     return "--open=false" in command and REFUSAL in check(command[:command.index("--open=false") + 1]).stderr
 
 
 def program_problems(manifests, binaries):
-    """Each container's command with --check, on a small model and this machine's processor."""
+    """Runs each container's command with --check, on a small model and this machine's processor."""
     with tempfile.TemporaryDirectory() as folder:
         if manifests.secured:
             yield from secret_problems(manifests, binaries, folder)

@@ -1,5 +1,7 @@
 """usage: monitoring.py BUILD_FOLDER
-Do Prometheus' own checks pass, and does every expression of rules, alerts and dashboard name what Baton really exports?"""
+
+Checks that Prometheus' own checks pass. Checks that each expression of rules, alerts and dashboard
+names only metrics and labels that Baton exports."""
 
 import json
 import pathlib
@@ -14,9 +16,10 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 MODEL = ROOT / "test/golden/tiny_llama3_bf16"
-OF_PROMETHEUS = {"up": {"job", "instance"}}  # a metric -> its labels; every metric has job and instance
+# A metric and its labels. Every metric has job and instance.
+OF_PROMETHEUS = {"up": {"job", "instance"}}
 HISTOGRAMS = {"Seconds", "Tokens"}  # kinds of the table
-OF_ETCD = {"baton_etcd_up"}  # of processes that are told of an etcd alone
+OF_ETCD = {"baton_etcd_up"}  # only for processes with an etcd
 
 
 def promtool(*arguments):
@@ -25,14 +28,14 @@ def promtool(*arguments):
 
 
 def exported():
-    """Metric -> (kind, labels), from the table that metrics are made from."""
+    """Metric -> (kind, labels), from the source of the table of metrics."""
     text = (ROOT / "src/metrics/metric_table.cc").read_text()
     table = re.findall(r'\{"(\w+)",\s*Kind::k(\w+),\s*((?:"(?:\\.|[^"\\])*"\s*)+),', text)
     return {name: (kind, set(re.findall(r"`(\w+)`", help_text))) for name, kind, help_text in table}
 
 
 def rules():
-    """(where, rule) of every rule file."""
+    """(where, rule) of each rule in the rule files."""
     for name in ("rules.yml", "alerts.yml"):
         for group in yaml.safe_load((DEPLOY / "prometheus" / name).read_text())["groups"]:
             for rule in group["rules"]:
@@ -40,7 +43,7 @@ def rules():
 
 
 def expressions():
-    """(where, expression) of all files."""
+    """(where, expression) of each expression in all files."""
     for where, rule in rules():
         yield where, rule["expr"]
     dashboard = json.loads((DEPLOY / "grafana/baton.json").read_text())
@@ -69,7 +72,7 @@ def problems_of(where, expression, metrics, recorded):
             yield f"{where}: there is no {name}"
         elif labels - has - {"job", "instance"}:
             yield f"{where}: {name} has no label {sorted(labels - has)}"
-        # That a counter is above 0 stays true until the process is started again.
+        # A counter that was above 0 stays above 0 until its process restarts.
         elif kind == "Counter" and not re.search(rf"\b(rate|increase)\({name}\b|^{name} > 0$", expression):
             yield f"{where}: {name} only grows: expected its rate or increase, or whether it is above 0"
     if by - known and not recorded & {name for name, _ in series_of(expression)}:
@@ -77,8 +80,8 @@ def problems_of(where, expression, metrics, recorded):
 
 
 def await_exported(names, binaries):
-    """Waits until a process exports all of the names after one request. Prints those that it waits for, as nothing but the
-    time-out of ctest ends this where one is never exported."""
+    """Waits until a process exports all `names` after one request. Prints the missing names,
+    because only ctest's time-out ends the wait for a metric that is never exported."""
     server = subprocess.Popen(
         [binaries / "baton", "serve", MODEL, "--listen", "127.0.0.1:0", "--http", "off", "--kv-memory-mb", "8", "--threads", "1"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -94,7 +97,7 @@ def await_exported(names, binaries):
         subprocess.run([binaries / "baton", "generate", "--server", found["listen"], "--prompt", "a b c", "--max-tokens", "3"],
                        check=True, capture_output=True)
         printed = set()
-        while names:  # workers report now and then
+        while names:  # workers report from time to time
             text = urllib.request.urlopen(found["metrics"]).read().decode()
             names = names - set(re.findall(r"^(\w+)", text, re.MULTILINE))
             if names and names != printed:
