@@ -1,4 +1,5 @@
-// Real processes that let in whom they know: keys, certificates, and what they refuse to start with.
+// Tests of access to real processes: keys, certificates, and configurations with which a program
+// refuses to start.
 #include <csignal>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// Agents on real processes: what becomes of prompts that wait for others' outputs when a worker dies.
+// Tests of agents on real processes: prompts that wait for upstream requests when a worker dies.
 #include <signal.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct AgentCluster {
   }
 };
 
-// Waits until one of them holds blocks for requests: the first such, and the other one.
+// Waits until a worker holds blocks for requests. Returns that worker and the other one.
 std::pair<Worker*, Worker*> HolderAndOther(std::array<std::optional<Worker>, 2>& workers) {
   std::pair<Worker*, Worker*> found;
   Await("a worker to hold blocks", [&] {
@@ -54,7 +54,7 @@ std::pair<Worker*, Worker*> HolderAndOther(std::array<std::optional<Worker>, 2>&
   return found;
 }
 
-// The decode worker that has served something, and the other one.
+// Returns the decode worker that has served a request, and the other one.
 std::pair<Worker*, Worker*> UsedAndUnused(AgentCluster& cluster) {
   std::pair<Worker*, Worker*> found;
   Await("a decode worker to have served something", [&] {
@@ -83,7 +83,7 @@ v1::OutputOf& AddReference(v1::GenerateRequest& request, const std::string& upst
   return reference;
 }
 
-// As a prompt has them that refers to the output.
+// Adds the output in the form that a prompt with a reference to it has.
 void AddOutput(v1::GenerateRequest& request, const std::vector<int32_t>& ids) {
   auto& added = *request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids();
   for (const int32_t id : ids) {
@@ -119,7 +119,7 @@ TEST_CASE("growing prompts whose prefill worker is killed are placed again, and 
   for (int i = 0; i < 3; ++i) {
     RequireOk(waiting[i]->Finish());
     v1::GenerateRequest request = Named(absl::StrCat("alone", i), MakeRequest(20 + i, 100));
-    request.set_cache_salt("another");  // nothing is shared
+    request.set_cache_salt("another");  // shares no KV
     AddOutput(request, early.ids);
     AddOutput(request, late.ids);
     Call alone(*cluster.stub, request);
@@ -135,7 +135,8 @@ TEST_CASE("growing prompts whose prefill worker is killed are placed again, and 
 TEST_CASE(
     "when an upstream's decode worker is killed, those that wait fail with it or take what they asked for instead") {
   AgentCluster cluster;
-  // Where the session decodes, so that it can be stopped as soon as the upstream has said something.
+  // This request shows where the session decodes. The test can then stop that worker as soon as the
+  // upstream request has tokens.
   v1::GenerateRequest before = MakeRequest(1), upstream = Named("up", MakeRequest(400));
   before.set_session_id("s");
   upstream.set_session_id("s");
@@ -152,7 +153,8 @@ TEST_CASE(
   Call failing(*cluster.stub, fails), going_on(*cluster.stub, goes_on);
   const std::string router_metrics = MetricsOf(*cluster.router);
   Await("both to wait", [&] { return Scrape(router_metrics, "baton_references") == 2.0; });
-  HolderAndOther(cluster.prefill);  // they are there
+  // Waits until the prompts hold blocks at a prefill worker.
+  HolderAndOther(cluster.prefill);
   holder->process.Signal(SIGKILL);
   const absl::Status lost = up->Finish();
   INFO(Message(lost));

@@ -1,4 +1,5 @@
-// Real processes, real sockets, real shared memory: what a client sees when each of them dies.
+// Tests with real processes, real sockets and real shared memory: the effects for a client when a
+// process dies.
 #include <signal.h>
 
 #include <cstdio>
@@ -39,7 +40,7 @@ struct Cluster {
       router->Await(absl::StrCat("worker ", worker->address, ": attached"));
     }
   }
-  // The decode worker that served something before, and the other one.
+  // Returns the decode worker that has served a request, and the other one.
   std::pair<std::optional<Worker>*, std::optional<Worker>*> UsedAndUnused() {
     std::pair<std::optional<Worker>*, std::optional<Worker>*> found;
     Await("a decode worker to have served something", [&] {
@@ -84,7 +85,7 @@ TEST_CASE("a cluster of processes answers like one process, and finds its prefix
 TEST_CASE("metrics of a cluster tell what its hand-offs moved, and how long requests waited at each stage") {
   Cluster cluster;
   const std::string router_metrics = MetricsOf(*cluster.router);
-  // Counts are raised with a worker's report of its load.
+  // A worker's load report updates the counts.
   const auto becomes = [](const std::string& metrics, const std::string& series, double expected) {
     double value = -1;
     Await(absl::StrCat(series, " to be ", expected), [&] {
@@ -96,14 +97,15 @@ TEST_CASE("metrics of a cluster tell what its hand-offs moved, and how long requ
   CHECK(becomes(cluster.prefill->metrics, "baton_expired_leases_total{role=\"prefill\"}", 0) == 0);
   for (int turn = 0; turn < 2; ++turn) {
     v1::GenerateRequest request = MakeRequest(3, 81);  // 5 blocks of KV
-    request.set_session_id("one");                     // goes where it was before
+    request.set_session_id("one");                     // goes to the same workers again
     Call call(*cluster.stub, request);
     REQUIRE(call.Finish().ok());
   }
   const std::string& prefill = cluster.prefill->metrics;
   CHECK(becomes(prefill, "baton_handoffs_total{code=\"OK\"}", 2) == 2);
   CHECK(becomes(prefill, "baton_handoff_blocks_total{source=\"pushed\"}", 5) == 5);
-  CHECK(becomes(prefill, "baton_handoff_blocks_total{source=\"held\"}", 5) == 5);  // the second time
+  // The second turn holds all of its blocks.
+  CHECK(becomes(prefill, "baton_handoff_blocks_total{source=\"held\"}", 5) == 5);
   const double pushes = becomes(prefill, "baton_transfer_seconds_count", 1);
   CHECK(pushes >= 1);
   CHECK(becomes(prefill, "baton_transfer_descriptors_total", pushes) >= pushes);
@@ -122,7 +124,8 @@ TEST_CASE("metrics of a cluster tell what its hand-offs moved, and how long requ
   };
   const auto all_steps = [&] { return steps(*cluster.decode_a, "after") + steps(*cluster.decode_b, "after"); };
   Await("the decode workers to count their steps", [&] { return all_steps() >= 2; });
-  CHECK(steps(*cluster.decode_a, "ahead") + steps(*cluster.decode_b, "ahead") == 0);  // no GPU
+  // Without a GPU, no step begins ahead.
+  CHECK(steps(*cluster.decode_a, "ahead") + steps(*cluster.decode_b, "ahead") == 0);
 }
 
 TEST_CASE(
@@ -134,7 +137,7 @@ TEST_CASE(
   Call call(*stub, MakeRequest(7));
   REQUIRE(call.Finish().ok());
   const std::string model = "model_name=\"tiny_llama3_bf16\"}";
-  // Waits until a series is so much at least, and returns what it is then.
+  // Waits until a series is at least `least`, and returns its value.
   const auto value_of = [&](const std::string& series, double least = 0) {
     std::optional<double> value;
     Await(series, [&] {
@@ -153,7 +156,7 @@ TEST_CASE(
   }
 }
 
-// One half of the prompt of MakeRequest(n), for a context.
+// Returns a part of the prompt of MakeRequest(n), for a context.
 v1::GenerateRequest Part(int max_tokens, int begin, int end) {
   v1::GenerateRequest request = MakeRequest(max_tokens, end);
   auto& ids = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids();
@@ -172,7 +175,7 @@ TEST_CASE(
     return request;
   };
   v1::GenerateRequest whole = with_logprobs(MakeRequest(20, 100));
-  whole.set_cache_salt("another");  // nothing is shared
+  whole.set_cache_salt("another");  // shares no KV
   Call plain(*cluster.stub, whole);
   REQUIRE(plain.Finish().ok());
   REQUIRE(plain.logprobs.size() == 20);
@@ -194,7 +197,7 @@ TEST_CASE(
   CHECK(continued.logprobs == plain.logprobs);
   CHECK(continued.final.usage().cached_tokens() >= 80);
 
-  // Another worker at the same place has nothing of it.
+  // A new worker at the same address has no KV of the context.
   const std::string address = cluster.prefill->address;
   cluster.prefill.reset();
   cluster.prefill.emplace("prefill", address);
@@ -224,7 +227,8 @@ TEST_CASE("a prompt of one token takes the same way") {
 
 TEST_CASE("a prefill worker that is killed while it prefills") {
   Cluster cluster;
-  cluster.prefill->process.Signal(SIGSTOP);  // so that the request is certainly there
+  // The worker is stopped, so it still has the request when it is killed.
+  cluster.prefill->process.Signal(SIGSTOP);
   Call call(*cluster.stub, MakeRequest(5));
   const std::string address = cluster.prefill->address;
   Await("the router to take the request", [&] { return ServerInfoOf(*cluster.stub).live_requests() == 1; });
@@ -236,7 +240,7 @@ TEST_CASE("a prefill worker that is killed while it prefills") {
   cluster.decode_a->AwaitBlocksFree();
   cluster.decode_b->AwaitBlocksFree();
 
-  // Another process on the same address is linked anew, and serves.
+  // The router links a new process at the same address, and that process serves.
   cluster.prefill.reset();
   cluster.prefill.emplace("prefill", address);
   absl::Status retried;
@@ -249,15 +253,18 @@ TEST_CASE("a prefill worker that is killed while it prefills") {
 
 TEST_CASE("a prefill worker that is killed under load", "[waits]") {
   Cluster cluster;
-  // Links to both decode workers: one that is just being made may abort a decode worker (openucx/ucx#8175).
+  // These requests make the links to both decode workers. A prefill worker that dies during the
+  // making of a link may abort the decode worker (openucx/ucx#8175).
   for (int i = 0; i < 20; ++i) REQUIRE(Call(*cluster.stub, MakeRequest(1)).Finish().ok());
   std::vector<std::unique_ptr<Call>> calls;
   for (int i = 0; i < 24; ++i) {
     v1::GenerateRequest request = MakeRequest(30, 300);
-    request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->set_ids(0, 2 + i);  // all different
+    // All prompts differ.
+    request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->set_ids(0, 2 + i);
     calls.push_back(std::make_unique<Call>(*cluster.stub, request));
   }
-  REQUIRE(calls.front()->Read());  // so some decode, some are handed off, some prefill
+  // Some requests decode now, some are in a hand-off, and some prefill.
+  REQUIRE(calls.front()->Read());
   cluster.prefill->process.Signal(SIGKILL);
   int ok = 0, unavailable = 0;
   for (const auto& call : calls) {
@@ -278,7 +285,8 @@ TEST_CASE("a decode worker that is killed") {
     v1::GenerateRequest request = MakeRequest(1);
     request.set_session_id("s");
     REQUIRE(Call(*cluster.stub, request).Finish().ok());
-    const auto [used, unused] = cluster.UsedAndUnused();  // so the session's next request goes there
+    // The session's next request goes to `used`.
+    const auto [used, unused] = cluster.UsedAndUnused();
     request.mutable_sampling()->set_max_tokens(450);
     const std::unique_ptr<Call> call = StopWhileItDecodes(**used, *cluster.stub, request);
     (*used)->process.Signal(SIGKILL);
@@ -286,7 +294,8 @@ TEST_CASE("a decode worker that is killed") {
     INFO(Message(status));
     CHECK(absl::IsUnavailable(status));
     (*unused)->AwaitBlocksFree();
-    CHECK(Call(*cluster.stub, MakeRequest(3)).Finish().ok());  // by the other one
+    // The other worker serves it.
+    CHECK(Call(*cluster.stub, MakeRequest(3)).Finish().ok());
   }
   SECTION("while its request is prefilled") {
     cluster.prefill->process.Signal(SIGSTOP);
@@ -305,7 +314,8 @@ TEST_CASE("a client that goes away, or a router that dies, leaves no block behin
   v1::GenerateRequest request = MakeRequest(1);
   request.set_session_id("s");
   REQUIRE(Call(*cluster.stub, request).Finish().ok());
-  Worker& used = **cluster.UsedAndUnused().first;  // the session's next request goes there
+  // The session's next request goes to the same worker.
+  Worker& used = **cluster.UsedAndUnused().first;
   request.mutable_sampling()->set_max_tokens(450);
   const std::unique_ptr<Call> call = StopWhileItDecodes(used, *cluster.stub, request);
   SECTION("client") {
@@ -349,7 +359,7 @@ TEST_CASE("a prefill worker that is asked to end does not wait for others' outpu
   Call call(*cluster.stub, request);
   cluster.prefill->AwaitBlocksUsed();
   cluster.prefill->process.Signal(SIGTERM);
-  CHECK(cluster.prefill->process.Wait() == 0);  // long before its grace is over
+  CHECK(cluster.prefill->process.Wait() == 0);  // long before its grace ends
   cluster.prefill.reset();
   cluster.prefill.emplace("prefill", address);
   v1::GenerateRequest upstream = MakeRequest(5);
@@ -358,7 +368,7 @@ TEST_CASE("a prefill worker that is asked to end does not wait for others' outpu
   CHECK(call.Finish().ok());
 }
 
-// What a client program printed; fails the test unless it ended with `code`.
+// Returns the output of a client program. Fails the test unless the program ends with `code`.
 std::string Run(const std::string& program, const std::vector<std::string>& arguments, int code,
                 const std::string& input = "") {
   Process process(program, arguments, input);
@@ -389,7 +399,7 @@ TEST_CASE("baton chat carries the conversation on, and baton status shows who se
   INFO(talk);
   REQUIRE(prompt.size() == 2);
   CHECK(cached[0] == 0);
-  // The first turn, its answer and the second question; the KV of most of it is there.
+  // The prompt has the first turn, its answer and the second question. Most of its KV is cached.
   CHECK(prompt[1] >= prompt[0] + static_cast<int>(std::string("<user>And the second.<assistant>").size()));
   CHECK(cached[1] >= (prompt[0] - 1) / 16 * 16);  // the last token of a prompt has no KV yet
 
@@ -434,7 +444,7 @@ TEST_CASE("baton-decode --check names UCX, its transports and the way of GPU mem
   const std::string said = Run("baton-decode", Small({"--check"}), 0);
   INFO(said);
   const auto says = [&](const std::string& expression) { return std::regex_search(said, std::regex(expression)); };
-  // Of any UCX: how it moves GPU memory depends on the machine.
+  // The check must hold for any UCX, because the path of GPU memory depends on the machine.
   CHECK(says(R"(KV blocks move by UCX 1\.\d+\.\d+: shared memory \(\w.*\); tcp on lo[.;])"));
   CHECK(says(R"(\. GPU memory that no peer maps is (copied|moved) )"));
   CHECK(Run("baton-decode", Small({"--check", "--guard-kv"}), 0).find("UCX") == std::string::npos);

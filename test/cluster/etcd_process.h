@@ -1,4 +1,4 @@
-// A real etcd, which tools/setup fetches, on free ports of loopback and with a directory of its own.
+// A real etcd on free ports of loopback, with a directory of its own. tools/setup fetches it.
 #pragma once
 
 #include <unistd.h>
@@ -19,7 +19,7 @@
 
 namespace baton {
 
-// .venv has it, or the system does. Fails the test if neither.
+// Returns the path of etcd in .venv or in the system. Fails the test if there is none.
 inline std::string EtcdPath() {
   std::vector<std::string> folders = {SourcePath(".venv/bin")};
   const char* path = std::getenv("PATH");
@@ -33,19 +33,21 @@ inline std::string EtcdPath() {
 
 class Etcd {
  public:
-  // With files it shows these to clients, and asks them for a certificate of the same authority.
+  // With `tls`, etcd presents these files to clients, and requires a certificate of the same
+  // authority.
   explicit Etcd(TlsFiles tls = {}) : tls_(std::move(tls)) { Start(); }
 
-  // The same address and data as before.
+  // Starts etcd. A later start keeps address and data.
   void Start() {
     const std::string scheme = tls_.empty() ? "http://" : "https://", anywhere = "http://127.0.0.1:0";
     std::vector<std::string> arguments = {"--data-dir", directory_->path(), "--listen-client-urls", scheme + address_,
                                           "--advertise-client-urls", scheme + address_, "--listen-peer-urls", anywhere,
                                           "--initial-advertise-peer-urls", anywhere, "--initial-cluster",
                                           "default=" + anywhere,
-                                          // Leases last 2 s at least by default.
+                                          // By default, leases last at least 2 s.
                                           "--heartbeat-interval", "20", "--election-timeout", "200",
-                                          // Else it dials itself, at port 0.
+                                          // With the gateway, etcd would dial its own port, which
+                                          // is 0 here.
                                           "--enable-grpc-gateway=false", "--logger", "zap", "--log-outputs", "stderr"};
     if (!tls_.empty()) {
       for (const std::string& word :
@@ -63,7 +65,7 @@ class Etcd {
     address_ = said.substr(begin + marker.size(), said.find('"', begin + marker.size()) - begin - marker.size());
   }
   void Kill() { process_.reset(); }
-  // REQUIRES: it is killed.
+  // REQUIRES: Kill was called.
   void LoseData() { directory_.emplace(); }
 
   const std::string& address() const { return address_; }

@@ -1,4 +1,4 @@
-// Workers that register in a real etcd, and routers that find them there.
+// Tests of workers that register in a real etcd, and of routers that find them there.
 #include <signal.h>
 
 #include <algorithm>
@@ -27,20 +27,22 @@
 namespace baton {
 namespace {
 
-// Longer than a test lasts, so that no lease ends where a worker is slow to renew it.
-constexpr int kLongLease = 600, kShortLease = 2;  // seconds
+// In seconds. The long lease is longer than a test, so it does not expire if a worker renews it
+// late.
+constexpr int kLongLease = 600, kShortLease = 2;
 
 std::unique_ptr<Worker> StartWorker(const std::string& role, const Etcd& etcd, int lease_seconds = kLongLease) {
   return std::make_unique<Worker>(role, Small({"--listen", "127.0.0.1:0", "--etcd", etcd.address(), "--register",
                                                "etcd:/baton/" + role, "--lease-seconds", absl::StrCat(lease_seconds)}));
 }
 
-// That etcd alone, with an hour for each answer.
+// Options for this etcd, with an hour for each answer.
 EtcdOptions OptionsOf(const Etcd& etcd, TlsFiles tls = {}) {
   return {.servers = {etcd.address()}, .tls = std::move(tls), .patience = std::chrono::hours(1)};
 }
 
-// Waits until the process says so of etcd, by which it has, or is, a decode worker.
+// Waits until the process's baton_etcd_up is `up`. The process is a decode worker or has one
+// through etcd.
 void AwaitUp(const std::string& metrics, double up) {
   Await(absl::StrCat("baton_etcd_up to be ", up),
         [&] { return Scrape(metrics, "baton_etcd_up{prefix=\"/baton/decode/\"}") == up; });
@@ -109,7 +111,7 @@ TEST_CASE("a worker that is told to stop leaves etcd before it has finished what
   const auto decode = StartWorker("decode", etcd);
   router.AwaitAttached(prefill.address);
   router.AwaitAttached(decode->address);
-  decode->process.Signal(SIGSTOP);  // so that the hand-off waits
+  decode->process.Signal(SIGSTOP);  // holds up the hand-off
   Call call(*router.stub, MakeRequest(5));
   prefill.AwaitBlocksUsed();
   prefill.process.Signal(SIGTERM);
@@ -140,8 +142,8 @@ TEST_CASE("an etcd that dies and comes back costs nothing of what serves, with i
   const bool with_data = GENERATE(true, false);
   Etcd etcd;
   EtcdRouter router(etcd);
-  // Short leases, for workers find out with a renewal that etcd is gone. One that ends costs a worker nothing while it
-  // is attached.
+  // The leases are short, because a worker's renewal detects that etcd is gone. While a worker is
+  // attached, an expired lease has no effect on it.
   const auto prefill = StartWorker("prefill", etcd, kShortLease), decode = StartWorker("decode", etcd, kShortLease);
   router.AwaitAttached(prefill->address);
   router.AwaitAttached(decode->address);
@@ -158,7 +160,7 @@ TEST_CASE("an etcd that dies and comes back costs nothing of what serves, with i
   etcd.Start();
   router.AwaitAttached(next->address);
   router.Serve();
-  // What it has forgotten, the workers tell it again.
+  // The workers register again what etcd has lost.
   AwaitEntries(etcd, "prefill", 1);
   AwaitEntries(etcd, "decode", 2);
   router.process.Await("is answered for again");
@@ -179,7 +181,7 @@ TEST_CASE("a router that starts without etcd serves once it is there") {
   router.Serve();
 }
 
-// What etcd counts of calls that ended with such a code, but for those of its health.
+// Returns etcd's count of calls that ended with one of these codes, without health checks.
 int64_t Handled(const Etcd& etcd, const std::string& method, const std::set<std::string>& codes) {
   HttpClient client(etcd.address());
   REQUIRE(client.Get("/metrics"));
@@ -201,9 +203,12 @@ TEST_CASE("etcd counts nothing of what workers and routers do as its own failure
   const auto lease = client.Grant(std::chrono::hours(1)).value();
   REQUIRE(client.Put({"/baton/x/a", "a:1"}, lease.id).ok());
   const int64_t revision = client.Read("/baton/x/", 10)->revision;
-  CHECK(client.AwaitChange("/baton/x/", revision, std::chrono::milliseconds(200)).ok());  // quiet
-  CHECK(client.AwaitChange("/baton/x/", revision - 1, std::chrono::hours(1)).ok());       // it has changed
-  CHECK(client.AwaitChange("/baton/x/", revision + 100, std::chrono::hours(1)).ok());     // it has not come to it
+  // No key changes.
+  CHECK(client.AwaitChange("/baton/x/", revision, std::chrono::milliseconds(200)).ok());
+  // A key has changed since that revision.
+  CHECK(client.AwaitChange("/baton/x/", revision - 1, std::chrono::hours(1)).ok());
+  // etcd is behind that revision.
+  CHECK(client.AwaitChange("/baton/x/", revision + 100, std::chrono::hours(1)).ok());
   for (int i = 0; i < 10; ++i) CHECK(client.Renew(lease.id).value());
   REQUIRE(client.Revoke(lease.id, std::chrono::hours(1)).ok());
   CHECK_FALSE(client.Renew(lease.id).value());

@@ -1,4 +1,5 @@
-// What follows a chat, on real processes: prefilled while the chat is answered, and gone with it.
+// Tests of prefill hints on real processes. Their prompts are prefilled while the chat is answered,
+// and they end with the chat.
 #include <algorithm>
 #include <csignal>
 #include <functional>
@@ -36,7 +37,7 @@ struct OneOfEach {
       router.Await(absl::StrCat("worker ", worker->address, ": attached"));
   }
 
-  // Of its followers that ended so.
+  // Number of prefill hints that ended with `code`.
   double Followers(const std::string& code) {
     return Scrape(http, absl::StrCat("baton_followers_total{code=\"", code, "\"}")).value_or(0);
   }
@@ -58,7 +59,7 @@ json Chat(const std::string& salt, int tokens, int followers) {
   return body;
 }
 
-// What the chat's follower is asked as, with the output token by token.
+// Returns the request that the prefill hint announced. It gets the output token by token.
 v1::GenerateRequest Next(const std::string& salt) {
   v1::GenerateRequest request = MakeRequest(/*max_tokens=*/20);
   request.set_cache_salt(salt);
@@ -82,7 +83,8 @@ TEST_CASE("what follows a chat is computed before the chat ends, and the next re
   HttpClient client(cluster.http);
   json usage[2];
   for (const bool ahead : {false, true}) {
-    client.Post("/v1/chat/completions", Chat(ahead ? "ahead" : "plain", /*tokens=*/200, ahead).dump());
+    // A chat of 200 tokens, with one prefill hint or none.
+    client.Post("/v1/chat/completions", Chat(ahead ? "ahead" : "plain", 200, ahead).dump());
     const HttpAnswer answer = client.Read();
     INFO(answer.body);
     REQUIRE(answer.status == 200);
@@ -121,7 +123,7 @@ TEST_CASE("a client that goes away leaves nothing of what would have followed") 
   constexpr int kTokens = 400;
   json body = Chat("", kTokens, /*followers=*/4);
   body["stream"] = true;
-  // Until a chat has most of its tokens still to come when its decode worker stops.
+  // Repeats until the decode worker stops while a chat lacks more than half of its tokens.
   std::optional<HttpClient> client;
   int64_t made = 0;
   while (true) {

@@ -1,4 +1,5 @@
-// Real processes: KV that somebody else tries to write to a decode worker that guards its blocks.
+// Tests with real processes: a third party tries to write KV to a decode worker that guards its
+// blocks.
 #include <fstream>
 #include <future>
 #include <memory>
@@ -28,7 +29,8 @@ namespace {
 
 std::vector<std::string> Guarding() { return Small({"--listen", "127.0.0.1:0", "--guard-kv"}); }
 
-// Of writes and commits, until now. One more is made, for what the worker reports of that one counts all before it.
+// Number of writes and commits that the worker has refused. The function makes one more refused
+// write, because the count of that write includes all earlier ones.
 double Refused(const Worker& decode, double expected, const ChannelFactory& dial = DialTcp) {
   grpc::ClientContext context;
   kv::v1::WriteReply reply;
@@ -49,7 +51,7 @@ std::string ReadAll(const std::string& path) {
   return text.str();
 }
 
-// The right KV, the way to the worker as prefill workers take it, and a forger who knows how.
+// A prefill worker's side with the right KV, which can also forge writes.
 class GuardedPeer {
  public:
   explicit GuardedPeer(const Worker& decode)
@@ -67,7 +69,7 @@ class GuardedPeer {
     const absl::Status status = done.get_future().get();
     REQUIRE(status == absl::OkStatus());
   }
-  // Other bytes, as they stand in a message.
+  // Writes other bytes, in the form of a real message.
   absl::StatusCode Forge(const std::optional<WriteRight>& right, BlockId block, size_t key_bytes = 16) {
     const auto bytes = static_cast<size_t>(peer.info().layout.BlockBytes());
     kv::v1::WriteRequest request;
@@ -121,10 +123,11 @@ TEST_CASE("a KV write without the key of a reservation for its blocks is refused
       CHECK(peer.Forge(ours.right, ours.missing[0].target, 15) == absl::StatusCode::kInvalidArgument);
     }
     peer.peer.Commit({ours.reservation, kKvBlocks, {}, ours.right});
-    forge(ours.right);  // committed: its blocks are others' to read
+    forge(ours.right);  // committed, so other requests may read its blocks
     peer.peer.Release(other);
     forge(other.right);
-    if (forged) CHECK(peer.Forge(other.right, other.missing[0].target) == kRefused);  // released: they may be others'
+    // The reservation is released, so its blocks may belong to another request.
+    if (forged) CHECK(peer.Forge(other.right, other.missing[0].target) == kRefused);
     const KvPeer::Result result = peer.peer.Start(job);
     INFO(Message(result.status));
     CHECK(result.tokens.size() == 12);
@@ -132,12 +135,12 @@ TEST_CASE("a KV write without the key of a reservation for its blocks is refused
   };
   const std::vector<int32_t> right = run("a", false);
   CHECK(run("b", true) == right);
-  // Under keys that were, nothing is forged.
+  // Writes under keys that have ended do not count as forged.
   const int forged = 4 * kKvBlocks + 3;
   CHECK(Refused(decode, forged) == forged);
   CHECK(absl::StrContains(decode.process.Output(), "a KV write was refused"));
   CHECK(absl::StrContains(decode.process.Output(), "--guard-kv without --peer-ca"));
-  // That other bytes give other tokens: the forger, had he the key in time.
+  // Shows that other bytes give other tokens, with a forger that has the key in time.
   DecodeJob job = peer.peer.Job("c");
   const Reserved ours = peer.peer.Reserve(job);
   peer.Push(ours);
@@ -151,7 +154,7 @@ TEST_CASE("a KV write without the key of a reservation for its blocks is refused
 TEST_CASE("a worker that guards its blocks shares no memory and has nothing that UCX could write to") {
   const auto maps = [](const Worker& worker) { return ReadAll(StrCat("/proc/", worker.process.pid(), "/maps")); };
   Worker plain("decode", Small({"--listen", "127.0.0.1:0"}));
-  CHECK(absl::StrContains(maps(plain), "/dev/shm/"));  // where its slab is
+  CHECK(absl::StrContains(maps(plain), "/dev/shm/"));  // of its slab
   CHECK(ListeningSockets(plain.process.pid()).size() > 2);
   Worker decode("decode", Guarding());
   CHECK_FALSE(absl::StrContains(maps(decode), " rw-s "));
@@ -159,10 +162,10 @@ TEST_CASE("a worker that guards its blocks shares no memory and has nothing that
   Worker prefill("prefill", Guarding());
   CHECK_FALSE(absl::StrContains(maps(prefill), " rw-s "));
   for (const Worker* worker : {&decode, &prefill}) {
-    CHECK(ListeningSockets(worker->process.pid()).size() == 2);  // by gRPC, and for its metrics
+    CHECK(ListeningSockets(worker->process.pid()).size() == 2);  // of gRPC and of its metrics
   }
 
-  // A forger who knows the descriptor: it names no place in memory, and nobody who takes UCX's messages.
+  // A forger with the descriptor finds no place in memory in it, and no receiver of UCX's messages.
   const KvPeer peer(decode);
   auto transport = UcxTransport::Create({}).value();
   REQUIRE(transport->AllocateSlab(1 << 20).ok());

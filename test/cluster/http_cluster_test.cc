@@ -1,4 +1,4 @@
-// A real router's two fronts, on a tiny model: both give the same tokens.
+// Tests of a real router's two front ends with a tiny model. Both give the same tokens.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +17,7 @@ struct CompletionAnswer {
   std::string text, finish_reason;
 };
 
-// Of a completion, whole or as events.
+// Reads the answer of a completion, whole or as events.
 CompletionAnswer Read(HttpClient& client) {
   HttpAnswer answer = client.Read();
   INFO(answer.body);

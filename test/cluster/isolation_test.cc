@@ -1,5 +1,6 @@
-// What one tenant does changes nothing of what another's request costs: the work is the same, token by token and block
-// by block, so that its time tells nothing. Counted, for clocks on a machine with other work show less.
+// Tests that one tenant's requests change no cost of another tenant's request. The work is the same
+// token by token and block by block, so the request's time reveals nothing. The tests count work,
+// because times are less precise on a busy machine.
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -20,13 +21,14 @@
 namespace baton {
 namespace {
 
-constexpr int kPromptTokens = 160, kPromptBlocks = 10;  // of 16 tokens; the last token is no prefill's
+// A block has 16 tokens. No worker prefills the last token.
+constexpr int kPromptTokens = 160, kPromptBlocks = 10;
 
-// What a request took from the cluster, and what its client was told.
+// The work that a request caused, and the usage that its client received.
 struct Cost {
   int computed = 0, cached = 0, shared = 0;  // tokens, at the prefill worker
   int pushed = 0, held = 0;                  // blocks, between the workers
-  int told_cached = 0, told_prompt = 0;      // tokens
+  int told_cached = 0, told_prompt = 0;      // tokens, in the usage
   std::vector<int32_t> ids{};
   friend bool operator==(const Cost&, const Cost&) = default;
   friend std::ostream& operator<<(std::ostream& out, const Cost& cost) {
@@ -53,7 +55,7 @@ struct TwoTenantCluster {
 
   TwoTenantCluster() {
     directory.Write("keys.toml", "[alpha]\nkeys = [\"" + alpha.hash + "\"]\n[beta]\nkeys = [\"" + beta.hash + "\"]\n");
-    // Shadows are computed when a request is over, and would be counted with the next.
+    // Shadow prefill runs after a request and would count with the next request.
     router = std::make_unique<Process>(
         "baton-router",
         std::vector<std::string>{"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--shadow-prefill",
@@ -91,7 +93,8 @@ struct TwoTenantCluster {
             .pushed = blocks("pushed"),
             .held = blocks("held")};
   }
-  // Once there is one more prompt than before: workers tell their metrics now and then.
+  // Waits until the metrics count one more prompt, because workers report their metrics from time
+  // to time.
   Cost CountedSince(const Cost& before) const {
     Cost now;
     Await("the workers to count a prompt", [&] {
@@ -105,7 +108,7 @@ struct TwoTenantCluster {
     });
     return now;
   }
-  // Runs a request, while no other is being prefilled.
+  // Runs a request and returns its cost. REQUIRES: no other request is being prefilled.
   Cost CostOf(const NewKey& key, const v1::GenerateRequest& request) {
     const Cost before = Counted();
     const auto live = Begin(key, request);
@@ -130,7 +133,7 @@ struct TwoTenantCluster {
 TEST_CASE("a tenant's prompt costs the same whether another tenant has it cached or not") {
   TwoTenantCluster c;
   const Cost first = c.CostOf(c.beta, Prompt(1)), again = c.CostOf(c.beta, Prompt(1));
-  CHECK(again.cached >= kPromptTokens - 32);  // so what is looked at here does tell of a cache
+  CHECK(again.cached >= kPromptTokens - 32);  // shows that the counts depend on a cache
   CHECK(again.told_cached == again.cached);
   CHECK(again.held > first.held);
 
@@ -139,7 +142,7 @@ TEST_CASE("a tenant's prompt costs the same whether another tenant has it cached
   CHECK(known_to_other.held == 0);
   CHECK(known_to_other.ids == first.ids);
   Cost expected = known_to_nobody;
-  expected.ids = first.ids;  // another prompt has others
+  expected.ids = first.ids;  // another prompt has other ids
   CHECK(known_to_other == expected);
 }
 
@@ -161,11 +164,12 @@ TEST_CASE("a tenant's prompt costs the same while another tenant's equal request
   std::optional<TwoTenantCluster> c;
   std::unique_ptr<TwoTenantCluster::Live> live;
   v1::GenerateResponse begun;
-  do {  // until the first tokens that are read are not all
+  do {  // until the first read does not have all tokens
     live.reset();
     c.emplace();
     live = c->Begin(c->beta, theirs);
-    REQUIRE(live->reader->Read(&begun));  // what it has is cached, and in use at both workers
+    // Its KV is now cached, and both workers use it.
+    REQUIRE(live->reader->Read(&begun));
     while (begun.token_ids().empty()) REQUIRE(live->reader->Read(&begun));
   } while (begun.has_final());
   CHECK(c->CountedSince({}).computed == kPromptTokens - 1);
@@ -188,7 +192,8 @@ TEST_CASE("one session name of many tenants is many sessions, which spread over 
   for (const Worker* worker : {&prefills[0], &prefills[1], &decodes[0], &decodes[1]}) {
     router.Await(absl::StrCat("worker ", worker->address, ": attached"));
   }
-  constexpr int kTenants = 40;  // that all of them go one way by chance: once in 2^39
+  // The chance that all tenants go to one worker is 1 in 2^39.
+  constexpr int kTenants = 40;
   for (int tenant = 0; tenant < kTenants; ++tenant) {
     v1::GenerateRequest request = Prompt(tenant);
     request.set_session_id("main");

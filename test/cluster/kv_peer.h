@@ -1,4 +1,4 @@
-// A decode worker's prefill worker and router, played by a test.
+// A test's stand-in for a decode worker's prefill worker and router.
 #pragma once
 
 #include <cstring>
@@ -26,16 +26,17 @@ namespace baton {
 inline constexpr int32_t kKvTokens = 40;
 inline constexpr int32_t kKvBlocks = 3;
 
-// Full of numbers such as KV may have.
+// Fills a slab with numbers that KV may have.
 inline void FillWithKv(std::span<std::byte> slab, unsigned seed) {
   std::mt19937 random(seed);
   for (size_t i = 0; i + 2 <= slab.size(); i += 2) {
-    const auto bf16 = static_cast<uint16_t>(0x3e00 | (random() & 0x81ff));  // 0.1 to 0.5, of both signs
+    // 0.1 to 0.5, of both signs.
+    const auto bf16 = static_cast<uint16_t>(0x3e00 | (random() & 0x81ff));
     std::memcpy(slab.data() + i, &bf16, sizeof bf16);
   }
 }
 
-// What a decode worker sees of its prefill worker and of its router.
+// The prefill worker and the router of one decode worker.
 class KvPeer {
  public:
   explicit KvPeer(const Worker& decode, const ChannelFactory& dial = DialTcp)
@@ -67,7 +68,8 @@ class KvPeer {
             .can_show_right = true};
   }
 
-  // Of kKvTokens KV tokens, always the same; `salt` tells one prompt's from another's.
+  // Returns a job with kKvTokens KV tokens, which are always the same. `salt` separates the cache
+  // domains of prompts.
   DecodeJob Job(const std::string& salt) {
     DecodeJob job;
     job.request_id = absl::StrCat("r", ++requests_);
@@ -92,7 +94,7 @@ class KvPeer {
     const auto reply = FromProto(Ask<kv::v1::ReserveReply>(&kv::v1::KvTransfer::Stub::Reserve, ToProto(reserve)));
     return std::get<Reserved>(reply.value());
   }
-  // From a slab that holds the prompt's blocks, one after the other.
+  // The source slab holds the prompt's blocks in their order.
   BlockCopy CopyOf(const MissingBlock& block) const {
     const int64_t bytes = info_.layout.BlockBytes();
     return {.source_offset = block.index * bytes, .target_offset = block.target.value() * bytes, .bytes = bytes};
@@ -162,8 +164,8 @@ struct Turn {
   std::vector<float> logprobs;
 };
 
-// Two turns of a session, with these flags beside the usual: whole blocks, a partial one, and blocks that are held from
-// the first turn.
+// Runs two turns of a session with these flags and the usual ones. The turns have whole blocks, a
+// partial block, and blocks that the decode worker holds from the first turn.
 inline std::vector<Turn> RunTurns(std::vector<std::string> prefill_flags, std::vector<std::string> decode_flags,
                                   const std::function<void(const Worker& decode)>& look,
                                   std::vector<std::string> router_flags = {}) {

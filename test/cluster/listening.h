@@ -1,4 +1,4 @@
-// Where a process listens by TCP, or takes packets by UDP from whoever sends them.
+// The sockets at which a process listens by TCP, or receives UDP packets of any sender.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +18,8 @@
 namespace baton {
 
 struct ListeningSocket {
-  std::string address;  // as /proc/net/tcp has it: in hexadecimal, each 32 bits in the host's order; and the port
+  // As in /proc/net/tcp: hexadecimal, each 32 bits in the host's byte order, with the port.
+  std::string address;
   bool loopback = false;
 };
 
@@ -37,8 +38,9 @@ inline std::vector<ListeningSocket> ListeningSockets(pid_t pid) {
     sockets.insert(std::filesystem::read_symlink(entry, gone).string());
   }
   std::vector<ListeningSocket> listening;
-  constexpr absl::string_view kListen = "0A",
-                              kUnconnected = "07";  // TCP_LISTEN; TCP_CLOSE, which is UDP's until it is connected
+  // The states TCP_LISTEN and TCP_CLOSE. A UDP socket has the state TCP_CLOSE until it is
+  // connected.
+  constexpr absl::string_view kListen = "0A", kUnconnected = "07";
   for (const auto& [table, state] : {std::pair("/net/tcp", kListen), std::pair("/net/tcp6", kListen),
                                      std::pair("/net/udp", kUnconnected), std::pair("/net/udp6", kUnconnected)}) {
     std::ifstream lines(process + table);

@@ -1,4 +1,4 @@
-// What real processes write to their logs.
+// Tests of the logs of real processes.
 #include <signal.h>
 
 #include <string>
@@ -18,7 +18,7 @@ using nlohmann::json;
 
 const std::string kTrace = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-// All lines of a process that writes JSON, but for the one that scripts wait for.
+// Returns all lines of a process that logs JSON, without the line for scripts.
 std::vector<json> LinesOf(const Process& process) {
   std::vector<json> lines;
   const std::vector<std::string> output = absl::StrSplit(process.Output(), '\n', absl::SkipEmpty());
@@ -32,7 +32,7 @@ std::vector<json> LinesOf(const Process& process) {
   return lines;
 }
 
-// Those about the one request.
+// Returns the lines with this message.
 std::vector<json> With(const std::vector<json>& lines, const std::string& message) {
   std::vector<json> found;
   for (const json& line : lines) {

@@ -1,4 +1,5 @@
-// A start without options that open anything: whatever listens, UCX too, is reached from this machine alone.
+// Tests of programs without options that open addresses. Only this machine can reach their sockets,
+// including UCX's.
 #include "base/loopback.h"
 
 #include <netinet/in.h>
@@ -57,7 +58,7 @@ TEST_CASE("programs that are told of no address listen on loopback alone") {
   const Worker prefill("prefill", small), decode("decode", small);
   CheckLoopbackAlone(prefill.process, 3);  // gRPC, metrics and UCX
   CheckLoopbackAlone(decode.process, 3);
-  // The defaults' ports may be taken.
+  // The default ports may be taken.
   const std::vector<std::string> free = {"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModel};
   std::vector<std::string> routing = free,
                            serving = {"serve",       kModel,      "--listen", "127.0.0.1:0",    "--http",

@@ -1,4 +1,4 @@
-// One prefill module and decoders over its KV, made from it, how they are asked, and what they count.
+// One prefill module and decoders over its KV, requests to them, and their metrics.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,8 @@ class Decoders {
     Set(directory, "max_position_embeddings", context_);
     return directory;
   }
-  // The layers in reverse order, by their names in the header, which stays as long as it was.
+  // Makes a model with the layers in reverse order. It swaps their names in the header, whose size
+  // does not change.
   std::string Reversed(const std::string& name) const {
     const std::string directory = Copy(name);
     const std::string path = directory + "/model.safetensors";
@@ -60,7 +61,8 @@ class Decoders {
     Set(directory, field, value);
     return directory;
   }
-  // It says nothing but these tokens: the others' logits are zero.
+  // Makes a model that generates only these tokens, because the logits of all other tokens are
+  // zero.
   std::string Saying(const std::string& name, const std::vector<int32_t>& ids) const {
     const std::string directory = Copy(name);
     std::string bytes = ReadFile(directory + "/model.safetensors");
@@ -76,7 +78,7 @@ class Decoders {
     std::ofstream(directory + "/model.safetensors", std::ios::binary) << bytes;
     return directory;
   }
-  // With tensors that have the shape which the field asks for, and no meaning.
+  // Makes a model whose tensors have the shapes for `value` of `field`. Their values mean nothing.
   std::string Shaped(const std::string& name, const std::string& field, int64_t value) const {
     const std::string directory = With(name, field, value);
     const ModelConfig config = LoadModelConfig(directory).value();
@@ -135,9 +137,10 @@ inline Answer Get(v1::Inference::Stub& stub, const v1::GenerateRequest& request)
   return {call.ids, call.logprobs, call.final.usage().cached_tokens()};
 }
 
-// `baton serve` of a module and seven more decoders: every second one has weights of its own, the others the module's.
+// `baton serve` of a module and seven more decoders. Every second one has weights of its own, and
+// the others have the module's.
 struct EightDecoders {
-  std::vector<std::string> names;  // the module's first
+  std::vector<std::string> names;  // the module is first
   Process serve;
   const std::string metrics = MetricsOf(serve);
   const std::unique_ptr<v1::Inference::Stub> stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
@@ -159,12 +162,13 @@ struct EightDecoders {
   }
 };
 
-// What a process that serves its metrics there has counted since its start.
-inline double Computed(const std::string& metrics) {  // tokens of prompts
+// Counts since the start of the process that serves these metrics. Computed counts tokens of
+// prompts.
+inline double Computed(const std::string& metrics) {
   return Scrape(metrics, "baton_worker_tokens_total{role=\"prefill\",source=\"computed\"}").value_or(0);
 }
 inline double Moved(const std::string& metrics) { return Scrape(metrics, "baton_transfer_bytes_total").value_or(0); }
-// And what it holds now, in blocks.
+// Current numbers of blocks.
 inline double HeldAtPrefill(const std::string& metrics) {
   const auto blocks = [&](const std::string& state) {
     return Scrape(metrics, absl::StrCat("baton_kv_blocks{role=\"prefill\",state=\"", state, "\"}")).value_or(0);
@@ -175,10 +179,11 @@ inline double CachedAtDecode(const std::string& metrics, const std::string& mode
   return Scrape(metrics, absl::StrCat("baton_kv_blocks{model=\"", model, "\",role=\"decode\",state=\"cached\"}"))
       .value_or(0);
 }
-// Of the module, in bytes: layers, K and V, KV heads, tokens, head dimension, float.
+// Bytes of the module's blocks: layers, K and V, KV heads, tokens, head dimension, float.
 inline constexpr double kBlockBytes = 3 * 2 * 2 * 16 * 16 * 4;
 
-// Waits until a count is `expected` at least, and returns it. A worker's report of its load raises it.
+// Waits until a count is at least `expected`, and returns it. A worker's load report updates the
+// count.
 inline double Becomes(const std::function<double()>& read, double expected) {
   Await(absl::StrCat("a count of ", expected), [&] { return read() >= expected; });
   return read();

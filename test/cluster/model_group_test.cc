@@ -1,4 +1,5 @@
-// One prefill module, many decoders: real processes, whose tokens a reference in PyTorch has made (tools/make_goldens).
+// Tests of one prefill module with many decoders, on real processes. A reference in PyTorch has
+// made the expected tokens (tools/make_goldens).
 #include "model_group.h"
 
 #include <array>
@@ -21,7 +22,8 @@
 namespace baton {
 namespace {
 
-// The router is told of the module alone; decoders join it.
+// A router with a prefill worker of the module. The router starts with the module's model alone, and
+// the decoders bring their own models.
 struct Group {
   Worker prefill{"prefill", Small({"--listen", "127.0.0.1:0"}, kModule)};
   Process router;
@@ -100,7 +102,8 @@ TEST_CASE("what a session's turn generates is prefilled meanwhile, for whichever
   const Answer first = Get(*group.stub, ask("tuned", "s"));
   context.insert(context.end(), first.ids.begin(), first.ids.end());
   context.insert(context.end(), {3, 1, 4});
-  // Its end comes by and by; 149 tokens have been computed then, 9 whole blocks.
+  // The shadow prefill ends a little later. It has then computed 149 tokens, which fill 9 whole
+  // blocks.
   Await("the shadow prefill to end", [&] {
     return Scrape(group.prefill.metrics, "baton_worker_jobs_total{code=\"OK\",role=\"prefill\"}").value_or(0) >= 2;
   });
@@ -139,7 +142,7 @@ TEST_CASE("a decoder that is gone gives a clear error, and the session goes on w
   CHECK(answer.ids.size() == 8);
   CHECK(answer.cached >= 48);
 
-  // A decoder that nobody knew takes its place.
+  // A decoder that the router has not seen replaces it.
   const Worker back("decode", DecoderOf(made.Reversed("another"), address));
   Await("the decoder to serve", [&] { return Call(*group.stub, ask("another")).Finish().ok(); });
 }
@@ -157,12 +160,12 @@ TEST_CASE("a decoder that dies while it decodes gives a clear error, and the ses
   const std::unique_ptr<Call> broken = StopWhileItDecodes(tuned, *group.stub, ask("tuned", "s", 440));
   tuned.process.Signal(SIGKILL);
   const absl::Status status = broken->Finish();
-  REQUIRE(broken->ids.size() < 440);  // it was still at it
+  REQUIRE(broken->ids.size() < 440);  // it had not finished
   CHECK(absl::IsUnavailable(status));
   CHECK(Message(status) == absl::StrCat("decode worker ", tuned.address, " was lost; the request may be sent again"));
   group.prefill.AwaitBlocksFree();
 
-  // With what it has said, of which the client may keep as much as it likes.
+  // The prompt continues with the output so far, of which a client may keep any part.
   context.insert(context.end(), broken->ids.begin(), broken->ids.begin() + 1);
   context.insert(context.end(), {3, 1, 4});
   const Answer next = Get(*group.stub, ask("copy", "s", 8));
@@ -189,7 +192,7 @@ TEST_CASE("a request whose decoder dies before it has said anything begins anew 
   Worker& other = served(first) ? second : first;
   CHECK_FALSE(served(other));
 
-  home.process.Signal(SIGSTOP);  // so that it certainly says nothing
+  home.process.Signal(SIGSTOP);  // a stopped worker sends no token
   Call call(*group.stub, request);
   Await("the router to take the request", [&] { return ServerInfoOf(*group.stub).live_requests() >= 1; });
   home.process.Signal(SIGKILL);
@@ -231,14 +234,14 @@ TEST_CASE("eight decoders over one context hold it once where it was prefilled, 
   CHECK(Becomes(computed, 160) == 160);
   CHECK(Becomes(moved, 8 * 10 * kBlockBytes) == 8 * 10 * kBlockBytes);
   CHECK(Becomes(held, 10) == 10);
-  // One turn further: each decoder gets the one block more, which is computed once.
+  // In the next turn, each decoder receives one more block, which is computed once.
   context.insert(context.end(), 16, 6);
   for (const std::string& name : group.names) CHECK(Get(*group.stub, Ask(name, context, 1)).ids.size() == 1);
   CHECK(Becomes(computed, 176) == 176);
   CHECK(Becomes(moved, 8 * 11 * kBlockBytes) == 8 * 11 * kBlockBytes);
   CHECK(Becomes(held, 11) == 11);
-  // What each is told alone, 40 tokens, is held and moved for it alone: two whole blocks, and the begun one, which
-  // moves.
+  // Each decoder then has 40 tokens of its own, which are held and moved for it alone. They fill
+  // two whole blocks and begin a third, which moves too.
   for (int i = 0; i < 8; ++i) {
     std::vector<int32_t> own = context;
     own.insert(own.end(), 40, 10 + i);
@@ -247,7 +250,7 @@ TEST_CASE("eight decoders over one context hold it once where it was prefilled, 
   CHECK(Becomes(computed, 176 + 8 * 40) == 176 + 8 * 40);
   CHECK(Becomes(moved, 8 * 14 * kBlockBytes) == 8 * 14 * kBlockBytes);
   CHECK(Becomes(held, 11 + 8 * 2) == 11 + 8 * 2);
-  // Each decoder's own memory is told.
+  // Metrics show each decoder's own memory.
   for (const std::string& name : group.names) {
     INFO(name);
     CHECK(Becomes([&] { return CachedAtDecode(group.metrics, name); }, 13) == 13);

@@ -49,7 +49,8 @@ std::string Process::Output() const {
 std::string Process::Await(const std::string& marker) {
   std::string rest;
   baton::Await(absl::StrCat("'", marker, "' in the output of process ", pid_), [&] {
-    const bool ended = HasEnded();  // before the output is read, so that none is missed
+    // Checks for the end before it reads the output, so that it misses no output.
+    const bool ended = HasEnded();
     const std::string output = Output();
     const size_t at = output.find(marker);
     const size_t end = at == std::string::npos ? at : output.find('\n', at);
@@ -67,7 +68,7 @@ std::string Process::Await(const std::string& marker) {
 void Process::Signal(int signal) {
   if (pid_ <= 0) return;
   kill(pid_, signal);
-  // Threads go on until one of them has taken the signal, which may be late where processors are busy.
+  // Threads run until one of them has taken the signal, which may be late on a busy machine.
   int state = 0;
   if (signal == SIGSTOP) REQUIRE((waitpid(pid_, &state, WUNTRACED) == pid_ && WIFSTOPPED(state)));
 }

@@ -12,24 +12,30 @@ namespace baton {
 
 class Process {
  public:
-  // Starts BATON_BIN_DIR/program, or that of an absolute path, which reads `input`; its output goes to a file of its
-  // own.
+  // Starts BATON_BIN_DIR/program, or the program of an absolute path. It reads `input`, and its
+  // output goes to a file of its own.
   Process(const std::string& program, const std::vector<std::string>& arguments, const std::string& input = "");
-  ~Process();  // kills it if it still runs
+  // Kills the process if it still runs.
+  ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // The rest of the first line of its output that has `marker`, once there is one; fails the test if it ends before.
+  // Waits for the first line of the output with `marker`, and returns the rest of that line. Fails
+  // the test if the process ends before.
   std::string Await(const std::string& marker);
-  void Signal(int signal);  // SIGSTOP: and it has stopped
-  int Wait();               // for its end: the exit code, or minus the signal that ended it
-  bool HasEnded();          // does not wait
+  // Sends a signal. Waits until the process has stopped if the signal is SIGSTOP.
+  void Signal(int signal);
+  // Waits for the end. Returns the exit code, or the negative number of the signal that ended the
+  // process.
+  int Wait();
+  // Does not wait.
+  bool HasEnded();
   std::string Output() const;
   pid_t pid() const { return pid_; }
 
  private:
-  TempDir directory_;  // of input and output
-  pid_t pid_ = -1;     // -1: it was waited for
+  TempDir directory_;  // has input and output
+  pid_t pid_ = -1;     // -1 after the process was waited for
   int exit_ = 0;
 };
 

@@ -61,8 +61,8 @@ v1::GetServerInfoResponse ServerInfoOf(v1::Inference::Stub& stub) {
   return info;
 }
 
-// The router's count of generated tokens, once it has read what workers had sent: each answer takes the router another
-// look at all of its connections.
+// Returns the router's count of generated tokens after the router has read all that workers had
+// sent. Each of the calls makes the router look at all of its connections again.
 int64_t SettledTokens(v1::Inference::Stub& stub) {
   int64_t count = ServerInfoOf(stub).completion_tokens();
   for (int equal = 0; equal < 20;) {

@@ -1,4 +1,4 @@
-// The programs that cluster tests start, on a tiny model, and how they are talked to.
+// The programs that cluster tests start with a tiny model, and requests to them.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ inline const std::string kModel = SourcePath("test/golden/tiny_llama3_bf16");
 
 std::vector<std::string> Small(std::vector<std::string> arguments, const std::string& model = kModel);
 
-// Where a router serves HTTP.
+// Returns the address at which a router serves HTTP.
 std::string HttpOf(Process& process);
-// Where a program serves its metrics.
+// Returns the address at which a program serves its metrics.
 std::string MetricsOf(Process& process);
 
 struct Worker {
@@ -29,16 +29,16 @@ struct Worker {
   Worker(const std::string& role_name, const std::vector<std::string>& arguments);
   ~Worker();
 
-  // Waits until a request holds blocks there.
+  // Waits until a request holds blocks at the worker.
   void AwaitBlocksUsed() { AwaitUsed(true); }
-  // Waits until no request holds a block there.
+  // Waits until no request holds a block at the worker.
   void AwaitBlocksFree() { AwaitUsed(false); }
 
  private:
   void AwaitUsed(bool some);
 };
 
-// Greedy, of exactly so many tokens.
+// Returns a greedy request for exactly `max_tokens` tokens.
 v1::GenerateRequest MakeRequest(int max_tokens, int prompt_tokens = 40);
 
 struct Call {
@@ -67,12 +67,12 @@ struct Call {
   }
 };
 
-// The state of a router that asks for no keys.
+// The state of a router that requires no keys.
 v1::GetServerInfoResponse ServerInfoOf(v1::Inference::Stub& stub);
 
-// Starts a request that has begun to answer, and stops its decode worker before the router has half of its tokens, so
-// that it does not end. A request that is faster ends, and is followed by another one. REQUIRES: no other request
-// generates tokens meanwhile.
+// Starts a request, and stops its decode worker after the first tokens, so that the request does
+// not end. The router then has less than half of the tokens. If a request is faster, the function
+// lets it end and starts another one. REQUIRES: no other request generates tokens meanwhile.
 std::unique_ptr<Call> StopWhileItDecodes(Worker& decode, v1::Inference::Stub& stub, const v1::GenerateRequest& request);
 
 }  // namespace baton

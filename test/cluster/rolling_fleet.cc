@@ -9,7 +9,8 @@
 namespace baton {
 namespace {
 
-const std::string kGrace = "3600";  // seconds: longer than a test lasts
+// Seconds, longer than a test.
+const std::string kGrace = "3600";
 
 std::vector<std::string> Patient(const std::string& listen) {
   return {"--listen", listen, "--model", kModel, "--threads", "1", "--kv-memory-mb", "8", "--grace", kGrace};

@@ -17,13 +17,14 @@ struct Fleet {
 
   Fleet();
 
-  // Each waits for the old one's end with 0, and until the new one takes its place.
+  // Restarts a program. Waits until the old process ends with 0 and the new process has replaced
+  // it.
   void Restart(std::unique_ptr<Worker>& worker);
   void RestartRouter(size_t i);
 
  private:
   std::unique_ptr<Process> StartRouter(const std::string& listen, const std::string& http_listen) const;
-  // Waits until each worker has attached so many times, or one of them alone.
+  // Waits until each worker, or only the worker `only`, has attached `times` times.
   void AwaitAttached(Process& router, size_t times, const std::string& only = "") const;
 };
 

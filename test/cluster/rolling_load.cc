@@ -60,7 +60,7 @@ std::string Load::AskUntilAnswered(Client& client, Surface& surface, Question qu
     }
     tries.push_back(one.failure);
     if (!one.may_repeat) break;
-    std::this_thread::sleep_for(one.wait);  // as the server asked
+    std::this_thread::sleep_for(one.wait);  // the wait that the server asked for
     question.router = (question.router + 1) % routers_;
     question.is_first = false;
     const std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// Clients of every kind that call without a pause, and what becomes of their requests.
+// Clients of every kind that call without a pause, and the fate of their requests.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,15 @@ namespace baton {
 
 class Load {
  public:
-  // Asks every question once, to have the answers of a quiet cluster; then a client of each kind goes on by itself.
+  // Asks every question once for the answers of a quiet cluster. Then starts a client of each kind.
   Load(std::vector<SurfaceKind> kinds, size_t routers);
   ~Load() { Stop(); }
   void Stop();
 
-  // Waits until each client has so many more answers, or a request was lost.
+  // Waits until each client has `count` more answers, or until a request is lost.
   void AwaitMore(int count);
-  // For each kind how many were answered, were sent again and were lost, and of those why.
+  // For each kind, the numbers of requests that were answered, sent again and lost, with the
+  // reasons of the losses.
   std::string Report();
   int lost();
   int sent_again();
@@ -30,13 +31,13 @@ class Load {
   struct Client {
     SurfaceKind kind;
     std::vector<std::string> answers{};  // by prompt
-    // Guarded by mutex_.
+    // The following members are guarded by mutex_.
     int done = 0, sent_again = 0;
     std::vector<std::string> lost{};
   };
 
   void Loop(Client& client, size_t number);
-  // Why it is lost; empty: it is not.
+  // Returns the reason if the request is lost, and an empty string otherwise.
   std::string AskUntilAnswered(Client& client, Surface& surface, Question question);
 
   const size_t routers_;

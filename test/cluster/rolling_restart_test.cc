@@ -1,5 +1,5 @@
-// Every process of a cluster is restarted in turn while clients call in every way: none of their requests is lost, and
-// all answers have the tokens and bits of a quiet cluster.
+// Tests that restart every process of a cluster in turn, while clients call in every way. No
+// request is lost, and all answers have the tokens and bits of a quiet cluster.
 #include <signal.h>
 
 #include <iostream>
@@ -36,7 +36,8 @@ TEST_CASE("every process is restarted under load, and no request is lost", "[wai
     fleet.Restart(fleet.decode[i]);
     load.AwaitMore(3);
   }
-  CHECK(load.sent_again() == 0);  // what workers do not end, routers begin anew: clients need not
+  // Routers restart the requests that workers do not finish, so clients need not send them again.
+  CHECK(load.sent_again() == 0);
   for (size_t i = 0; i < 2; ++i) {
     fleet.RestartRouter(i);
     load.AwaitMore(3);

@@ -1,5 +1,5 @@
-// The ways in which clients call a router, each as a client of that kind does it: what it answers, and what a failure
-// allows.
+// The ways in which clients call a router. Each surface behaves like a real client of its kind, and
+// decides from a failure whether to send the request again.
 #pragma once
 
 #include <chrono>
@@ -11,20 +11,23 @@
 namespace baton {
 
 struct Question {
-  int prompt = 0;        // the same answer for the same one
-  std::string tag{};     // no other question's: no KV of others is found, and ids are new
-  size_t router = 0;     // to ask
-  bool is_first = true;  // of its tries
+  int prompt = 0;  // equal prompts have equal answers
+  // Unique. It separates the KV and the request ids of questions.
+  std::string tag{};
+  size_t router = 0;     // the router to call
+  bool is_first = true;  // whether this is the first try
 };
 
 struct Try {
-  std::string answer{};         // all tokens and the bits of their probabilities; empty: it failed
-  std::string failure{};        // what it said
-  bool may_repeat = false;      // by what it said, and nothing of an answer had come
-  std::chrono::seconds wait{};  // that it asks for
+  // All tokens and the bits of their probabilities. Empty if the try failed.
+  std::string answer{};
+  std::string failure{};  // the error
+  // Whether the error allows another try. No part of an answer had arrived.
+  bool may_repeat = false;
+  std::chrono::seconds wait{};  // the wait before the next try
 };
 
-// One client's. Not thread-safe; asserts nothing, so that it may run on any thread.
+// The calls of one client. Not thread-safe. It makes no assertions, so any thread may use it.
 class Surface {
  public:
   virtual ~Surface() = default;
@@ -33,16 +36,18 @@ class Surface {
 
 struct SurfaceKind {
   std::string name;
-  size_t tries;  // of each request, the routers in turn
+  size_t tries;  // for each request, with the routers in turn
   std::function<std::unique_ptr<Surface>()> make;
 };
 
-// Of routers at these addresses. What was UNAVAILABLE before anything came is sent again; so is what was CANCELLED,
-// which gRPC's servers say to calls that come in the moment in which they stop.
+// Surfaces for the routers at these addresses. A request is sent again if it was UNAVAILABLE before
+// any answer. It is also sent again if it was CANCELLED, which gRPC's servers return to calls that
+// arrive while they stop.
 std::vector<SurfaceKind> GrpcSurfaces(const std::vector<std::string>& routers);
-// As OpenAI's package behind a balancer: it sends a call twice again where its connection ends before an answer, and
-// after 429, 503 and their like unless the answer says that it should not, when the answer says so. A stream that has
-// begun is not begun again.
+// Surfaces that behave like OpenAI's package behind a balancer. It sends a call up to twice again
+// in two cases: the connection ended before an answer, or the status is 429, 503 or similar. The
+// answer can forbid another try and state the time for it. A stream that has begun is not sent
+// again.
 std::vector<SurfaceKind> HttpSurfaces(const std::vector<std::string>& routers);
 
 }  // namespace baton

@@ -25,7 +25,7 @@ v1::GenerateRequest Sampled(int max_tokens, int prompt_tokens, const Question& q
   return request;
 }
 
-// A stream that is open as long as this lives.
+// A stream that is open during the object's lifetime.
 struct Stream {
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
@@ -76,8 +76,8 @@ class Generating final : public Surface {
   const Stubs stubs_;
 };
 
-// Two requests at once, of which one waits for the other's output. Both are begun anew, under other names, where either
-// was refused.
+// Two requests at once, one of which waits for the other's output. If either is refused, the client
+// sends both again under other names.
 class Pairing final : public Surface {
  public:
   explicit Pairing(const std::vector<std::string>& routers) : stubs_(Dial(routers)) {}
@@ -93,9 +93,11 @@ class Pairing final : public Surface {
 
     Stream waits(*stubs_[question.router], question, second), goes(*stubs_[question.router], question, first);
     const bool went = goes.Finish(kFirst);
-    if (!went) waits.context.TryCancel();  // it might wait for another of this name
+    // The second request might wait for another request with this name.
+    if (!went) waits.context.TryCancel();
     if (waits.Finish(kSecond) && went) return {.answer = absl::StrCat(goes.answer, ";", waits.answer)};
-    // Of the first one tokens may have come: what was refused, or failed with it, is the second.
+    // Tokens of the first request may have arrived. The second request is then the one that was
+    // refused, or that failed with the first.
     const bool refused = went ? waits.tokens == 0 && MayBeSentAgain(waits.status, waits.context)
                               : goes.tokens == 0 && waits.tokens == 0 && MayBeSentAgain(goes.status, goes.context);
     return {.failure = absl::StrCat("first: ", goes.Failure(), ", second: ", waits.Failure()), .may_repeat = refused};
@@ -127,7 +129,8 @@ class Prefilling final : public Surface {
 }  // namespace
 
 std::vector<SurfaceKind> GrpcSurfaces(const std::vector<std::string>& routers) {
-  // More than once to each: the first may be back, and not found yet, when the second stops.
+  // Two tries for each router. When the second router stops, the client may not have reconnected to
+  // the first one yet.
   const size_t tries = 2 * routers.size();
   return {{"Generate", tries, [routers] { return std::make_unique<Generating>(routers); }},
           {"Generate with output_of", tries, [routers] { return std::make_unique<Pairing>(routers); }},

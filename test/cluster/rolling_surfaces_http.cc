@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// Without the braces: what every request of a question has.
+// Returns the fields that all requests of a question have, without braces.
 std::string Common(const Question& question) { return absl::StrCat(R"("cache_salt":")", question.tag, "\""); }
 
 std::string Sampling(const Question& question) {
@@ -38,7 +38,7 @@ std::string Prefill(const Question& question) {
                       Common(question), "}");
 }
 
-// What a choice says, whole or a part of it.
+// The contents of a choice, which may come in parts.
 struct Said {
   std::string text, tokens, finish;
   void Add(const json& choice) {
@@ -54,7 +54,7 @@ struct Said {
   }
 };
 
-// The answer that a body has in it, or nothing if it is not whole.
+// Returns the answer in a body, or an empty string if the body is incomplete.
 using Reader = std::string (*)(const std::string& body);
 
 std::string ReadWhole(const std::string& body) {
@@ -68,7 +68,7 @@ std::string ReadEvents(const std::string& body) {
   if (!body.ends_with("data: [DONE]\n\n")) return "";
   for (size_t at = 0, end; (end = body.find("\n\n", at)) != std::string::npos; at = end + 2) {
     const std::string event = body.substr(at, end - at);
-    if (!event.starts_with("data: {")) continue;  // a comment, or the end
+    if (!event.starts_with("data: {")) continue;  // a comment or the end
     const json data = json::parse(event.substr(6));
     if (data.contains("error")) return "";
     for (const json& choice : data["choices"]) said.Add(choice);
@@ -80,7 +80,7 @@ std::string ReadUsage(const std::string& body) {
   return absl::StrCat(json::parse(body)["usage"]["prompt_tokens"].dump(), " tokens");
 }
 
-// Nothing of what was cut off, too.
+// Returns an empty string for a truncated body, too.
 std::string ReadIfWhole(Reader read, const std::string& body) {
   try {
     return read(body);
@@ -137,8 +137,8 @@ std::vector<SurfaceKind> HttpSurfaces(const std::vector<std::string>& routers) {
   const auto calling = [routers](const char* path, std::string (*body)(const Question&), Reader read) {
     return [=] { return std::make_unique<Calling>(routers, path, body, read); };
   };
-  const auto whole = [](const Question& question) { return Completion(question, /*stream=*/false); };
-  const auto streamed = [](const Question& question) { return Completion(question, /*stream=*/true); };
+  const auto whole = [](const Question& question) { return Completion(question, false); };
+  const auto streamed = [](const Question& question) { return Completion(question, true); };
   return {{"/v1/completions", kTries, calling("/v1/completions", whole, ReadWhole)},
           {"/v1/completions, streamed", kTries, calling("/v1/completions", streamed, ReadEvents)},
           {"/v1/chat/completions, streamed", kTries, calling("/v1/chat/completions", Chat, ReadEvents)},

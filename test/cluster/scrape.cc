@@ -14,7 +14,7 @@
 namespace baton {
 namespace {
 
-// All that a HTTP/1.0 GET answers; empty where nobody does.
+// Returns the whole answer to an HTTP/1.0 GET, or an empty string if no process answers.
 std::string HttpGet(const std::string& host_port, const std::string& path) {
   const size_t colon = host_port.rfind(':');
   sockaddr_in address{};

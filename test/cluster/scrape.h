@@ -1,4 +1,4 @@
-// Reads one Prometheus metric of a running process.
+// A reader of one Prometheus metric of a running process.
 #pragma once
 
 #include <optional>
@@ -6,8 +6,9 @@
 
 namespace baton {
 
-// The value of `series`, e.g. baton_kv_blocks{role="decode",state="used"}: the sum of the lines that have these labels
-// and any others. Nothing if the process does not answer or has no such line.
+// Returns the value of `series`, e.g. baton_kv_blocks{role="decode",state="used"}. The value is the
+// sum of the lines that have at least these labels. Returns nullopt if the process does not answer
+// or has no such line.
 std::optional<double> Scrape(const std::string& host_port, const std::string& series);
 
 }  // namespace baton

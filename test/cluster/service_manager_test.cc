@@ -1,4 +1,5 @@
-// What systemd hears of each program, from its start to its end, and what a load balancer does.
+// Tests of the messages that each program sends to systemd from start to end, and of health checks
+// by a load balancer.
 #include <signal.h>
 
 #include <cstdlib>
@@ -11,7 +12,7 @@
 namespace baton {
 namespace {
 
-// The environment that programs started meanwhile have.
+// Sets the environment of programs that start during its lifetime.
 struct Environment {
   explicit Environment(const std::string& socket) {
     setenv("NOTIFY_SOCKET", socket.c_str(), 1);
@@ -23,7 +24,7 @@ struct Environment {
   }
 };
 
-// The next state that is not the watchdog's.
+// Returns the next state that the watchdog did not send.
 std::string NextState(const NotifySocket& manager) {
   std::string state = "WATCHDOG=1";
   while (state == "WATCHDOG=1") state = manager.Next();
@@ -50,7 +51,8 @@ TEST_CASE("systemd hears when a program is ready, that it lives, and when it sto
   CHECK(manager.Next() == "READY=1");
   std::string health;
   REQUIRE(RawCall(DialTcp(process.Await("listening on ")), "/grpc.health.v1.Health/Check", "", health).ok());
-  const bool serves = program == "baton-prefill" || program == "baton-decode";  // a router once it has found workers
+  // A router serves only after it has found workers.
+  const bool serves = program == "baton-prefill" || program == "baton-decode";
   if (serves) CHECK(health == "\x08\x01");
   CHECK(manager.Next() == "WATCHDOG=1");
   process.Signal(SIGTERM);

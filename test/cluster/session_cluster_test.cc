@@ -1,4 +1,5 @@
-// Sessions over real processes: what each turn computes, holds and moves, and what becomes of it when a worker dies.
+// Tests of sessions over real processes: the work of each turn, its KV and its transfers, and the
+// effect of a worker's death.
 #include <array>
 #include <csignal>
 #include <memory>
@@ -20,18 +21,18 @@ namespace {
 
 constexpr int kBlock = 16;  // tokens
 
-// A turn has one job at its prefill worker, and its shadow another.
+// A turn has one job at its prefill worker, and its shadow prefill has another.
 double JobsDone(const std::string& metrics) {
   return Scrape(metrics, "baton_worker_jobs_total{code=\"OK\",role=\"prefill\"}").value_or(0);
 }
 
-// Raised together with baton_transfer_bytes_total, after it.
+// The metric increases together with baton_transfer_bytes_total, and after it.
 double HandedOff(const std::string& metrics) {
   return Scrape(metrics, "baton_handoffs_total{code=\"OK\"}").value_or(0);
 }
 
-// A session's turns: each decoder is given all that was said, and 16 tokens of its own. All but the last token of a
-// prompt fill whole blocks, as does an output.
+// The turns of a session. Each decoder receives all earlier text and 16 tokens of its own. All
+// tokens of a prompt except the last fill whole blocks, and so does an output.
 class Session {
  public:
   explicit Session(int output) : output_(output) {}
@@ -45,7 +46,7 @@ class Session {
     context_.insert(context_.end(), answer.ids.begin(), answer.ids.end());
     context_.insert(context_.end(), kBlock, static_cast<int32_t>(7 + context_.size() / kBlock));
   }
-  // Of its next prompt.
+  // Tokens of the next prompt that have KV.
   int kv_tokens() const { return static_cast<int>(context_.size()) - 1; }
   int kv_blocks() const { return kv_tokens() / kBlock; }
 
@@ -64,21 +65,21 @@ TEST_CASE("eight decoders that take turns over one session hold its context once
   Session session(kOutput);
   std::vector<std::pair<v1::GenerateRequest, Answer>> turns;
   std::array<int, 8> held{};  // by each decode worker, in blocks
-  int moved = 0;              // likewise
+  int moved = 0;              // in blocks
   for (int turn = 0; turn < kTurns; ++turn) {
     INFO("turn " << turn);
     const size_t decoder = turn % 8;
     const v1::GenerateRequest request = session.Turn(group.names[decoder]);
     const Answer answer = Get(*group.stub, request);
     turns.emplace_back(request, answer);
-    // All but its own words was prefilled already: the decoders before it have said it.
+    // Shadow prefill of earlier decoders has computed all except the turn's own tokens.
     CHECK(answer.cached == (turn == 0 ? 0 : session.kv_tokens() - kBlock));
     CHECK(Becomes([&] { return JobsDone(metrics); }, 2 * (turn + 1)) == 2 * (turn + 1));
     const int computed = session.kv_tokens() + kOutput;
     CHECK(Becomes([&] { return Computed(metrics); }, computed) == computed);
     moved += session.kv_blocks() - held[decoder];
     CHECK(Becomes([&] { return Moved(metrics); }, moved * kBlockBytes) == moved * kBlockBytes);
-    // What a decoder with the module's own weights says is the module's KV already.
+    // A decoder with the module's weights generates tokens whose KV is already the module's.
     held[decoder] = session.kv_blocks() + (decoder % 2 == 0 ? kOutput / kBlock : 0);
     CHECK(Becomes([&] { return HeldAtPrefill(metrics); }, computed / kBlock) == computed / kBlock);
     session.Add(answer);
@@ -87,7 +88,7 @@ TEST_CASE("eight decoders that take turns over one session hold its context once
     INFO(group.names[i]);
     CHECK(Becomes([&] { return CachedAtDecode(metrics, group.names[i]); }, held[i]) == held[i]);
   }
-  for (auto& [request, answer] : turns) {  // and it was right
+  for (auto& [request, answer] : turns) {  // all answers were right
     request.set_session_id("");
     request.set_cache_salt(absl::StrCat("only of this turn: ", request.model(), turns.size(), answer.cached));
     CHECK(Get(*group.stub, request) == answer);
@@ -111,7 +112,8 @@ struct TwoHomes {
       router.Await(absl::StrCat("worker ", worker->address, ": attached"));
     }
   }
-  // Of both, once it is as much: then nothing more comes.
+  // Returns the sum for both prefill workers after it has reached `expected`. The sum is then
+  // final.
   double Sum(double (*count)(const std::string&), double expected) {
     return Becomes([&] { return count(prefill[0].metrics) + count(prefill[1].metrics); }, expected);
   }
@@ -126,7 +128,7 @@ TEST_CASE("a session whose prefill worker is killed is computed anew on the othe
   constexpr int kOutput = 48, kTurns = 5, kKilledIn = 2;
   const auto model = [](int turn) { return turn % 2 == 0 ? "tuned" : "copy"; };
   TwoHomes cluster;
-  // A run in which nothing dies.
+  // A run in which no process dies.
   Session quiet(kOutput);
   std::vector<Answer> expected;
   double jobs = 0, computed = 0, handoffs = kTurns + kKilledIn;
@@ -137,7 +139,8 @@ TEST_CASE("a session whose prefill worker is killed is computed anew on the othe
     computed = quiet.kv_tokens() + kOutput;
     quiet.Add(expected.back());
   }
-  // UCX 1.13.1 may abort where a worker dies while a link to it is made: all links are made first.
+  // UCX 1.13.1 may abort if a worker dies while a link to it is being made, so the test makes all
+  // links first.
   for (int other = 0; !cluster.Linked(cluster.prefill[0]) || !cluster.Linked(cluster.prefill[1]); ++other) {
     REQUIRE(other < 100);
     for (const char* name : {"tuned", "copy"}) {
@@ -169,7 +172,8 @@ TEST_CASE("a session whose prefill worker is killed is computed anew on the othe
   CHECK(cluster.Sum(HandedOff, handoffs) == handoffs);
   double moved = Moved(other.metrics);
 
-  // While a turn is answered: its decoder has all that it needs, and what it says is prefilled nowhere.
+  // The worker dies during an answer. The turn's decoder has all KV that it needs, and no worker
+  // prefills its output.
   Call call(*cluster.stub, session.Turn(model(kKilledIn)));
   REQUIRE(call.Read());
   home.process.Signal(SIGKILL);
@@ -179,8 +183,8 @@ TEST_CASE("a session whose prefill worker is killed is computed anew on the othe
   const Answer through{call.ids, call.logprobs};
   CHECK(through == expected[kKilledIn]);
   cluster.router.Await(absl::StrCat("worker ", home.address, ": lost"));
-  std::array held{session.kv_blocks(),       // tuned
-                  session.kv_blocks() - 1};  // copy: its own output too, and not the words between
+  // `tuned` holds all blocks. `copy` holds its own output too, but not the 16 tokens behind it.
+  std::array held{session.kv_blocks(), session.kv_blocks() - 1};
   session.Add(through);
 
   computed = before[1 - at];
@@ -195,7 +199,7 @@ TEST_CASE("a session whose prefill worker is killed is computed anew on the othe
     CHECK(Becomes([&] { return JobsDone(other.metrics); }, jobs) == jobs);
     computed += first ? session.kv_tokens() + kOutput : kBlock + kOutput;
     CHECK(Becomes([&] { return Computed(other.metrics); }, computed) == computed);
-    // Decode workers keep what the dead one sent them.
+    // Decode workers keep the blocks that the dead worker sent.
     moved += (session.kv_blocks() - held[turn % 2]) * kBlockBytes;
     CHECK(Becomes([&] { return Moved(other.metrics); }, moved) == moved);
     session.Add(answer);
@@ -203,7 +207,7 @@ TEST_CASE("a session whose prefill worker is killed is computed anew on the othe
   for (Worker* worker : {&other, &cluster.tuned, &cluster.copy}) worker->AwaitBlocksFree();
 }
 
-// A conversation over HTTP: what was asked, and what of it was cached.
+// A conversation over HTTP, with the usage of each answer.
 class Conversation {
  public:
   Conversation(const std::string& address, std::string salt) : http_(address), salt_(std::move(salt)) {}
@@ -234,7 +238,7 @@ class Conversation {
 
 TEST_CASE("a chat's next turn over HTTP finds what was said cached, whether it ended or was cut off") {
   const Decoders made;
-  // Of letters that its tokenizer never merges, so that a text has the ids that it was generated by.
+  // The tokenizer never merges these letters, so a text has the ids that generated it.
   const std::string letters = "bcdfghjklm";
   std::vector<int32_t> ids{1};  // </s>
   for (const char letter : letters) ids.push_back(letter - 31);
@@ -252,7 +256,7 @@ TEST_CASE("a chat's next turn over HTTP finds what was said cached, whether it e
     REQUIRE(first.made >= 30);
     jobs += 2;
     CHECK(Becomes([&] { return JobsDone(metrics); }, jobs) == jobs);
-    // The template goes on as the model did: after its end of sequence, or where it was cut off.
+    // The template continues as the model did: after its end of sequence, or at the length limit.
     const Conversation::Reply next = chat.Say("Go on.", "tuned", 1);
     CHECK(next.cached == (first.prompt + first.made - 1) / kBlock * kBlock);
     CHECK(next.cached > first.prompt);

@@ -1,4 +1,5 @@
-// Real processes: what a small prefill worker evicts comes back.
+// Tests with real processes: the blocks that a small prefill worker evicts come back from host
+// memory or disk.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -35,7 +36,8 @@ struct StagingCluster {
     return arguments;
   }
 
-  // The tokens after a context of 320 tokens, and how many of those came from the cache.
+  // The tokens after a context of 320 tokens, and the number of context tokens that came from the
+  // cache.
   struct Answer {
     std::vector<int32_t> ids;
     int cached = 0;
@@ -53,7 +55,7 @@ struct StagingCluster {
   }
 };
 
-// Waits until a metric of the prefill worker is so much at least.
+// Waits until a metric of the prefill worker is at least `least`.
 void AwaitMetric(const StagingCluster& cluster, const std::string& series, double least) {
   Await(absl::StrCat(series, " to be ", least),
         [&] { return Scrape(cluster.prefill.metrics, series).value_or(-1) >= least; });
@@ -82,7 +84,8 @@ TEST_CASE("a context that memory had no room for comes back from disk, with the 
   std::vector<StagingCluster::Answer> first;
   for (int context = 0; context < kContexts; ++context) {
     first.push_back(cluster.Ask(context));
-    // However slow the disk is: all but half of what memory holds is there before more is evicted.
+    // A slow disk must have all blocks except half of what host memory holds before the next
+    // eviction.
     const int written = (context + 1) * kBlocks - kPool - kHost / 2 - 10;
     AwaitMetric(cluster, "baton_staged_bytes{tier=\"disk\"}", written * kBlockBytes);
   }

@@ -1,4 +1,5 @@
-// Real processes whose workers are groups of ranks: KV moves between groups of different sizes.
+// Tests with real processes whose workers are groups of ranks. KV moves between groups of different
+// sizes.
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ std::vector<std::string> Ranks(int ranks) {
   return Small({"--listen", "127.0.0.1:0", "--tensor-parallel", absl::StrCat(ranks)});
 }
 
-// Whose digests are those of whole blocks, however many ranks they lie in.
+// Adds --verify-kv. Its digests cover whole blocks, on any number of ranks.
 std::vector<std::string> Verifying(std::vector<std::string> arguments) {
   arguments.push_back("--verify-kv");
   return arguments;
@@ -36,7 +37,7 @@ struct RankCluster {
       router.Await(absl::StrCat("worker ", worker->address, ": attached"));
   }
 
-  // Log probabilities of the first token after a prompt that fills several blocks.
+  // Returns the log probabilities after a prompt that fills several blocks.
   std::vector<float> Ask(std::vector<int32_t>* ids = nullptr) {
     v1::GenerateRequest request = MakeRequest(12, 100);
     request.mutable_sampling()->set_logprobs(0);
@@ -57,8 +58,8 @@ TEST_CASE("groups of ranks of any sizes hand KV over and decode alike") {
     RankCluster cluster(prefill, decode);
     std::vector<int32_t> first, again;
     const std::vector<float> logprobs = cluster.Ask(&first);
-    CHECK(logprobs.at(0) == Approx(expected).margin(0.05));  // wrong heads would be far off
-    CHECK(cluster.Ask(&again) == logprobs);                  // from the cache: the same bits
+    CHECK(logprobs.at(0) == Approx(expected).margin(0.05));  // wrong heads would differ far more
+    CHECK(cluster.Ask(&again) == logprobs);                  // from the cache, with the same bits
     CHECK(again == first);
     cluster.prefill.AwaitBlocksFree();
     cluster.decode.AwaitBlocksFree();

@@ -1,4 +1,5 @@
-// Real processes and real UCX: KV that somebody else wrote, with and without --verify-kv.
+// Tests with real processes and real UCX: KV that a third party wrote, with and without
+// --verify-kv.
 #include <future>
 #include <memory>
 #include <string>
@@ -20,7 +21,7 @@
 namespace baton {
 namespace {
 
-// Somebody's own slab, full of numbers such as KV may have, and his way into another's.
+// A UCX client with a slab of random KV, which can write to another process's slab.
 struct UcxWriter {
   std::unique_ptr<UcxTransport> transport;
   std::span<std::byte> slab;
@@ -43,12 +44,13 @@ struct UcxWriter {
   }
 };
 
-// Its blocks come over UCX.
+// A prefill worker whose blocks move over UCX, and a stranger.
 class Peer {
  public:
   explicit Peer(const Worker& decode) : peer_(decode) {
     ours_.emplace(peer_.reply().transport_descriptor, peer_.info().layout, 1);
-    // Knows where to write, as whoever watches the network may. Asked the worker for nothing.
+    // The stranger has the descriptor, as an observer of the network may. It has asked the worker
+    // for nothing.
     stranger_.emplace(peer_.reply().transport_descriptor, peer_.info().layout, 2);
   }
 
@@ -56,7 +58,8 @@ class Peer {
   struct Result : KvPeer::Result {
     size_t missing = 0;
   };
-  // Hands `salt`'s KV off, always the same bytes, and decodes from it.
+  // Hands off the KV of the cache domain `salt`, which always has the same bytes, and decodes from
+  // it.
   Result Run(const std::string& salt, Forged forged) {
     DecodeJob job = peer_.Job(salt);
     const Reserved reserved = peer_.Reserve(job);
@@ -81,7 +84,7 @@ class Peer {
   std::optional<UcxWriter> ours_, stranger_;
 };
 
-// Counts are raised with a worker's report of its load.
+// A worker's load report updates the count.
 double AwaitFailedChecks(const Worker& decode, double expected) {
   double value = -1;
   Await(absl::StrCat(expected, " failed checks"), [&] {
@@ -100,7 +103,8 @@ TEST_CASE(
     const Peer::Result honest = peer.Run("a", Peer::Forged::kNot);
     REQUIRE(honest.tokens.size() == 12);
     right = honest.tokens;
-    // That this differs shows that the stranger reaches the blocks, which the rest of the test is about.
+    // The difference shows that the stranger can write to the blocks, which the rest of the test
+    // relies on.
     CHECK(peer.Run("b", Peer::Forged::kBeforeStart).tokens != right);
     CHECK(AwaitFailedChecks(plain, 0) == 0);
   }
@@ -111,7 +115,7 @@ TEST_CASE(
   for (const auto forged : {Peer::Forged::kBeforeCommit, Peer::Forged::kBeforeStart}) {
     const Peer::Result refused = peer.Run("b", forged);
     INFO(Message(refused.status));
-    CHECK(refused.missing == kKvBlocks);  // nothing of the one before was kept
+    CHECK(refused.missing == kKvBlocks);  // no block of the previous hand-off was kept
     CHECK(refused.tokens.empty());
     CHECK(absl::IsDataLoss(refused.status));
     const int block = forged == Peer::Forged::kBeforeCommit ? kKvBlocks - 1 : 0;
@@ -141,7 +145,8 @@ TEST_CASE("who has no certificate of the authority is not told where blocks lie"
   };
   CHECK(link(DialTcp(decode.address)) == absl::StatusCode::kUnavailable);
   CHECK(link(DialBy(others.Issue("prefill"))(decode.address)) == absl::StatusCode::kUnavailable);
-  CHECK(link(DialBy(ours.Issue("prefill"))(decode.address)) == absl::StatusCode::kFailedPrecondition);  // is read
+  // The worker reads this request.
+  CHECK(link(DialBy(ours.Issue("prefill"))(decode.address)) == absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_CASE("with --verify-kv tokens and logprobs are, bit for bit, those without it") {
