@@ -22,8 +22,8 @@
 namespace baton {
 namespace {
 
-// A router with a prefill worker of the module. The router starts with the module's model alone, and
-// the decoders bring their own models.
+// A router with a prefill worker of the module. The router starts with the module's model alone,
+// and the decoders bring their own models.
 struct Group {
   Worker prefill{"prefill", Small({"--listen", "127.0.0.1:0"}, kModule)};
   Process router;
