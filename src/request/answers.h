@@ -1,4 +1,4 @@
-// What workers answer to the router's jobs. rpc/ turns these structs into protobuf.
+// The answers of workers to the router's jobs. rpc/ converts these structs to protobuf.
 #pragma once
 
 #include <cstddef>
@@ -14,57 +14,72 @@
 
 namespace baton {
 
-// A time in which a step computed tokens of a prompt, or several such steps with the pauses between them. `began` and
-// `ended` are how long before the PrefillDone that reports it, since clocks differ.
+// A step that computed tokens of one prompt. Several such steps may be merged into one, with the
+// pauses between them.
 struct PrefillStep {
+  // How long before the PrefillDone the step began and ended. These are durations because the
+  // clocks of worker and router differ.
   absl::Duration began, ended;
-  int32_t tokens = 0;  // computed for this request; 0: it shared the tokens of other requests of the step
+  // Computed for this request. 0 if the request gained only tokens that other requests of the step
+  // computed, or that were copied back from staging.
+  int32_t tokens = 0;
   int32_t steps = 1;
 };
-inline constexpr size_t kMaxPrefillSteps = 64;  // of one request
+// Upper bound on the size of PrefillDone::steps.
+inline constexpr size_t kMaxPrefillSteps = 64;
 
-// Prefill worker → router: the KV of the prompt is where the job wanted it.
+// Prefill worker → router: the KV of the prompt is at the decode worker. For a prefill-only job the
+// KV is in the prefix cache.
 struct PrefillDone {
   RequestId request_id;
-  ReservationRef reservation;      // what Start must name; zero for PrefillOnly
-  Incarnation decode_incarnation;  // which process holds the blocks
+  ReservationRef reservation;      // for the DecodeJob; zero for a prefill-only job
+  Incarnation decode_incarnation;  // the decode worker's process that holds the blocks
   int32_t blocks = 0;              // in the prompt's block table
-  int32_t cached_tokens = 0;       // found ready in the prefix cache, or brought back to it
-  int32_t shared_tokens = 0;       // promised by another request and waited for
-  int32_t computed_tokens = 0;     // cached + shared + computed <= n-1: what the decode worker held needs no compute
-  int64_t bytes_pushed = 0;        // with those that went ahead while the prompt streamed
-  // Times of a streaming prompt begin with its last append.
-  absl::Duration queued;           // until the first step took it up
-  absl::Duration compute;          // from then until its last token was computed, but for `copied`
-  absl::Duration copied;           // of that time: KV to and from where evicted blocks are staged, in its steps
-  absl::Duration handoff;          // from then until the commit was acknowledged
-  std::vector<PrefillStep> steps;  // in order; a streaming prompt reports those before its last append, too
+  // The sum of the three counters is at most n-1. It is less if the decode worker held some of the
+  // blocks, since the prefill worker may skip those.
+  int32_t cached_tokens = 0;    // found in the prefix cache, or copied back from staging
+  int32_t shared_tokens = 0;    // computed by another request after these tokens had arrived
+  int32_t computed_tokens = 0;  // computed by this request
+  int64_t bytes_pushed = 0;     // with those pushed while the prompt streamed
+  // The times of a streaming prompt begin with its last append.
+  absl::Duration queued;   // until the prompt's first step began
+  absl::Duration compute;  // from then until the last token was computed, without `copied`
+  absl::Duration copied;   // in the same interval: copies of evicted KV, in the prompt's steps
+  absl::Duration handoff;  // from then until the decode worker acknowledged the commit
+  // In the order of time. Those of a streaming prompt include steps before its last append.
+  std::vector<PrefillStep> steps;
 };
 
 enum class FinishReason { kStop, kLength, kCancelled };
 
-// Decode worker → router: the output of one step for one request. The worker holds text back while it may be half a
-// UTF-8 character or the start of a stop string, so tokens and text of one update need not correspond.
+// Decode worker → router: the output of one step for one request. The worker holds back text that
+// may be half a UTF-8 character or the beginning of a stop string. The tokens and the text of one
+// update therefore need not correspond.
 struct TokenUpdate {
   RequestId request_id;
   std::vector<TokenId> tokens;
-  std::vector<TokenLogprobs> logprobs;  // one per token where asked for
+  std::vector<TokenLogprobs> logprobs;  // one for each token if the request wants them
   std::string text;
   std::optional<FinishReason> finish;  // set on the last update
-  // On the first, until it leaves the worker: from Start until a step took the request up.
+  // From Start until the first step with the request. Set on the first update, for the worker's own
+  // metrics. It is not sent to the router.
   std::optional<absl::Duration> queued{};
 };
 
-// How long the router leaves a worker alone that shuts down. By then it may have ended, or another worker has come.
+// `retry_after` of a worker that shuts down. After that time the worker has probably ended, or
+// another worker has taken its place.
 inline constexpr absl::Duration kDrainRetry = absl::Seconds(1);
 
-// Either worker → router: the request is over, and the worker keeps nothing of it. The router may retry UNAVAILABLE
-// and RESOURCE_EXHAUSTED after `retry_after`; without it, a full decode worker reports when it has room.
+// A worker of either role → router: the request has ended, and the worker keeps nothing of it.
 struct RequestFailed {
   RequestId request_id;
+  // The router may send the request again after UNAVAILABLE and RESOURCE_EXHAUSTED.
   absl::Status status;
+  // The shortest wait before that. Zero if the worker states none. A full decode worker states
+  // none, because it reports when it has room.
   absl::Duration retry_after;
-  bool no_room_to_decode = false;  // from a prefill worker: the decode worker is full, or cannot be reached
+  // From a prefill worker: the decode worker is full, or cannot be reached.
+  bool no_room_to_decode = false;
 };
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// What the router asks of workers. rpc/ turns these structs into protobuf.
+// The jobs that the router sends to workers. rpc/ converts these structs to protobuf.
 #pragma once
 
 #include <cstdint>
@@ -11,36 +11,42 @@
 
 namespace baton {
 
-// KV that a prefill worker keeps for a while after a request is done.
+// KV that a prefill worker keeps for some time after a request is done.
 struct KvLease {
-  int32_t tokens = 0;  // of the prompt, from its beginning: their full blocks; 0: none
+  // The lease covers the full blocks of the prompt's first `tokens` tokens. 0: no lease.
+  int32_t tokens = 0;
   absl::Duration duration{};
-  bool yields = false;  // its blocks are not held, but evicted last: a session's, between two turns
+  // False: the blocks cannot be evicted. True: the blocks may be evicted, but after unprotected
+  // ones. Sessions use this between two turns.
+  bool yields = false;
 };
 
-// Router → prefill worker. KV is made for [0, n-1) of the n tokens of `spec`, n >= 1.
+// Router → prefill worker. The worker makes KV for tokens [0, n-1) of the n >= 1 tokens of `spec`.
 struct PrefillJob {
   RequestId request_id;
   RequestSpec spec{};
-  // Where the KV goes; empty for PrefillOnly, which keeps it in the cache and moves nothing. Of a streaming prompt:
-  // where it probably goes, or empty.
+  // The worker that gets the KV. Empty for a prefill-only job, whose KV stays in the prefix cache.
+  // For a streaming prompt it is the probable decode worker, or empty if none is known yet.
   WorkerAddress decode_worker{};
-  // The prompt streams: its next tokens come by PrefillAppend, the last of which states where the KV goes. The spec
-  // may have no tokens until then.
+  // The prompt streams: PrefillAppend brings its next tokens, and the last append states the decode
+  // worker. `spec` may have no tokens at first.
   bool open = false;
   KvLease lease{};
-  LeaseHolder lease_holder{};  // the router that asks; the worker sets it
+  LeaseHolder lease_holder{};  // the router that sent the job; set by the worker
 };
 
 // Router → prefill worker: the increment of a streaming prompt.
 struct PrefillAppend {
   RequestId request_id;
   TokenBuffer tokens{};
-  bool restart = false;  // the tokens before are void: the prompt begins with these
-  bool last = false;     // the prompt is complete; what follows is set only then, as in PrefillJob
+  bool restart = false;  // drop all earlier tokens; the prompt begins with `tokens`
+  bool last = false;     // the prompt is complete
+  // The next four fields count only if `last` is set. They mean the same as in PrefillJob.
   int32_t max_new_tokens = 0;
   WorkerAddress decode_worker{};
-  std::optional<absl::Duration> arrival_offset{};  // the new one; unset: the job keeps its queue order
+  // The new offset, added to the time at which this append arrives. Unset: the job keeps its queue
+  // order.
+  std::optional<absl::Duration> arrival_offset{};
   KvLease lease{};
 };
 
@@ -49,8 +55,9 @@ struct DecodeJob {
   RequestId request_id;
   RequestSpec spec{};
   ReservationRef reservation{};
-  Incarnation decode_incarnation{};  // FAILED_PRECONDITION if this process is another
-  int32_t blocks = 0;                // as committed
+  // The worker answers FAILED_PRECONDITION if its own incarnation differs.
+  Incarnation decode_incarnation{};
+  int32_t blocks = 0;  // as in PrefillDone
 };
 
 }  // namespace baton

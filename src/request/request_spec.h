@@ -1,4 +1,4 @@
-// What a request asks for, as every part that serves it reads it.
+// The parameters of a request, as all parts that serve the request read them.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,17 @@
 
 namespace baton {
 
-// The router makes it of a client's request; prefill and decode jobs carry it. No other struct repeats its fields.
+// The router makes a RequestSpec of a client's request. Prefill and decode jobs carry it. No other
+// struct repeats its fields.
 struct RequestSpec {
-  TokenBuffer tokens{};        // the prompt, [0, n); of a streaming prompt those that are known so far
+  TokenBuffer tokens{};        // [0, n) of the prompt; for a streaming prompt, those known so far
   std::string cache_domain{};  // requests of one domain may share KV; `cache_salt` in the API
-  std::string tenant{};        // the owner of the API key; empty: the router asks for no keys
-  int32_t priority = 0;        // of a tenant's requests the higher runs first (request/priority.h)
-  // Added to the time at which a worker gets the job: among equal priorities the earlier sum runs first.
+  std::string tenant{};        // the owner of the API key; empty: the router has no keys
+  int32_t priority = 0;        // orders requests of one tenant (request/priority.h)
+  // A worker adds this to the time at which the job arrives. Among requests of equal priority, the
+  // one with the earliest sum runs first.
   absl::Duration arrival_offset{};
-  SamplingParams sampling{};  // max_tokens: upper bound on the output
+  SamplingParams sampling{};
   std::string traceparent{};  // the router's span (base/trace_context.h); empty: none
 };
 

@@ -1,18 +1,19 @@
-// When a request reached each stage of its way through a router.
+// The times at which a request reached the stages of its life in a router.
 #pragma once
 
 #include "absl/time/time.h"
 
 namespace baton {
 
-// InfiniteFuture: not yet, or never.
+// InfiniteFuture marks a stage that the request has not reached.
 struct RequestStages {
   absl::Time arrived = absl::InfiniteFuture();
-  absl::Time admitted = absl::InfiniteFuture();     // its session had its turn; never without one
-  absl::Time complete = absl::InfiniteFuture();     // all tokens of its prompt were known
-  absl::Time placed = absl::InfiniteFuture();       // a prefill worker got it
-  absl::Time prefilled = absl::InfiniteFuture();    // PrefillDone came
-  absl::Time first_token = absl::InfiniteFuture();  // the first update with tokens came
+  // The session gate admitted the request. Never set for a request without a session.
+  absl::Time admitted = absl::InfiniteFuture();
+  absl::Time complete = absl::InfiniteFuture();     // all tokens of the prompt are known
+  absl::Time placed = absl::InfiniteFuture();       // sent to a prefill worker
+  absl::Time prefilled = absl::InfiniteFuture();    // PrefillDone arrived
+  absl::Time first_token = absl::InfiniteFuture();  // the first update with tokens arrived
   absl::Time ended = absl::InfiniteFuture();
 
   bool over() const { return ended != absl::InfiniteFuture(); }

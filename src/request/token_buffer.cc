@@ -25,7 +25,7 @@ void TokenBuffer::Append(std::span<const TokenId> tokens) {
     storage_.swap(grown);
   }
   const size_t before = storage_->size();
-  storage_->resize(before + tokens.size());  // within the capacity, so that no token moves
+  storage_->resize(before + tokens.size());  // within the capacity, so no token moves
   std::ranges::copy(tokens, storage_->begin() + static_cast<std::ptrdiff_t>(before));
   size_ = size;
 }

@@ -1,4 +1,4 @@
-// The token ids of one prompt, held once for all that read them.
+// The token ids of one prompt, in storage that all readers share.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,22 @@
 
 namespace baton {
 
-// A sequence of token ids that behaves as a value. Copies and suffixes share one storage, and no holder changes what
-// another holder sees: Append writes behind the tokens of all holders, or moves this holder to a storage of its own.
+// A sequence of token ids with the semantics of a value. Copies and suffixes of a buffer share its
+// storage. Append never changes the tokens of another buffer: it writes behind the tokens of all
+// buffers of the storage, or it moves this buffer to a new storage.
 //
-// Threads may read holders of one storage while one thread appends to one of them. Two threads must not append to
-// holders of one storage at once.
+// Threads may read buffers of one storage while one thread appends to one of these buffers. Two
+// threads must not append to buffers of one storage at the same time.
 class TokenBuffer {
  public:
   TokenBuffer() = default;
-  TokenBuffer(std::vector<TokenId> tokens);  // NOLINT(google-explicit-constructor): takes the vector's memory
+  // Takes the vector's memory.
+  TokenBuffer(std::vector<TokenId> tokens);  // NOLINT(google-explicit-constructor)
 
-  // Amortised O(tokens.size()): the storage grows by doubling. A storage that is left behind lives on while it has
-  // holders, so a span of this buffer stays valid while a copy of the buffer as it was is kept.
+  // Takes amortised O(tokens.size()), because the storage doubles when it grows. A span of this
+  // buffer stays valid after Append only while a copy of the buffer from before Append exists.
   void Append(std::span<const TokenId> tokens);
-  // Tokens [begin, size()) in the same storage. REQUIRES: begin <= size().
+  // Returns tokens [begin, size()), in the same storage. REQUIRES: begin <= size().
   TokenBuffer Suffix(size_t begin) const;
 
   size_t size() const { return size_; }
@@ -35,7 +37,7 @@ class TokenBuffer {
   friend bool operator==(const TokenBuffer& a, const TokenBuffer& b);
 
  private:
-  std::shared_ptr<std::vector<TokenId>> storage_;  // null: no tokens so far
+  std::shared_ptr<std::vector<TokenId>> storage_;  // null: the buffer never had tokens
   const TokenId* data_ = nullptr;                  // [size_], in `storage_`
   size_t size_ = 0;
 };
