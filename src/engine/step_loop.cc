@@ -27,7 +27,7 @@ void StepLoop::Run() {
   while (true) {
     {
       std::unique_lock lock(mutex_);
-      // A time that has come does not wait at all: Linux lets even a wait of no time be late by 50 us.
+      // Does not wait if `next` has come, since on Linux even a wait of zero time may take 50 us.
       while (!woken_ && !stopping_ && clock_.Now() < next) clock_.Wait(called_, lock, next);
       if (stopping_) return;
       woken_ = false;

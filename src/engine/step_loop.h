@@ -11,18 +11,20 @@
 
 namespace baton {
 
-// Calls `step` on a thread of its own: at once, then when the time that it returned has come or Wake was called,
-// whichever is first. InfinitePast: again at once. InfiniteFuture: only when woken. A Wake during a step is not lost.
+// Calls `step` repeatedly on a thread of its own. `step` returns the time of the next call. The
+// first call is immediate, and Wake makes the next call immediate. InfinitePast asks for another
+// call at once. InfiniteFuture waits for Wake. A Wake during a step causes another step.
 class StepLoop {
  public:
-  // The clock must outlive the loop.
+  // REQUIRES: the clock outlives the loop.
   StepLoop(const Clock& clock, absl::AnyInvocable<absl::Time()> step);
   ~StepLoop() { Stop(); }
   StepLoop(const StepLoop&) = delete;
   StepLoop& operator=(const StepLoop&) = delete;
 
   void Wake();  // thread-safe
-  // Returns when the running step is over; no step follows. Idempotent; not from within a step.
+  // Waits for the running step to end. No step follows. Idempotent. REQUIRES: not called within a
+  // step.
   void Stop();
 
  private:
@@ -30,12 +32,12 @@ class StepLoop {
 
   const Clock& clock_;
   absl::AnyInvocable<absl::Time()> step_;
-  // The standard library's, because ThreadSanitizer does not see into Debian's build of absl::Mutex.
+  // A std::mutex, because ThreadSanitizer cannot see into Debian's build of absl::Mutex.
   std::mutex mutex_;
   std::condition_variable called_;
   bool woken_ = true;      // guarded by mutex_
   bool stopping_ = false;  // guarded by mutex_
-  std::thread thread_;     // last: starts when the rest is ready
+  std::thread thread_;     // last, so that it starts when the other members are ready
 };
 
 }  // namespace baton
