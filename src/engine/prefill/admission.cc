@@ -22,8 +22,9 @@ int64_t PrefillAdmission::Reserved() const {
   return blocks;
 }
 
-// Returns how many blocks must be available. A ready block to which a table refers, perhaps the prompt's own, costs
-// nothing. A ready block without a reference stops being available.
+// Returns how many available blocks the prompt would take. A ready block that a table refers to,
+// perhaps the prompt's own table, costs nothing. A ready block without a reference counts, because
+// it is available until the prompt refers to it.
 int64_t PrefillAdmission::Needed(const PrefillPrompt& prompt) const {
   const size_t full = std::min(prompt.keys.size(), static_cast<size_t>(BlocksFor(prompt.wanted)));
   const auto keys = std::span<const BlockKey>(prompt.keys).first(full);
@@ -39,7 +40,7 @@ bool PrefillAdmission::Admit(PrefillPrompt& prompt, int64_t& reserved,
   return true;
 }
 
-// All prompts that may lose their blocks to `prompt`.
+// Returns all prompts that may lose their blocks to `prompt`.
 std::vector<PrefillPrompt*> PrefillAdmission::Victims(const PrefillPrompt& prompt) const {
   std::vector<PrefillPrompt*> victims;
   for (const auto& [id, other] : prompts_) {
@@ -55,7 +56,7 @@ void PrefillAdmission::MakeRoom(const PrefillPrompt& prompt, int64_t& reserved,
                                 absl::FunctionRef<void(PrefillPrompt&)> give_back) {
   if (prompt.IsInBackground() || Fits(prompt, reserved)) return;
   std::vector<PrefillPrompt*> victims = Victims(prompt);
-  // A streaming prompt takes blocks only where that is enough.
+  // A streaming prompt takes blocks only if they are enough.
   if (prompt.open && Needed(prompt) > tree_.Available() - reserved + Given(victims)) return;
   std::ranges::sort(victims,
                     [this](const PrefillPrompt* a, const PrefillPrompt* b) { return queue_.GivesWayBefore(*a, *b); });
@@ -67,7 +68,7 @@ void PrefillAdmission::MakeRoom(const PrefillPrompt& prompt, int64_t& reserved,
   if (!prompt.open) EndLeases(prompt, reserved);
 }
 
-// Blocks at most that these could give back.
+// Returns an upper bound on the blocks that the victims could give back.
 int64_t PrefillAdmission::Given(const std::vector<PrefillPrompt*>& victims) const {
   int64_t blocks = 0;
   for (const PrefillPrompt* victim : victims) {
@@ -76,7 +77,7 @@ int64_t PrefillAdmission::Given(const std::vector<PrefillPrompt*>& victims) cons
   return blocks;
 }
 
-// As many as make room, if all of them could.
+// Ends as many leases as make room for the prompt. Ends none if all of them would not make enough.
 void PrefillAdmission::EndLeases(const PrefillPrompt& prompt, int64_t reserved) {
   const auto lacking = [&] { return Needed(prompt) - (tree_.Available() - reserved); };
   if (lacking() > leases_.blocks()) return;

@@ -1,4 +1,4 @@
-// Whether there is room in the pool for a prompt, and whose blocks make some.
+// Admission of prompts to the KV pool, and the choice of prompts that give up blocks for others.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,19 @@
 
 namespace baton {
 
-// A prompt is admitted when all the blocks that it can still need are free or can be evicted, beside those promised to
-// prompts admitted before it. So an admitted prompt never waits for blocks, and there is no deadlock.
+// A prompt is admitted if the pool can give it all blocks that it may still need, after the blocks
+// reserved for prompts admitted earlier. An admitted prompt therefore never waits for blocks, so
+// there is no deadlock.
 //
-// Where a prompt lacks room, low-priority jobs lose their blocks to it. To a closed prompt, streaming prompts and those
-// that streamed until lately lose theirs as well. For a closed prompt leases end too, the earliest to end first, if all
-// of them would make enough room. A low-priority job takes room from no other. Prompts of the planned step keep their
-// blocks.
+// A prompt that lacks room takes blocks of other prompts:
+//
+// - A closed prompt takes the blocks of low-priority jobs and of prompts without reported progress
+//   (PrefillPrompt::progress_reported), which stream or have closed recently. If that is not enough
+//   and all leases together have enough blocks, it then ends leases, the weakest first.
+// - A streaming prompt takes the blocks of low-priority jobs, if that is enough.
+// - A low-priority job takes no blocks.
+//
+// Prompts of the step that is being planned keep their blocks.
 //
 // Not thread-safe. All arguments of the constructor must outlive it.
 class PrefillAdmission {
@@ -29,15 +35,17 @@ class PrefillAdmission {
                    KvLeases& leases)
       : pool_(pool), tree_(tree), prompts_(prompts), queue_(queue), leases_(leases) {}
 
-  // INVALID_ARGUMENT, with needed and total blocks: a prompt of so many tokens can never fit.
+  // Returns INVALID_ARGUMENT, with needed and total blocks, if a prompt of this many KV tokens can
+  // never fit.
   absl::Status CheckFits(int64_t tokens) const;
-  // Blocks promised to admitted prompts.
+  // Returns how many blocks are reserved for admitted prompts that have not taken them yet.
   int64_t Reserved() const;
-  // Blocks to which no table refers and that are promised to no prompt.
+  // Returns how many available blocks are not reserved for a prompt.
   int64_t Unpromised() const { return tree_.Available() - Reserved(); }
 
-  // False if there is no room for the prompt. `reserved` is Reserved() as the planned step leaves it, and is kept up to
-  // date. `give_back` is called with each prompt whose blocks are taken: it gives them up and waits to begin again.
+  // Admits the prompt, or returns false if there is no room. `reserved` is Reserved() without the
+  // blocks that the step being planned has taken. Admit updates it. Admit calls `give_back` with
+  // each prompt whose blocks it takes. `give_back` must release these blocks and clear `admitted`.
   bool Admit(PrefillPrompt& prompt, int64_t& reserved, absl::FunctionRef<void(PrefillPrompt&)> give_back);
 
  private:

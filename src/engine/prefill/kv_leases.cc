@@ -20,7 +20,7 @@ void KvLeases::Grant(int64_t spare) {
 
 void KvLeases::Grant(const Asked& asked, int64_t spare) {
   std::span<const BlockKey> path(asked.path);
-  // The blocks of a path that somebody refers to come before those that nobody does.
+  // Blocks of a path that have a reference come before blocks that have none.
   const int64_t ready = tree_.ReadyPrefix(path);
   const int64_t referenced = ready - tree_.CachedInPrefix(path);
   const int64_t length = std::min({ready, referenced + std::max<int64_t>(spare, 0), most_});

@@ -1,4 +1,5 @@
-// Prompts whose KV stays for a while after their requests are over, for those that go on from there.
+// Leases that keep the KV of prompts after their requests are over, for requests that continue
+// these prompts.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +17,38 @@
 
 namespace baton {
 
-// A lease refers to the first blocks of one prompt, which therefore are not evicted. Leases only
-// save work: they give way, the weakest before the others (Protection::OfLease), when they hold too
-// much or when a request needs the room. The blocks of a lease that has ended stay in the cache
-// like any other block.
+// A lease refers to the first blocks of one prompt, so these blocks cannot be evicted. Leases only
+// save work. When they hold too many blocks, or when a request needs the room, the weakest lease
+// ends first (Protection::OfLease). The blocks of a lease that has ended stay in the cache like
+// other blocks.
 //
-// Not thread-safe. Pool and tree must outlive it.
+// Not thread-safe. The pool and the tree must outlive it.
 class KvLeases {
  public:
-  // All leases together hold at most `most` blocks.
+  // `most` is the upper bound on the blocks of all leases together.
   KvLeases(const BlockPool& pool, RadixTree& tree, int64_t most) : pool_(pool), tree_(tree), most_(most) {}
 
-  // Asks for a prompt's blocks: `path` are its keys from the first on.
+  // Asks for a lease of a prompt's blocks. The next Grant grants it. `path` is the prompt's keys
+  // from the first on.
   void Ask(LeaseHolder holder, std::span<const BlockKey> path, absl::Time until);
-  // Grants what was asked for, as far as it is ready, taking at most `spare` blocks that nobody refers to. A holder's
-  // leases of the same prompt, or of its beginning, end: the new one takes their place.
+  // Grants all leases that were asked for. A lease covers the ready beginning of its path. All new
+  // leases together take at most `spare` blocks that had no reference. A new lease replaces its
+  // holder's leases of the same prompt or of a beginning of it.
   void Grant(int64_t spare);
-  void EndFirst();  // ends the weakest lease. REQUIRES: there is one
+  // Ends the weakest lease. REQUIRES: blocks() > 0.
+  void EndFirst();
   void EndAllOf(LeaseHolder holder);
   void EndAll();
 
   void Tick(absl::Time now);
   absl::Time NextTick() const { return leases_.empty() ? absl::InfiniteFuture() : leases_.begin()->second.until; }
 
-  int64_t blocks() const { return static_cast<int64_t>(holds_.size()); }  // distinct ones that they hold
+  // Returns how many distinct blocks the leases hold.
+  int64_t blocks() const { return static_cast<int64_t>(holds_.size()); }
   void CheckInvariants() const;
 
  private:
-  using Name = std::pair<LeaseHolder, BlockKey>;  // of its last block
+  using Name = std::pair<LeaseHolder, BlockKey>;  // the key is that of the lease's last block
   struct Lease {
     Name name;
     absl::Time until;
@@ -61,9 +66,9 @@ class KvLeases {
   RadixTree& tree_;
   const int64_t most_;
   std::vector<Asked> asked_;
-  std::map<Protection, Lease> leases_;  // the weakest gives way first
+  std::map<Protection, Lease> leases_;  // the weakest first
   absl::flat_hash_map<Name, Protection> by_name_;
-  absl::flat_hash_map<BlockId, int64_t> holds_;  // leases for each block that has any
+  absl::flat_hash_map<BlockId, int64_t> holds_;  // number of leases of each leased block
   uint64_t granted_ = 0;
 };
 

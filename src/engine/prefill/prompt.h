@@ -1,4 +1,4 @@
-// A request of a prefill worker: its prompt, and what the engine and the scheduler keep of it.
+// A request of a prefill worker: its prompt, and its state in the engine and in the scheduler.
 #pragma once
 
 #include <algorithm>
@@ -22,38 +22,45 @@
 
 namespace baton {
 
-// How a prompt got the tokens that it has KV for.
+// The sources of a prompt's KV. Every number counts tokens.
 struct PrefillCounters {
-  int32_t cached = 0;                    // were ready or staged when the prompt was added
-  int32_t shared = 0;                    // another prompt computed them since
-  int32_t computed = 0;                  // the prompt computed them itself
-  int32_t from_host = 0, from_disk = 0;  // the prompt brought them back from staged blocks
+  int32_t cached = 0;    // taken from the cache; ready or staged when these tokens arrived
+  int32_t shared = 0;    // computed by another prompt after these tokens arrived
+  int32_t computed = 0;  // computed by this prompt
+  // Copied back from staged blocks by this prompt.
+  int32_t from_host = 0, from_disk = 0;
 };
 
-// A request from Add to its result. PrefillScheduler owns it. Its caller sets the fields up to
-// `engine`, and later changes them through the scheduler alone.
+// A request from Add to its result. A prompt is open while it streams, that is, until all of its
+// tokens have arrived. Then it is closed.
+//
+// PrefillScheduler owns the request. The caller of PrefillScheduler::Add sets the fields up to
+// `engine`. After Add the caller changes `engine` directly, and other fields only through the
+// scheduler.
 struct PrefillPrompt {
-  // Blocks of a streaming prompt that go to its probable decode worker before the prompt closes.
+  // The hand-offs of a streaming prompt's first blocks to its probable decode worker, before the
+  // prompt closes.
   struct Ahead {
     WorkerAddress to{};  // empty: no blocks go ahead
     int64_t sent = 0;    // blocks that the decode worker has, or that are on their way
-    int64_t bytes = 0;   // pushed
-    uint64_t part = 0;   // the hand-off that is under way; 0: none
-    bool waits = false;  // as many such hand-offs as allowed are under way
-    absl::Time again{};  // no hand-off begins before
+    int64_t bytes = 0;   // pushed so far
+    uint64_t part = 0;   // the hand-off in flight; 0: none
+    bool waits = false;  // the prompt waits until fewer such hand-offs are in flight
+    absl::Time again{};  // the next hand-off does not begin before this time
   };
-  // What the engine keeps of the request. The scheduler does not read it.
+  // The engine's state of the request. The scheduler does not read it.
   struct EnginePart {
-    // The KV stays in the cache. Also true while the prompt streams: no hand-off is the request's
-    // own until the prompt closes.
+    // The KV stays in the cache. Also true while the prompt streams, since the request's own
+    // hand-off begins when the prompt closes.
     bool prefill_only = false;
     KvLease lease{};
     LeaseHolder lease_holder{};
-    absl::Time added{};                            // or closed, if the prompt streamed
-    absl::Time started = absl::InfiniteFuture();   // begin of its first step
-    absl::Time computed = absl::InfiniteFuture();  // when it had all its KV
-    absl::Duration copied{};                       // copies of staged KV in its steps
-    absl::Status failure{};                        // the result, which waits for pushes in flight
+    absl::Time added{};                            // when it was added; if it streamed, closed
+    absl::Time started = absl::InfiniteFuture();   // when its first step began
+    absl::Time computed = absl::InfiniteFuture();  // when it had all of its KV
+    absl::Duration copied{};                       // time of copies of staged KV in its steps
+    // The result of a failed request, which is reported when no push of it is in flight.
+    absl::Status failure{};
     PrefillSteps steps{};
     Ahead ahead{};
   };
@@ -61,37 +68,46 @@ struct PrefillPrompt {
   RequestId id;
   RequestSpec spec{};
   int64_t kv_tokens = 0;         // the prompt gets KV for tokens [0, kv_tokens) of the spec
-  std::vector<BlockKey> keys{};  // of their full blocks; a partial last block is private
-  absl::Time queue_order{};      // the earlier of equal priorities runs first, then the first added
-  // The prompt streams: Extend appends to it. Until it closes it has whole blocks only.
+  std::vector<BlockKey> keys{};  // of the full blocks; a partial last block is private
+  absl::Time queue_order{};      // orders prompts of equal priority (PromptQueue)
+  // The prompt streams: PrefillScheduler::Extend appends to it. Until it closes it has KV for whole
+  // blocks only.
   bool open = false;
   EnginePart engine{};
 
-  // What the scheduler keeps of the prompt.
-  uint64_t arrival = 0;
-  int64_t wanted = 0;                       // [0, wanted) is to get KV; Limit lowers it
-  int64_t ready_at_add = 0;                 // tokens [0, ready_at_add) were in the cache, or staged
-  int64_t done = 0;                         // [0, done) is written
-  int64_t planned = 0;                      // [0, planned) is written once this step is over
-  int64_t own_begin = 0;                    // [own_begin, planned): of this step, staged KV first
-  int64_t slice_begin = 0;                  // [slice_begin, planned): slice of this step, or empty
-  size_t staged_begin = 0, staged_end = 0;  // keys whose staged blocks the prompt holds
-  bool looked_again = false;                // for staged KV, when the prompt was about to begin
-  std::optional<Protection> protection{};   // of its cached blocks, while it waits to begin
-  BlockTable table{};                       // of [0, planned)
+  // The scheduler's state of the prompt. Intervals are positions of tokens.
+  uint64_t arrival = 0;      // number of the Add; unique
+  int64_t wanted = 0;        // [0, wanted) is to get KV; Limit lowers it
+  int64_t ready_at_add = 0;  // [0, ready_at_add) was in the cache or staged when it arrived
+  int64_t done = 0;          // [0, done) has KV
+  int64_t planned = 0;       // [0, planned) has KV after the running step
+  int64_t own_begin = 0;     // [done, own_begin): made by other prompts of the running step
+  // [own_begin, slice_begin): staged KV that the running step copies back for this prompt.
+  // [slice_begin, planned): tokens that the running step computes for this prompt.
+  int64_t slice_begin = 0;
+  // The prompt holds the staged blocks of keys [staged_begin, staged_end).
+  size_t staged_begin = 0, staged_end = 0;
+  // The prompt looked for staged blocks a second time, just before its first step.
+  bool looked_again = false;
+  std::optional<Protection> protection{};  // of its cached blocks, while the prompt is queued
+  BlockTable table{};                      // of [0, planned)
   PrefillCounters counters{};
   PrefillCounters counters_before{};  // before the running step; restored if the step fails
   bool admitted = false;
   bool stopped = false;
-  bool extended = false;          // so it may hold blocks and wait for more
-  bool progress_reported = true;  // of [0, done), so its blocks stay. False: it streams, or did until lately
-  uint64_t plan = 0;              // number of the last plan in which the prompt had a part
+  bool extended = false;  // Extend was called, so the prompt may hold blocks without being admitted
+  // Progress up to `done` was reported, so the prompt keeps its blocks unless it is a low-priority
+  // job. False while the prompt is open, and after it gave its blocks back. Becomes true when the
+  // closed prompt is admitted or has all of its KV.
+  bool progress_reported = true;
+  uint64_t plan = 0;  // number of the latest step in which the prompt took part
 
+  // Returns true for a low-priority job.
   bool IsInBackground() const { return IsBackground(spec.priority); }
-  // The prompt streams or is a low-priority job. All prompts that yield compute at most
-  // StreamingShare::step_tokens() per step, and they count against a limit of their own.
+  // Returns true for a streaming prompt and for a low-priority job. Prompts that yield share
+  // StreamingShare::step_tokens() tokens per step, and they count against a limit of their own.
   bool Yields() const { return open || IsInBackground(); }
-  // Blocks that it may still take once it is admitted.
+  // Returns how many more blocks the prompt may take if it is admitted.
   int64_t Outstanding() const { return std::max<int64_t>(0, BlocksFor(wanted) - static_cast<int64_t>(table.size())); }
 };
 

@@ -12,7 +12,8 @@ constexpr uint64_t kOldestFirstEvery = 8;  // steps
 }  // namespace
 
 bool PromptQueue::RunsBefore::operator()(const PrefillPrompt* a, const PrefillPrompt* b) const {
-  // A low-priority job has one place whether it streams or not: all of them yield.
+  // The order of a low-priority job does not depend on whether it streams, because all of these
+  // jobs yield.
   const auto key = [](const PrefillPrompt* prompt) {
     const bool streams = prompt->open && !prompt->IsInBackground();
     return std::make_tuple(-int64_t{prompt->spec.priority}, streams, prompt->queue_order, prompt->arrival);
@@ -20,7 +21,8 @@ bool PromptQueue::RunsBefore::operator()(const PrefillPrompt* a, const PrefillPr
   return key(a) < key(b);
 }
 
-// A streaming prompt does not wait: the room that it does not use is no right of its tenant that could add up.
+// A tenant that has only streaming prompts does not count as waiting. It earns no credit in steps
+// that leave its prompts out.
 PromptQueue::Order PromptQueue::OrderStep() {
   ++plans_;
   absl::btree_map<std::string, std::vector<PrefillPrompt*>> lines;
@@ -61,7 +63,7 @@ void PromptQueue::AddLine(const std::string& tenant, std::vector<PrefillPrompt*>
 void PromptQueue::Charge(const Order& order, const absl::btree_map<std::string, int64_t>& spent) {
   turns_.Charge(spent);
   for (const PrefillPrompt* first : order.firsts) {
-    if (first->plan != plans_ && !first->open) continue;  // it waits for room, and begins the next turn, too
+    if (first->plan != plans_ && !first->open) continue;  // waits for room, so it stays first
     oldest_first_.erase(first->IsInBackground() ? "" : first->spec.tenant);
   }
 }

@@ -1,4 +1,4 @@
-// The order in which prompts are planned: by tenant, priority, turn and arrival.
+// The order in which a step takes up prompts: by tenant, priority, queue order and arrival.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,20 @@
 
 namespace baton {
 
-// Tenants take turns (TenantTurns), and a step goes on with the next tenant where one leaves something of it. Of a
-// tenant's prompts: the higher priority, the earlier turn, then first come first served; streaming prompts come after
-// closed ones of equal priority, and low-priority jobs come after all tenants. In every eighth step a tenant's turn
-// begins with its oldest prompt, until that has had a part in a step.
+// The queue of prompts that still need KV. TenantTurns orders the tenants of a step. The prompts of
+// one tenant have this order:
 //
-// Not thread-safe. Prompts must outlive their time in the queue; what orders them changes only while they are outside.
+// 1. The prompt of higher priority comes first.
+// 2. Closed prompts come before streaming prompts.
+// 3. The prompt of earlier queue order comes first.
+// 4. The prompt that arrived first comes first.
+//
+// Low-priority jobs come after the prompts of all tenants. In every eighth step the oldest prompt
+// of each tenant comes before the tenant's other prompts, and it stays there until it has taken
+// part in a step. A tenant's prompts of lower priority therefore do not wait forever.
+//
+// Not thread-safe. REQUIRES: a prompt outlives its time in the queue, and the fields that order it
+// do not change during that time.
 class PromptQueue {
  public:
   void Insert(PrefillPrompt* prompt) { prompts_.insert(prompt); }
@@ -28,16 +36,17 @@ class PromptQueue {
 
   struct Order {
     std::vector<PrefillPrompt*> prompts;
-    std::vector<PrefillPrompt*> firsts;  // of each tenant
+    std::vector<PrefillPrompt*> firsts;  // the first prompt of each tenant
   };
-  // For a step, which gets the number plan().
+  // Returns the order of all prompts for a new step.
   Order OrderStep();
+  // The number of the latest step.
   uint64_t plan() const { return plans_; }
-  // The step of this order was planned, and computes so many tokens for each tenant. REQUIRES: each prompt that has a
-  // part in the step has plan == plan().
+  // Charges each tenant for the tokens that the latest step computes for it. `order` is that
+  // step's. REQUIRES: a prompt has plan == plan() if and only if it takes part in the step.
   void Charge(const Order& order, const absl::btree_map<std::string, int64_t>& spent);
-  // Whether `a` loses its blocks before `b`: low-priority jobs first, then prompts of the tenant that has received
-  // most, then those that run last.
+  // Returns true if `a` loses its blocks before `b`. Low-priority jobs lose them first, then
+  // prompts of the tenant with the greatest virtual time, then prompts that run later.
   bool GivesWayBefore(const PrefillPrompt& a, const PrefillPrompt& b) const;
 
   auto begin() const { return prompts_.begin(); }
@@ -51,7 +60,7 @@ class PromptQueue {
 
   std::set<PrefillPrompt*, RunsBefore> prompts_;
   TenantTurns turns_;
-  absl::flat_hash_set<std::string> oldest_first_;  // tenants whose next turn their oldest prompt begins
+  absl::flat_hash_set<std::string> oldest_first_;  // tenants whose oldest prompt comes first
   uint64_t plans_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// Paths of sessions that pause: their KV is evicted last for a while after a turn, for the next one to find it.
+// Leases of sessions that pause: for some time after a session's turn its KV is evicted late, so
+// that the next turn finds it in the cache.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,19 @@
 
 namespace baton {
 
-// A lease protects a path until it ends (Protection::OfSession). The session whose lease ends first
-// has paused for longest, so it is the least likely to go on soon. A lease holds no blocks, as
-// KvLeases does, so leases keep no request out, however many there are. A path has one lease, the
-// latest; the lease of a session's turn stands beside those of the turns before it.
+// A lease protects a path in the tree until the lease ends (Protection::OfSession). The lease that
+// ends first is the weakest, because its session has paused for the longest time and is the least
+// likely to continue soon. Unlike leases of KvLeases, these leases do not refer to blocks, so they
+// never take room from a request. A path has at most one lease, the latest. The lease of a turn
+// does not replace the leases of the session's earlier turns.
 //
 // Not thread-safe. The tree must outlive it.
 class SessionLeases {
  public:
   explicit SessionLeases(RadixTree& tree) : tree_(tree) {}
 
-  // Of what is ready of the path, which are the keys of a prompt from the first on.
+  // Adds a lease for the ready beginning of `path`, the keys of a prompt from the first on. Does
+  // nothing if no block of the path is ready.
   void Add(std::span<const BlockKey> path, absl::Time until);
   void EndAll();
 
@@ -32,8 +35,8 @@ class SessionLeases {
   int64_t size() const { return static_cast<int64_t>(leases_.size()); }
 
  private:
-  using Moment = std::pair<absl::Time, uint64_t>;  // when it ends; unique
-  using Leases = std::map<Moment, BlockKey>;       // of the path to this node
+  using Moment = std::pair<absl::Time, uint64_t>;  // the lease's end, and a unique number
+  using Leases = std::map<Moment, BlockKey>;       // the value is the path's last node
   static Protection ProtectionOf(const Moment& moment) { return Protection::OfSession(moment.first, moment.second); }
   void End(Leases::iterator lease);
 

@@ -13,7 +13,8 @@ namespace baton {
 int64_t StagingClient::Expect(PrefillPrompt& prompt, int64_t from) {
   const std::span<const BlockKey> keys(prompt.keys);
   const auto ready = static_cast<size_t>(tree_.ReadyPrefix(keys));
-  if (prompt.IsInBackground()) return static_cast<int64_t>(ready) * kBlockTokens;  // it uses what it finds when it runs
+  // A low-priority job uses the blocks that it finds when it runs.
+  if (prompt.IsInBackground()) return static_cast<int64_t>(ready) * kBlockTokens;
   const auto first = std::min(ready, static_cast<size_t>(from / kBlockTokens));
   tree_.Refresh(keys.subspan(first, ready - first));
   Release(prompt);

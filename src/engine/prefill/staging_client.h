@@ -1,5 +1,4 @@
-// What prompts do with KV that was evicted: they hold it, wait for it and bring it back; and they protect what the
-// cache still has.
+// The link between prompts and staged KV, the evicted blocks in host memory or on disk.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +10,45 @@
 
 namespace baton {
 
-// What is evicted is staged, and what is staged is brought back as part of a step, before its batch runs; it is
-// promised like what is computed. A prompt that comes holds what of it is staged, and has it read where it is on disk:
-// it is not planned until that is over, and holds up no other prompt meanwhile. Much of it comes back over several
-// steps. For a prompt in the background nothing is held or read: no caller waits for it, and it uses what it finds when
-// it runs.
+// Stages blocks that are evicted, and brings staged blocks back to the prompts that need them.
+//
+// - A prompt that arrives holds its staged blocks, and blocks on disk are read. The scheduler
+//   leaves the prompt out of steps until these reads have ended. Other prompts do not wait for
+//   them.
+// - A step copies staged blocks into the pool before its batch runs. These blocks are promised
+//   until the step ends, like blocks that the step computes. Many blocks come back over several
+//   steps.
+// - A low-priority job holds and reads nothing, because no client waits for it. It uses the blocks
+//   that it finds in the cache or in host memory when it runs.
+// - Blocks that are still in the cache are protected from eviction for queued prompts.
 //
 // Not thread-safe. The tree must outlive it.
 class StagingClient {
  public:
-  // `step_blocks`: that a step computes at most; copies into a step take no longer than computing these.
+  // `step_blocks` is the upper bound on blocks that a step computes. Copies into a step take at
+  // most as long as computing this many blocks.
   StagingClient(RadixTree& tree, StagingOptions options, int64_t step_blocks)
       : tree_(tree), staging_(options), step_blocks_(step_blocks) {}
 
-  // Holds what of the prompt is staged behind what the cache has. Returns how many of its tokens are in the cache or
-  // staged. From token `from` on, what is in the cache was not counted as used for it yet.
+  // Finds the prompt's ready prefix in the cache and holds the staged blocks that follow it.
+  // Returns how many tokens both have together. Ready blocks from token `from` on become the most
+  // recently used. For a low-priority job it only returns the tokens of the ready prefix.
   int64_t Expect(PrefillPrompt& prompt, int64_t from);
+  // Releases the staged blocks that the prompt holds.
   void Release(PrefillPrompt& prompt);
-  // Whether it has to wait for reads. Looks once more before the prompt begins, since some of its prefix may have been
-  // evicted meanwhile.
+  // Returns true if the prompt must wait for reads from disk. The first call calls Expect again,
+  // because blocks of the prompt may have been evicted since it arrived.
   bool WaitsForDisk(PrefillPrompt& prompt);
-  // Makes what is staged behind what the cache has a part of the step. False: the rest of it is for a later step, so
-  // that the others of this one do not wait longer for copies than for what it computes.
+  // Adds to the step the staged blocks that follow the blocks in the prompt's table. Returns false
+  // if some are left for a later step, because the copies of this step would take too long.
   bool BringBack(PrefillPrompt& prompt);
-  // A block of the pool; what is evicted for it is staged. REQUIRES: there is one.
+  // Returns a block of the pool, and stages a block that is evicted for it. REQUIRES: the pool has
+  // a block that is free or can be evicted.
   BlockRef Allocate();
 
-  // Protects what the cache has of a prompt that waits to begin; not of one that streams, and waits for tokens, or of
-  // negative priority, and waits for all others. Anew, where the prompt's order has changed.
+  // Protects the cached blocks of a queued prompt from eviction. A second call applies a changed
+  // queue order. A streaming prompt gets no protection, because it waits for tokens. A prompt of
+  // negative priority gets none, because it waits for all other prompts.
   void Protect(PrefillPrompt& prompt);
   void Unprotect(PrefillPrompt& prompt);
 

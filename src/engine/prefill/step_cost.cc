@@ -6,11 +6,14 @@
 namespace baton {
 namespace {
 
-constexpr double kKeep = 0.98;      // of a step's weight, when the next one has run: about fifty steps count
-constexpr double kLikeness = 0.25;  // sizes that deviate less than this share of their mean say nothing of a slope
+// Each step multiplies the weights of all earlier steps by this factor.
+constexpr double kKeep = 0.98;
+// The sizes of steps give no slope if their standard deviation is below this share of their mean.
+constexpr double kLikeness = 0.25;
 constexpr double kMostTokens = 1e9;
 constexpr size_t kGrowingSteps = 16;
-constexpr double kMostGrowing = 4;  // of what the line says; more than that is another program's doing
+// Upper bound on GrowingToLine. Larger ratios come from other programs on the machine.
+constexpr double kMostGrowing = 4;
 
 }  // namespace
 
@@ -26,7 +29,7 @@ void StepCost::Add(int64_t tokens, absl::Duration took, bool growing) {
 
   const double mean_tokens = tokens_ / weight_, mean_seconds = seconds_ / weight_;
   const double variance = tokens_squared_ / weight_ - mean_tokens * mean_tokens;
-  const double most_each = mean_seconds / mean_tokens;  // no step costs less than nothing
+  const double most_each = mean_seconds / mean_tokens;  // so that fixed_ >= 0
   if (std::sqrt(std::max(variance, 0.0)) >= kLikeness * mean_tokens) {
     line_known_ = true;
     each_ = (product_ / weight_ - mean_tokens * mean_seconds) / variance;

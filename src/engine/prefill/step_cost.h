@@ -1,5 +1,4 @@
-// What a worker's steps cost, learned from those that ran: seconds = fixed + each * tokens. `fixed` is what every step
-// pays however small it is (reading the weights, launching kernels).
+// The cost of a worker's steps by their number of tokens, learned from the steps that ran.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +9,38 @@
 
 namespace baton {
 
-// A weighted least-squares line through the latest steps; what is older counts less. Attention over a long history and
-// other work on the machine are noise to it. As growing prompts become long step by step, the line is too low for them;
-// by how much at most is learned from the latest few of their steps, of which one prompt's first are short and its last
-// are long.
+// A weighted least-squares line through the latest steps: seconds = fixed + each * tokens. `fixed`
+// is the cost of a step without tokens, such as reading the weights and launching kernels. About
+// the fifty latest steps count, the later ones more.
+//
+// The line ignores the length of the history that a step attends to. A streaming prompt has many
+// small steps over an ever longer history, so its later steps take longer than the line predicts.
+// TokensWithin corrects for the largest such excess among the latest steps of streaming prompts.
 class StepCost {
  public:
-  // `growing`: most of the tokens were of growing prompts.
+  // Records a step. `growing`: most of its tokens were of prompts that yield
+  // (PrefillPrompt::Yields).
   void Add(int64_t tokens, absl::Duration took, bool growing = false);
 
-  // The fewest tokens of which a step's fixed cost is at most this share. 0: not known, steps were alike so far.
+  // Returns the smallest number of tokens for which the fixed cost is at most this share of a
+  // step's cost. Returns 0 while the line is unknown, because all steps had similar sizes.
   int64_t WorthwhileTokens(double fixed_share) const;
-  // What these tokens add to a step. 0: not known.
+  // Returns the time that these tokens add to a step. Zero before the first step.
   absl::Duration TimeAdded(int64_t tokens) const { return absl::Seconds(each_ * static_cast<double>(tokens)); }
-  // How many tokens of growing prompts a step computes within `time`; at least 0. `otherwise` if nothing is known.
+  // Returns how many tokens of streaming prompts a step computes within `time`, at least 0. Returns
+  // `otherwise` before the first step.
   int64_t TokensWithin(absl::Duration time, int64_t otherwise) const;
 
  private:
-  // What steps of growing prompts take at most, in terms of what the line says; at least 1.
+  // Returns the largest ratio between the time of a recent `growing` step and the line, at least 1.
   double GrowingToLine() const;
 
-  double weight_ = 0, tokens_ = 0, seconds_ = 0, tokens_squared_ = 0, product_ = 0;  // weighted sums
-  bool line_known_ = false;                                                          // steps differed enough
-  double fixed_ = 0, each_ = 0;                                                      // seconds
-  std::deque<std::pair<double, double>> growing_;  // tokens and seconds of the latest steps of growing prompts
+  // Weighted sums over the steps.
+  double weight_ = 0, tokens_ = 0, seconds_ = 0, tokens_squared_ = 0, product_ = 0;
+  bool line_known_ = false;      // the sizes of steps differed enough for a slope
+  double fixed_ = 0, each_ = 0;  // seconds
+  // Tokens and seconds of the latest `growing` steps.
+  std::deque<std::pair<double, double>> growing_;
 };
 
 }  // namespace baton

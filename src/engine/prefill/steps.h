@@ -1,4 +1,4 @@
-// When one request's prompt was computed, step by step, in bounded space.
+// The steps that computed one request's prompt, with their times, in bounded space.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,14 @@
 
 namespace baton {
 
-// At most kMaxPrefillSteps: beyond, neighbours with the shortest pause between them become one.
+// Holds at most kMaxPrefillSteps entries. If there are more steps, Add merges the two neighbours
+// with the shortest pause between them.
 class PrefillSteps {
  public:
-  // `tokens` were computed for the request in a step of [begin, end). REQUIRES: no earlier than those before.
+  // Records a step that ran during [begin, end) and computed `tokens` tokens for the request.
+  // REQUIRES: steps are added in the order of time.
   void Add(absl::Time begin, absl::Time end, int32_t tokens);
-  // As they are told: by how long they lie before `now`.
+  // Returns the steps with their times as durations before `now`.
   std::vector<PrefillStep> Before(absl::Time now) const;
 
  private:

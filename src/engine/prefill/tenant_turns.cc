@@ -26,8 +26,9 @@ std::vector<TenantTurns::Candidate> TenantTurns::Order(std::vector<Candidate> ca
   return candidates;
 }
 
-// Now is where those began that are served, and not where those stand that may wait for room: who comes meanwhile must
-// not begin as far back as they did.
+// The current virtual time becomes the least one of the tenants that the step serves, before they
+// are charged. Tenants that wait for room do not count, since a returning tenant must not start as
+// far back as they are.
 void TenantTurns::Charge(const absl::btree_map<std::string, int64_t>& tokens) {
   if (tokens.empty()) return;
   int64_t first = std::numeric_limits<int64_t>::max();

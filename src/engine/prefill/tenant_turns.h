@@ -1,4 +1,4 @@
-// Whose prompts a step begins with.
+// The fair order of tenants in prefill steps.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +9,41 @@
 
 namespace baton {
 
-// Start-time fair queueing (Goyal, Vin and Cheng, 1996) of tenants. Each has a time of its own, in tokens: those that
-// steps computed for it. Who is least far has the next turn, and in the end all who wait have had equally much. Who
-// comes anew begins at the time of now, that of who was served last: idleness saves up nothing. Not thread-safe.
+// Start-time fair queueing of tenants (Goyal, Vin and Cheng, 1996). Each tenant has a virtual time
+// in tokens, which grows by the tokens that steps compute for the tenant. The tenant with the least
+// virtual time comes first, so tenants that always wait receive equally many tokens in the long
+// run.
+//
+// The current virtual time is the least one among the tenants of the latest step, before that step
+// was charged. A returning tenant starts at the current virtual time, so an idle tenant saves up
+// nothing.
+//
+// Not thread-safe.
 class TenantTurns {
  public:
   struct Candidate {
     std::string tenant;
-    uint64_t since = 0;  // of those that are equally far, the least goes first
-    // Something of it waits for nothing but its turn, or for room. False: it is served where it can be, and its time
-    // goes on with everybody's.
+    uint64_t since = 0;  // among tenants of equal virtual time, the least comes first
+    // The tenant has a prompt that waits for steps or for room. False if it only has prompts that
+    // use what other prompts leave. Then its virtual time does not stay behind the current one.
     bool waits = true;
   };
-  // For a step that is planned: in the order of their turns. REQUIRES: each tenant once.
+  // Returns the candidates in the order in which the step that is being planned serves them.
+  // REQUIRES: no two candidates have the same tenant.
   std::vector<Candidate> Order(std::vector<Candidate> candidates);
-  // The step that was planned last costs them so many tokens each.
+  // Charges tenants for the tokens that the step planned last computes for them.
   void Charge(const absl::btree_map<std::string, int64_t>& tokens);
+  // Returns the tenant's virtual time.
   int64_t TimeOf(const std::string& tenant) const;
 
  private:
   struct Line {
     int64_t time = 0;
-    bool waits = false;  // since the last Order
+    bool waits = false;  // as of the last Order
   };
-  absl::btree_map<std::string, Line> lines_;  // of tenants that wait, or are further than now
-  int64_t now_ = 0;
+  // Tenants that wait, or whose virtual time is past now_.
+  absl::btree_map<std::string, Line> lines_;
+  int64_t now_ = 0;  // the current virtual time
 };
 
 }  // namespace baton
