@@ -12,13 +12,17 @@
 namespace baton {
 namespace {
 
-// Blocks that go ahead are at least this share of those that went before, since each such hand-off names them all.
+// Some hand-offs go ahead of a streaming prompt. The new blocks of such a hand-off are at least 1/8
+// of the blocks sent before, because each hand-off lists all blocks from the first on.
 constexpr int64_t kAheadShare = 8;
-constexpr int64_t kMostAhead = 4;          // such hand-offs under way; what is complete goes first
-constexpr size_t kAheadRemembered = 4096;  // such hand-offs
+// Upper bound on such hand-offs in flight, so that hand-offs of closed prompts come first.
+constexpr int64_t kMostAhead = 4;
+// Upper bound on such hand-offs that the engine remembers.
+constexpr size_t kAheadRemembered = 4096;
 
-// How many of a prompt's tokens get KV: all but the last one, which the decode worker's first step runs.
-// `whole_blocks`: for the cache alone.
+// Returns how many of a prompt's tokens get KV. These are all but the last token, which the decode
+// worker's first step runs. `whole_blocks`: rounds down to whole blocks, because the KV stays in
+// the cache.
 int64_t KvTokens(int64_t tokens, bool whole_blocks) {
   const int64_t kv_tokens = std::max<int64_t>(tokens - 1, 0);
   return whole_blocks ? kv_tokens - kv_tokens % kBlockTokens : kv_tokens;
@@ -50,7 +54,8 @@ OpenPromptLimits PrefillEngine::OpenLimits() const {
   return limits;
 }
 
-// `before`: tokens that the prompt has already; `least`: with these.
+// Checks tokens that are appended to a prompt of `before` tokens. The prompt must then have at
+// least `least` tokens.
 absl::Status PrefillEngine::CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const {
   const int64_t all = before + std::ssize(tokens);
   if (all < least || all > options_.context) {
@@ -78,7 +83,7 @@ absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
   }
   const bool yields = job.open || IsBackground(job.spec.priority);
   const int64_t there = yields ? yielding_ : std::ssize(scheduler_.prompts()) - yielding_;
-  // The background leaves the other half to prompts of clients that grow.
+  // Low-priority jobs leave half of the limit to streaming prompts of clients.
   const int64_t most = IsBackground(job.spec.priority) ? options_.max_requests / 2 : options_.max_requests;
   if (there >= most) {
     return absl::ResourceExhaustedError(absl::StrCat("this prefill worker has ", there, " requests",
@@ -231,7 +236,8 @@ void PrefillEngine::SendAhead(PrefillPrompt& prompt, absl::Time now) {
                 now, ahead.part);
 }
 
-// Sends nothing if the prompt has ended, closed or restarted meanwhile, or has given blocks back.
+// Pushes the blocks of a hand-off that goes ahead, since the decode worker has room. Cancels the
+// hand-off instead if the prompt has ended, closed, restarted or given blocks back since it began.
 void PrefillEngine::AheadReserved(uint64_t part, absl::Time now) {
   AheadPart& ahead = ahead_.at(part);
   const PrefillPrompt* const prompt = scheduler_.Find(ahead.request);
@@ -257,7 +263,8 @@ void PrefillEngine::AheadEnded(uint64_t part, int64_t bytes, const absl::Status&
     PrefillPrompt::Ahead& ahead = prompt->engine.ahead;
     ahead.part = 0;
     ahead.bytes += bytes;
-    // A decode worker without room is asked again once the prompt has grown by as much as if the blocks had gone.
+    // If the decode worker has no room, `sent` stays. So the worker is asked again when the prompt
+    // has grown by another hand-off.
     if (!status.ok() && !absl::IsResourceExhausted(status)) ahead.sent = 0;
     if (absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status)) ahead.to.clear();
     ahead.again = again;
@@ -271,7 +278,7 @@ void PrefillEngine::AheadEnded(uint64_t part, int64_t bytes, const absl::Status&
 }
 
 void PrefillEngine::Cancel(const RequestId& id, absl::Time now) {
-  HandleSender(now);  // a result that is out already stands
+  HandleSender(now);  // so that a result that the sender already has stands
   Fail(id, absl::CancelledError("the request was cancelled"), now);
 }
 
@@ -284,7 +291,7 @@ void PrefillEngine::FailOverlapping(const absl::Status& status, absl::Time now) 
 }
 
 void PrefillEngine::FailAll(const absl::Status& status, absl::Time now) {
-  HandleSender(now);  // a result that is out already stands
+  HandleSender(now);  // so that results that the sender already has stand
   std::vector<RequestId> ids;
   for (const auto& [id, prompt] : scheduler_.prompts()) ids.push_back(id);
   for (const RequestId& id : ids) Fail(id, status, now);
@@ -336,7 +343,8 @@ void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
   OnProgress(step_started_, now);
 }
 
-// `only`: the one request to note it for; null: all that it computes for.
+// Records the running step for the requests that gain KV in it. `only`: for this request alone,
+// unless null.
 void PrefillEngine::NoteStep(absl::Time now, const RequestId* only) {
   scheduler_.ForEachInStep([&](const RequestId& id, int64_t tokens) {
     if (only != nullptr && id != *only) return;
@@ -430,7 +438,8 @@ void PrefillEngine::Handle(HandoffFailed failed, absl::Time now) {
   if (failed.part != 0) return AheadEnded(failed.part, 0, failed.status, now + failed.retry_after, now);
   const absl::Status& failure = scheduler_.prompt(failed.request_id).engine.failure;
   if (!failure.ok()) failed = {failed.request_id, failure, absl::ZeroDuration()};
-  // Where it was lost and is back already, this worker may be the last to know.
+  // A lost decode worker may be back before this worker reaches it. The router may then try again,
+  // as it does if there is no room.
   const bool lost = absl::IsUnavailable(failed.status) && failed.retry_after > absl::ZeroDuration();
   const bool no_room = absl::IsResourceExhausted(failed.status) || lost;
   Failed({failed.request_id, failed.status, failed.retry_after, no_room});
@@ -456,7 +465,7 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   done.cached_tokens = counters.cached + counters.from_host + counters.from_disk;
   done.shared_tokens = counters.shared;
   done.computed_tokens = counters.computed;
-  // The last layer may be committed before the step is over.
+  // The decode worker may acknowledge the commit before the step ends.
   if (scheduler_.step_running()) {
     NoteStep(now, &done.request_id);
     part.started = std::min(part.started, std::max(step_started_, part.added));

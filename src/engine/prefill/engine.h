@@ -1,5 +1,5 @@
-// The prefill worker's core: prompts come in, KV goes to decode workers. A state machine: events and the time come in,
-// actions go out.
+// The core of a prefill worker: prompts come in, and their KV goes to decode workers. The core is a
+// state machine. Events and the time come in, and actions go out.
 #pragma once
 
 #include <algorithm>
@@ -30,104 +30,143 @@ namespace baton {
 
 struct PrefillEngineOptions {
   int64_t blocks = 0;         // of the slab
-  int64_t vocab = 0;          // token ids are below this
-  int64_t context = 0;        // most tokens in a prompt
-  int64_t step_tokens = 512;  // most tokens computed in a step, >= 16
-  // Tokens of an open job that are worth a share of a step with others. 0: as many as make a step's fixed cost, as
-  // measured, a quarter of the whole. Where the worker would idle, so many that it is two thirds.
+  int64_t vocab = 0;          // token ids are in [0, vocab)
+  int64_t context = 0;        // upper bound on tokens of a prompt
+  int64_t step_tokens = 512;  // upper bound on tokens computed per step, >= 16
+  // A streaming prompt takes part in a step with other prompts once this many of its tokens wait.
+  // 0: so many that the fixed cost of a step, as measured, is a quarter of the cost of a step of
+  // these tokens alone. If the worker would idle, fewer tokens are enough: the fixed cost may then
+  // be two thirds.
   int64_t increment = 0;
-  // Upper bound on the time that open and low-priority jobs fill a step, as measured. They compute
-  // at least a block, and at least as many tokens as make a step's fixed cost half of the whole. A
-  // job that arrives waits this long at most for them in the step that runs, and as long again in
-  // each step that it shares.
+  // Upper bound on the time, as measured, that streaming prompts and low-priority jobs add to a
+  // step. A closed prompt waits at most this long for them in the step that runs when it arrives,
+  // and as long again in each step that it shares with them. They may always
+  // compute one block per step, and as many tokens as make the fixed cost half of a step's cost.
   absl::Duration open_step = absl::Milliseconds(25);
-  // Blocks of an open job that are worth a hand-off of their own.
+  // Lower bound on the new blocks of a hand-off that goes ahead of a streaming prompt.
   int64_t least_ahead = 8;
-  // Most open or background jobs, and most others: what grows keeps out nobody, nor what it waits for.
+  // Upper bound on streaming prompts and low-priority jobs together, and upper bound on all other
+  // requests. The bounds are separate so that a streaming prompt never keeps out the requests that
+  // it waits for. Low-priority jobs are refused from half of the bound on.
   int64_t max_requests = 1024;
-  double leased_share = 0.5;                         // of the blocks, which leases hold at most
-  StagingOptions staging{};                          // of evicted blocks
-  absl::Duration overload_retry = absl::Seconds(1);  // the hint given when max_requests are there
+  double leased_share = 0.5;  // upper bound on the share of the blocks that leases hold
+  StagingOptions staging{};   // for evicted blocks
+  // `retry_after` of a refusal because of max_requests.
+  absl::Duration overload_retry = absl::Seconds(1);
   HandoffSenderOptions sender;
 };
 
-// Since the start.
+// Counts since the start.
 struct PrefillTotals {
   int64_t done = 0;    // requests
-  int64_t failed = 0;  // requests, cancelled ones among them
+  int64_t failed = 0;  // requests, with those that were cancelled
   int64_t steps = 0;
-  int64_t cached_tokens = 0;  // of requests that are done, as in PrefillDone
+  // Tokens of requests that are done, as in PrefillDone.
+  int64_t cached_tokens = 0;
   int64_t shared_tokens = 0;
   int64_t computed_tokens = 0;
-  int64_t host_tokens = 0;  // of cached_tokens: evicted ones, brought back from host memory
-  int64_t disk_tokens = 0;  // of cached_tokens: from disk
+  int64_t host_tokens = 0;  // of cached_tokens: copied back from host memory
+  int64_t disk_tokens = 0;  // of cached_tokens: read from disk and copied back
   int64_t bytes_pushed = 0;
   int64_t evictions = 0;  // blocks
   HandoffTotals handoffs{};
 };
 
-// For placement and for metrics.
+// The load of a prefill worker, for placement and for metrics.
 struct PrefillLoad {
   PrefillScheduler::Load queue;
-  int64_t requests = 0;  // that have no result yet
+  int64_t requests = 0;  // requests without a result
   BlockPool::Counts blocks;
-  int64_t leased_blocks = 0;  // of those that are referenced
+  int64_t leased_blocks = 0;  // of the referenced blocks
   KvStaging::Counts staged;
   PrefillTotals totals;
 };
 
-// The sender's actions as they are; then the results, one for each request added.
+// The actions of HandoffSender, and the results. Each request that was added has one result, a
+// PrefillDone or a RequestFailed.
 using PrefillAction = std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease,
                                    SendHeartbeat, PushBlocks, DigestBlocks, ForgetPeer, PrefillDone, RequestFailed>;
 
-// Room at the decode worker is asked for when the job is added, while the prompt computes; blocks are pushed as steps
-// complete them, those of the last step layer by layer; what the decode worker holds already is neither pushed nor,
-// unless what is missing depends on it, computed. The blocks of an open job go to the decode worker that it will
-// probably use ahead of it, as cached ones. A request that finds no room fails at once, RESOURCE_EXHAUSTED with
-// the decode worker's hint: waiting for room is the router's part, and meanwhile its blocks are ordinary cached ones,
-// so it holds up nobody. A request's blocks stay referenced until its result; a job that asks for a lease and is done
-// leaves the KV of its first tokens referenced until the lease ends.
+// Runs the requests of a prefill worker. A request goes through these stages:
 //
-// Not thread-safe. Every event is followed by TakeActions; events of the hand-off go to sender().
+// 1. Add puts the prompt into the scheduler, and asks the decode worker for room. Both proceed at
+//    the same time.
+// 2. Steps compute the prompt's KV. Blocks are pushed to the decode worker as steps complete them.
+//    The KV of the prompt's last slice is pushed layer by layer.
+// 3. When all blocks are at the decode worker, the hand-off is committed and the result is
+//    PrefillDone.
+//
+// The caller drives the steps:
+//
+//   while (const Batch* batch = engine.StartStep(now)) {
+//     // If engine.copies() has copies, run them and call CopiesDone.
+//     status = backend.Forward(*batch, ...);  // LayerDone after each layer
+//     engine.FinishStep(status, now);
+//   }
+//
+// These rules hold:
+//
+// - Blocks that the decode worker holds already are not pushed. They are computed only if they come
+//   before a missing block.
+// - Blocks of a streaming prompt go ahead to the probable decode worker, which keeps them in its
+//   cache.
+// - If the decode worker has no room, the request fails at once with RESOURCE_EXHAUSTED. The router
+//   waits for room, not the engine. Meanwhile the KV is in the cache, where it can be evicted, so
+//   the request does not delay other requests.
+// - A request refers to its blocks until its result. If it is done and has a lease, the KV of its
+//   first tokens is kept until the lease ends.
+//
+// Not thread-safe. The caller must call TakeActions and staging().TakeTransfers after each event.
+// Events of hand-offs go to sender().
 class PrefillEngine {
  public:
   explicit PrefillEngine(PrefillEngineOptions options);
 
-  // A refusal, after which nothing is remembered: INVALID_ARGUMENT (field, limit, got; also a prompt that can never
-  // fit), ALREADY_EXISTS, RESOURCE_EXHAUSTED with a retry hint. Nothing if the job was added: its result is an action.
+  // Adds a job. Returns nothing if the job was added, and its result is an action. Otherwise
+  // returns a refusal and keeps nothing of the job:
+  //
+  // - INVALID_ARGUMENT names field, limit and value. It also refuses a prompt that can never fit.
+  // - ALREADY_EXISTS: a request with this id is running.
+  // - RESOURCE_EXHAUSTED, with `retry_after`: the worker has max_requests requests.
   std::optional<RequestFailed> Add(PrefillJob job, absl::Time now);
-  // What comes of an open job. Tokens that it cannot have end it with INVALID_ARGUMENT. Nothing if the job is not there
-  // (any more) or not open.
+  // Appends an increment to a streaming prompt. If the tokens are invalid or can never fit, the
+  // request fails with INVALID_ARGUMENT. Does nothing if the request is unknown, failed or closed.
   void Append(PrefillAppend append, absl::Time now);
-  // The result is CANCELLED, as soon as no push of the request is in flight. Nothing if the request is not there (any
-  // more).
+  // Cancels a request. Its result is CANCELLED, as soon as no push of the request is in flight.
+  // Does nothing if the request is unknown or has failed.
   void Cancel(const RequestId& id, absl::Time now);
-  // What nobody waits for, and what itself waits for tokens: it may for long, and can be computed elsewhere.
+  // Fails all streaming prompts and low-priority jobs. A streaming prompt may wait long for tokens,
+  // and another worker can compute it. No client waits for a low-priority job.
   void FailOverlapping(const absl::Status& status, absl::Time now);
-  // Ends all leases, too.
+  // Fails all requests and ends all leases.
   void FailAll(const absl::Status& status, absl::Time now);
+  // Ends the leases of one router, except those of sessions.
   void EndLeases(LeaseHolder holder) { scheduler_.leases().EndAllOf(holder); }
 
-  // Plans a step; null if there is nothing to do. First come the copies, then the batch, which is empty if there are
-  // copies only. Both are valid until FinishStep, which must follow.
+  // Plans a step. Returns null if there is nothing to do. The caller first runs copies(), then the
+  // batch, which is empty if the step has only copies. Both are valid until FinishStep, which must
+  // follow.
   const Batch* StartStep(absl::Time now);
   const StagedCopies& copies() const { return scheduler_.staging().copies(); }
-  // The running step's copies are done, and took so long: its batch begins now.
+  // The copies of the running step have ended and took `took`. REQUIRES: the step has copies.
   void CopiesDone(absl::Duration took);
   // Backend::Forward has stored this layer of the running step.
   void LayerDone(int64_t layer, absl::Time now);
-  // With Backend::Forward's status. If it failed, so do the requests that the step computed for.
+  // Ends the running step with the status of Backend::Forward. If the status is an error, the
+  // requests that the step computed tokens for fail.
   void FinishStep(const absl::Status& status, absl::Time now);
 
   HandoffSender& sender() { return sender_; }
-  KvStaging& staging() { return scheduler_.staging(); }  // TakeTransfers follows every event, too
+  KvStaging& staging() { return scheduler_.staging(); }
   std::vector<PrefillAction> TakeActions(absl::Time now);
-  void Tick(absl::Time now);  // of all parts
+  void Tick(absl::Time now);
+  // Returns the time at which Tick has something to do next.
   absl::Time NextTick() const {
     return std::min({sender_.NextTick(), scheduler_.leases().NextTick(), scheduler_.session_leases().NextTick(),
                      scheduler_.staging().NextTick()});
   }
 
+  // Returns true if there are no requests, no step and no hand-offs.
   bool idle() const { return scheduler_.prompts().empty() && !scheduler_.step_running() && sender_.idle(); }
   PrefillLoad load() const;
   void CheckInvariants() const;
@@ -138,8 +177,8 @@ class PrefillEngine {
     RequestId request;
     WorkerAddress to;
     int64_t blocks = 0;
-    BlockKey last{};
-    std::vector<BlockRef> sources{};  // empty until the decode worker has room for them
+    BlockKey last{};                  // key of the last block
+    std::vector<BlockRef> sources{};  // the blocks; empty until the decode worker has room for them
   };
   std::vector<BlockKey> NextKeys(const PrefillPrompt& prompt, std::span<const TokenId> tokens, int64_t kv_tokens) const;
   absl::Status CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const;
@@ -171,17 +210,19 @@ class PrefillEngine {
   PrefillEngineOptions options_;
   BlockPool pool_;
   RadixTree tree_;
-  StepCost step_cost_;          // before the scheduler, whose limits it sets
+  StepCost step_cost_;          // before scheduler_, whose constructor uses it
   PrefillScheduler scheduler_;  // owns the requests
   HandoffSender sender_;
-  int64_t yielding_ = 0;                 // requests of which Yields() is true
-  std::map<uint64_t, AheadPart> ahead_;  // under way
+  int64_t yielding_ = 0;                 // number of requests that yield
+  std::map<uint64_t, AheadPart> ahead_;  // hand-offs in flight, by part
   uint64_t parts_made_ = 0;
-  std::deque<RequestId> ahead_waits_;
-  absl::flat_hash_set<std::pair<WorkerAddress, BlockKey>> ahead_sent_;  // their last blocks: siblings need not
+  std::deque<RequestId> ahead_waits_;  // prompts that wait until fewer such hand-offs are in flight
+  // The last block of each hand-off that went ahead. Another prompt with these blocks does not send
+  // them again.
+  absl::flat_hash_set<std::pair<WorkerAddress, BlockKey>> ahead_sent_;
   absl::Time step_started_;
-  absl::Duration step_copied_;  // how long the running step's copies took
-  int64_t step_computes_ = 0;   // tokens, the running step
+  absl::Duration step_copied_;  // time of the running step's copies
+  int64_t step_computes_ = 0;   // tokens that the running step computes
   PrefillTotals totals_;
   std::vector<PrefillAction> actions_;
 };

@@ -87,7 +87,8 @@ void PrefillScheduler::SetQueueOrder(const RequestId& id, absl::Time queue_order
   if (request.protection) Protect(request);
 }
 
-// What a prompt that was open has, now that nothing can take it away any more.
+// Reports all KV of a prompt that has closed, if that is not done yet. REQUIRES: the prompt is
+// admitted or complete, so that it keeps its blocks.
 void PrefillScheduler::ReportAll(PrefillPrompt& request) {
   if (request.progress_reported || request.open) return;
   request.progress_reported = true;
@@ -120,8 +121,9 @@ void PrefillScheduler::Remove(const RequestId& id) {
   if (node.mapped()->planned > node.mapped()->done) removed_.push_back(std::move(node.mapped()));
 }
 
-// Its full blocks stay in the cache as long as nobody needs the room. What was told of one in the background, of which
-// nothing moves, is told again.
+// Takes the prompt's blocks and queues it again. Its full blocks stay in the cache until they are
+// evicted. The progress of a closed low-priority job is reported a second time. That has no effect,
+// because the job has no hand-off.
 void PrefillScheduler::GiveBack(PrefillPrompt& request) {
   request.progress_reported = false;
   request.table.Truncate(0);
@@ -134,7 +136,7 @@ void PrefillScheduler::GiveBack(PrefillPrompt& request) {
   Protect(request);
 }
 
-// Of a prompt that waits to begin.
+// Protects the cached blocks of a queued prompt. Ends the protection of any other prompt.
 void PrefillScheduler::Protect(PrefillPrompt& prompt) {
   if (queue_.contains(&prompt)) {
     staging_.Protect(prompt);
@@ -152,7 +154,8 @@ const Batch& PrefillScheduler::PlanStep() {
   PlanPrompts(
       order.prompts, [this](const PrefillPrompt& prompt) { return streaming_.IsWorthwhile(prompt); }, room);
   if (!step_running()) {
-    // The worker would idle: what is left streams, or waits for blocks.
+    // The worker would idle. The queue has only streaming prompts with few new tokens, and prompts
+    // that wait for blocks or for reads.
     const auto takes_part = [streaming = streaming_.AreWorthAStep(queue_)](const PrefillPrompt& prompt) {
       return prompt.Yields() && (streaming || !prompt.open);
     };
@@ -173,13 +176,14 @@ void PrefillScheduler::PlanPrompts(const std::vector<PrefillPrompt*>& order,
     if (!prompt->admitted) {
       if ((!admitting && !open) || staging_.WaitsForDisk(*prompt)) continue;
       if (!admission_.Admit(*prompt, room.reserved, [this](PrefillPrompt& victim) { GiveBack(victim); })) {
-        admitting = admitting && open;  // no prompt overtakes one that waits for blocks, unless that streams
+        // No closed prompt overtakes a closed prompt that waits for blocks.
+        admitting = admitting && open;
         continue;
       }
       ReportAll(*prompt);
       if (!yields) room.spent[prompt->spec.tenant] += kBlockTokens;
     }
-    // Promised blocks that are taken up stay reserved until the step has succeeded.
+    // Blocks that another prompt promised in this step stay reserved until the step succeeds.
     const int64_t available = tree_.Available();
     const int64_t computes = Advance(*prompt, yields ? std::min(room.tokens, room.yielding_tokens) : room.tokens);
     room.tokens -= computes;
@@ -302,7 +306,8 @@ void PrefillScheduler::KeepPromises(PrefillPrompt& request) {
   SetDone(request, request.planned);
 }
 
-// To where the request was before the step. REQUIRES: those that share its promises were rolled back before.
+// Restores the request's state from before the step. REQUIRES: requests that share its promises
+// were rolled back before.
 void PrefillScheduler::RollBack(PrefillPrompt& request) {
   const std::vector<BlockKey>& keys = request.keys;
   if (request.own_begin < request.planned) {

@@ -1,4 +1,4 @@
-// Which prompt tokens run next: chunks of many prompts in one step, each token computed once (design idea 4).
+// The planner of prefill steps: it chooses the prompt tokens that run in the next batch.
 #pragma once
 
 #include <cstdint>
@@ -27,78 +27,101 @@
 
 namespace baton {
 
-// What is kept of prompts beside the cache, in blocks.
+// Limits of the KV that is kept in addition to the prefix cache, in blocks.
 struct KeptPrompts {
-  int64_t leased = 0;  // of the pool, which leases hold at most
+  int64_t leased = 0;  // upper bound on blocks of the pool that leases hold
   StagingOptions staging{};
 };
 
-// Plans each step: what of which prompts it computes (design idea 4). The order of prompts is PromptQueue's, room for
-// them PrefillAdmission's, the share of streaming prompts StreamingShare's, evicted KV StagingClient's.
+// Plans prefill steps. A step computes chunks of many prompts in one batch. Prompts with a common
+// prefix share its blocks, so each token is computed once (design idea 4).
 //
-// A step plans whole blocks (the end of a prompt aside), and a block is promised for just as long as the step that
-// writes it. So a prompt that meets a promised block takes it over within the same step, attending to what another
-// slice of the batch writes; and aborting a request never takes anything from another: what a step has begun to write
-// becomes ready whoever asked for it.
+// The caller adds prompts and repeats:
 //
-// A prompt whose turn it is but whose blocks are not free holds up those that would overtake it, of other tenants too.
-// Those may overtake it in a turn of their own; but each of them costs them at least a block, and its own tenant
-// nothing as long as it computes nothing, so that it is its turn again: only prompts in the background, which come
-// after all others, may starve.
+//   const Batch& batch = scheduler.PlanStep();
+//   if (scheduler.step_running()) {
+//     // Run staging().copies(), then the batch.
+//     scheduler.FinishStep(ok);
+//   }
+//   // TakeProgress() returns the positions that have KV now.
 //
-// A streaming prompt is computed as it comes, and holds up no other prompt: where another lacks room it gives its
-// blocks back to the cache, and takes them up again when it can. So its progress is reported only after it closes.
-// Prompts in the background yield likewise, closed or not, and to streaming prompts as well. They only go on
-// with what another prompt was, so what they take up counts as no use of it: a session's KV is used again when its next
-// turn comes, and not before.
+// The scheduler leaves these decisions to its parts:
 //
-// Not thread-safe. Pool and tree must outlive it; it alone takes blocks from them.
+// - PromptQueue orders the prompts.
+// - PrefillAdmission decides whether the pool has room for a prompt.
+// - StreamingShare bounds the tokens of streaming prompts and low-priority jobs in a step.
+// - StagingClient copies evicted KV back.
+//
+// These rules hold:
+//
+// - A step computes whole blocks of a prompt, except at the prompt's end.
+// - A block that a step writes is promised in the tree until the step ends. Another prompt that
+//   needs the block takes it up in the same step.
+// - Removing a request takes nothing from other requests. Blocks that a running step writes become
+//   ready even if their request is removed.
+// - A closed prompt that finds no room keeps later closed prompts from being admitted in that step.
+// - Streaming prompts and low-priority jobs yield: a closed prompt that lacks room takes their
+//   blocks. They compute these tokens again later, or find them in the cache. Progress of a
+//   streaming prompt is therefore reported only after it closes.
+//
+// docs/design/prefill_steps.md gives the reasons.
+//
+// Not thread-safe. The pool and the tree must outlive it. No other object may allocate their
+// blocks.
 class PrefillScheduler {
  public:
-  // `step_tokens`: computed in a step at most, at least one block.
+  // `step_tokens` is the upper bound on tokens computed per step, at least one block.
   PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open, KeptPrompts kept = {});
   ~PrefillScheduler();
 
-  // INVALID_ARGUMENT, with needed and total blocks, if the prompt can never fit. REQUIRES: the id
-  // is new, and the scheduler's fields are unset.
+  // Methods that take an id REQUIRE a prompt that was added and is not removed, unless they state
+  // otherwise.
+
+  // Adds a prompt. Returns INVALID_ARGUMENT, with needed and total blocks, if the prompt can never
+  // fit. REQUIRES: the id is new, and the scheduler's fields of the prompt are unset.
   absl::Status Add(PrefillPrompt prompt);
-  // Appends to a streaming prompt. `tokens` are those that it has and the new ones; it gets KV for [0, kv_tokens) now,
-  // and `keys` are those of the full blocks that this completes. `last`: the prompt is complete. INVALID_ARGUMENT as
-  // from Add, with nothing changed. REQUIRES: known, open, neither stopped nor removed.
+  // Replaces the tokens of a streaming prompt by `tokens`, which begin with the old ones. The
+  // prompt now gets KV for [0, kv_tokens). `keys` are those of the full blocks that the new tokens
+  // complete. `last`: the prompt closes. Returns INVALID_ARGUMENT as Add does, and then changes
+  // nothing. REQUIRES: the prompt is open and not stopped.
   absl::Status Extend(const RequestId& id, TokenBuffer tokens, int64_t kv_tokens, std::span<const BlockKey> keys,
                       bool last);
-  // REQUIRES: known, not removed.
   void SetQueueOrder(const RequestId& id, absl::Time queue_order);
-  // Only positions [0, tokens) are still wanted: the decode worker holds the rest. May be progress of a prompt that was
-  // open.
+  // Limits the KV that the prompt wants to positions [0, tokens), because the decode worker holds
+  // the rest. May complete the prompt, and thus cause progress. REQUIRES: `tokens` is a multiple of
+  // 16, or at least the number of positions that the prompt wants.
   void Limit(const RequestId& id, int64_t tokens);
-  // Nothing more of it is planned; its blocks stay. What a running step writes for it is still written.
+  // Ends the planning of the prompt. Its blocks stay. The running step still writes its KV.
   void Stop(const RequestId& id);
   // Forgets the prompt and gives its blocks back. If the running step uses its blocks, the
-  // scheduler keeps the prompt, outside prompts(), until that step is over. REQUIRES: known.
+  // scheduler keeps the prompt, outside prompts(), until that step is over.
   void Remove(const RequestId& id);
 
-  // Positions [begin, end) of a request have got KV. `begin` is a multiple of 16.
+  // Positions [begin, end) of a request have KV now. `begin` is a multiple of 16.
   struct Progress {
     RequestId request_id;
     int64_t begin = 0;
     int64_t end = 0;
   };
-  // Plans the next step: its copies, then its batch, either of which may be empty. Where step_running() says that there
-  // is one, FinishStep must follow; both are valid until then. Whatever the cache has is taken up here and is progress
-  // at once.
+  // Plans the next step and returns its batch. The copies of the step, staging().copies(), run
+  // before the batch. Either may be empty. Blocks that the cache has are taken up at once, and they
+  // are progress even without a step. If step_running() is true then, FinishStep must follow, and
+  // the batch and the copies are valid until that call. REQUIRES: no step is running.
   const Batch& PlanStep();
   bool step_running() const { return !step_.empty(); }
-  // What the running step's slices compute that complete their requests: for moving it layer by layer.
+  // Returns the slices of the running step that complete their requests. The caller can move the KV
+  // of these slices layer by layer, while the step runs.
   std::vector<Progress> LastSlices() const;
-  // Calls `visit` for each request that the running step brings further, with the tokens computed for it: 0 if others
-  // compute all that it gets.
+  // Calls `visit` for each request that gains KV in the running step, with the number of tokens
+  // that the step computes for it. The number is 0 if the request only gains tokens that other
+  // requests compute, or that are copied back.
   void ForEachInStep(absl::FunctionRef<void(const RequestId& id, int64_t tokens)> visit) const;
-  // The step's KV is written. For a failed step (`ok` false) promises are broken, requests that waited for them are
-  // planned anew, and those with slices of their own are stopped: their ids are returned.
+  // Ends the running step. `ok`: its KV is written. If the step failed, its promises are broken,
+  // and requests for which it computed tokens are stopped. Returns the ids of these requests. The
+  // other requests of a failed step are planned again. REQUIRES: a step is running.
   std::vector<RequestId> FinishStep(bool ok);
-  // Keeps the KV of the request's first tokens, in whole blocks, from now on. Where it holds them a running step is
-  // over first. REQUIRES: known.
+  // Leases the full blocks of the prompt's first `lease.tokens` tokens. If the lease holds blocks
+  // and a step is running, the lease begins when the step ends.
   void Lease(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now);
   KvLeases& leases() { return leases_; }
   const KvLeases& leases() const { return leases_; }
@@ -108,38 +131,42 @@ class PrefillScheduler {
   const KvStaging& staging() const { return staging_.staging(); }
   StreamingShare& streaming() { return streaming_; }
   const StreamingShare& streaming() const { return streaming_; }
-  // Tokens of the running step of prompts that yielded when it was planned.
+  // Returns how many tokens the running step computes for prompts that yielded when it was planned.
   int64_t yielding_tokens() const { return yielding_tokens_; }
 
-  // Since the last call. Nothing of an open prompt; all that it has, from position 0, once it is closed and has room.
+  // Returns the progress since the last call. A streaming prompt has none. After it closes, all of
+  // its KV is reported from position 0, when the prompt is admitted or complete.
   std::vector<Progress> TakeProgress() { return std::exchange(progress_, {}); }
-  // Open prompts that have got KV since the last call: for [0, ready_tokens), now, though they may give it back.
+  // Returns the streaming prompts that have gained KV since the last call, perhaps twice. They have
+  // KV for [0, done) at this moment, but may give it back later.
   std::vector<RequestId> TakeGrown() { return std::exchange(grown_, {}); }
 
-  // The prompt has closed and has KV for all that it wants. False if it is unknown or removed.
+  // Returns true if the prompt has closed and has KV for all positions that it wants. Returns false
+  // if the id is unknown.
   bool IsComplete(const RequestId& id) const;
-  // All prompts that are not removed. A pointer to one is valid until its Remove.
+  // All prompts that are not removed. A pointer to a prompt is valid until its Remove.
   const PrefillPrompts& prompts() const { return prompts_; }
-  // Null: unknown or removed. The caller may change `engine` alone.
+  // Returns null if the id is unknown. The caller may change only `engine` of the prompt.
   PrefillPrompt* Find(const RequestId& id) const;
-  // REQUIRES: known, and not removed.
   const PrefillPrompt& prompt(const RequestId& id) const { return Get(id); }
 
   struct Load {
-    int64_t waiting = 0;        // requests of which nothing is planned yet
-    int64_t running = 0;        // requests admitted and not complete
-    int64_t queued_tokens = 0;  // wanted, not planned yet, not known to be cached, nor in the background
+    int64_t waiting = 0;  // queued requests that are not admitted
+    int64_t running = 0;  // queued requests that are admitted
+    // Tokens that queued requests want, without low-priority jobs. Planned tokens and tokens that
+    // were cached or staged when they arrived do not count.
+    int64_t queued_tokens = 0;
   };
   Load load() const;
   void CheckInvariants() const;
 
  private:
-  // What is left for a step that is being planned.
+  // The room that is left in a step while it is planned.
   struct StepRoom {
     int64_t tokens = 0;
-    int64_t yielding_tokens = 0;                    // of those, for prompts that yield
-    int64_t reserved = 0;                           // blocks promised to admitted prompts
-    absl::btree_map<std::string, int64_t> spent{};  // by tenant, for its turns
+    int64_t yielding_tokens = 0;                    // of `tokens`, for prompts that yield
+    int64_t reserved = 0;                           // blocks reserved for admitted prompts
+    absl::btree_map<std::string, int64_t> spent{};  // tokens to charge, by tenant
   };
 
   PrefillPrompt& Get(const RequestId& id) const;
@@ -163,15 +190,17 @@ class PrefillScheduler {
   SessionLeases session_leases_;
   StagingClient staging_;
   StreamingShare streaming_;
-  PrefillPrompts prompts_;  // owns them
-  PromptQueue queue_;       // of those neither stopped nor planned to the end
+  PrefillPrompts prompts_;  // owns the prompts that are not removed
+  PromptQueue queue_;       // prompts that are neither stopped nor planned to the end
   PrefillAdmission admission_;
-  std::vector<std::unique_ptr<PrefillPrompt>> removed_;  // the running step uses their blocks
-  std::vector<TokenBuffer> outgrown_;                    // while the running step reads them
+  // Removed prompts whose blocks the running step uses, and replaced tokens that it reads.
+  std::vector<std::unique_ptr<PrefillPrompt>> removed_;
+  std::vector<TokenBuffer> outgrown_;
   uint64_t arrivals_ = 0;
   int64_t yielding_tokens_ = 0;
   Batch batch_;
-  // With planned > done, in the order of planning: a promise comes before its sharers.
+  // The prompts of the running step, with planned > done, in the order of planning. A prompt that
+  // promises a block comes before the prompts that share it.
   std::vector<PrefillPrompt*> step_;
   std::vector<Progress> progress_;
   std::vector<RequestId> grown_;

@@ -12,14 +12,15 @@
 namespace baton {
 namespace {
 
-// How long cancelled hand-offs have for telling their decode workers, at shutdown.
+// The time that cancelled hand-offs have at shutdown to notify their decode workers.
 constexpr absl::Duration kLastWords = absl::Seconds(1);
 
-// Side by side, so that one waits for the disk while another sees whether its bytes are right.
+// Several threads, so that some wait for the disk while others verify the bytes that they have
+// read.
 constexpr int kDiskThreads = 4;
-constexpr int kMostWriting = 2;
+constexpr int kMostWriting = 2;  // upper bound on threads that write, so that reads have threads
 
-// Peers that hang while their links are opened or closed, fewer than this, hold up no others.
+// Fewer than this many hanging peers do not delay the links of other peers.
 constexpr int kLinkThreads = 4;
 
 absl::Time AgainIf(bool again) { return again ? absl::InfinitePast() : absl::InfiniteFuture(); }
@@ -29,7 +30,7 @@ absl::Time AgainIf(bool again) { return again ? absl::InfinitePast() : absl::Inf
 PrefillWorker::PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts parts)
     : parts_(std::move(parts)), engine_(std::move(options)) {
   BATON_CHECK(parts_.staging != nullptr || !engine_.staging().enabled(), "KV is staged nowhere");
-  const std::lock_guard lock(mutex_);  // until all of them are there, none gets further than this
+  const std::lock_guard lock(mutex_);  // so that the threads wait until all of them exist
   for (int i = 0; i < (engine_.staging().has_disk() ? kDiskThreads : 0); ++i) {
     stagers_.push_back(std::make_unique<StepLoop>(parts_.clock, [this] { return AgainIf(ServeDisk()); }));
   }
@@ -47,7 +48,7 @@ std::optional<RequestFailed> PrefillWorker::Submit(PrefillJob job) {
     if (accepting_) {
       refused = engine.Add(std::move(job), now);
     } else {
-      // Another worker may have room, or what comes in this one's place.
+      // Another worker may have room, or the process that takes this worker's place.
       refused = {job.request_id, absl::ResourceExhaustedError("this prefill worker is shutting down"), kDrainRetry};
     }
   });
@@ -79,9 +80,9 @@ void PrefillWorker::Post(Event event) {
 void PrefillWorker::Tell(Event event) {
   bool earlier = false;
   std::vector<DiskTransfer> transfers;
-  std::optional<absl::Status> disk;  // if it has changed
+  std::optional<absl::Status> disk;  // set if it has changed
   bool disk_off = false;
-  std::optional<bool> slow;  // if it has changed
+  std::optional<bool> slow;  // set if it has changed
   {
     const std::lock_guard lock(mutex_);
     const absl::Time now = parts_.clock.Now();
@@ -170,7 +171,8 @@ bool PrefillWorker::Step() {
   if (parts_.staging != nullptr && !(copies->out.empty() && copies->in.empty())) {
     const absl::Time begin = parts_.clock.Now();
     const absl::Status copied = parts_.staging->Copy(*copies);
-    // Only a device that has failed cannot copy, and blocks would go on under the names of what is not in them.
+    // A copy fails only if the device has failed. The blocks would then not have the content that
+    // their keys name.
     BATON_CHECK(copied.ok(), copied.ToString());
     const absl::Duration took = parts_.clock.Now() - begin;
     Tell([took](PrefillEngine& engine, absl::Time) { engine.CopiesDone(took); });
@@ -221,7 +223,8 @@ void PrefillWorker::Shutdown(absl::Duration grace) {
   });
 }
 
-// Ends the pushes in flight, so that the last results come. All links at once: each may wait for a peer that hangs.
+// Ends the pushes in flight, so that their results come. Closes all links at the same time, since
+// each may wait for a peer that hangs.
 void PrefillWorker::CloseAllLinks() {
   {
     std::unique_lock lock(mutex_);
@@ -261,7 +264,7 @@ absl::AnyInvocable<void(Reply)> PrefillWorker::Answer(Handler handler) {
     Post([&](PrefillEngine& engine, absl::Time now) { handler(engine.sender(), std::move(reply), now); });
     const std::lock_guard lock(mutex_);
     --calls_;
-    changed_.notify_all();  // with the lock held: after it, the worker may be gone
+    changed_.notify_all();  // under the lock, because the worker may be destroyed after it
   };
 }
 
@@ -342,7 +345,8 @@ bool PrefillWorker::ServeDigests() {
   return true;
 }
 
-// So that the last results come; nobody asks any more, for all hand-offs have failed.
+// Answers the digests that have not begun, so that no answer is outstanding. All hand-offs have
+// failed, so none needs the digests.
 void PrefillWorker::GiveUpDigests() {
   std::deque<ToDigest> left;
   {
@@ -417,7 +421,7 @@ void PrefillWorker::Open(const OpenConnection& action) {
   if (status.ok()) {
     spdlog::info("connected to decode worker {}: {}", action.to, (*link)->Description());
     const std::lock_guard lock(links_mutex_);
-    // Closed meanwhile: `link` is destroyed at the end of this function.
+    // If the link was closed meanwhile, `link` is destroyed at the end of this function.
     if (opening_.erase(action.link) > 0) links_[action.link] = *std::move(link);
   } else {
     spdlog::warn("cannot connect to decode worker {}: {}", action.to, status.ToString());

@@ -1,4 +1,4 @@
-// The thread-safe shell around PrefillEngine: one mutex around the core, the forward pass and all calls out of it.
+// The shell around PrefillEngine: its threads, its mutex, and the calls to device, disk and peers.
 #pragma once
 
 #include <condition_variable>
@@ -25,8 +25,8 @@
 
 namespace baton {
 
-// Who wants to know how requests ended. Called from any thread, one call at a time, perhaps before the Submit or Cancel
-// that led to it returns; must not block.
+// Receives the results of requests. Calls come from any thread, one at a time. A call may come
+// before the Submit or Cancel that causes it returns. REQUIRES: the methods do not block.
 class PrefillListener {
  public:
   virtual ~PrefillListener() = default;
@@ -34,19 +34,27 @@ class PrefillListener {
   virtual void OnPrefillFailed(const RequestFailed& failed) = 0;
 };
 
-// What the worker works with; all must outlive it. Never called with the worker's mutex held.
+// The objects that a worker uses. All must outlive it. The worker does not hold its mutex when it
+// calls them, except the clock.
 struct PrefillWorkerParts {
   Backend& backend;
   Connector& connector;
-  const Clock& clock;  // must move by itself
+  const Clock& clock;  // REQUIRES: moves by itself
   PrefillListener& listener;
-  // A way to reach a decode worker's control side. Called once for each address; never null.
+  // Returns a peer for the control messages to the decode worker at this address. Must not return
+  // null. Called again for an address only if the earlier peer was given up.
   absl::AnyInvocable<std::unique_ptr<DecodePeer>(const WorkerAddress&)> reach;
-  StagingStore* staging = nullptr;  // as large as the engine's options say; null: they say 0
+  // The bytes of staged KV, of the sizes in PrefillEngineOptions::staging. Null if these are 0.
+  StagingStore* staging = nullptr;
 };
 
-// Owns threads: one computes, one waits for times, four open and close the transport's links, one digests blocks for
-// decode workers that want that, and, if there is a disk, four read and write staged KV. Thread-safe.
+// Drives a PrefillEngine in real time. Thread-safe. The worker owns these threads:
+//
+// - One thread computes steps.
+// - One thread runs timers.
+// - Four threads open and close links of the transport.
+// - One thread digests blocks for decode workers that verify KV.
+// - If there is a disk for staged KV, four threads read and write it.
 class PrefillWorker {
  public:
   PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts parts);
@@ -54,34 +62,41 @@ class PrefillWorker {
   PrefillWorker(const PrefillWorker&) = delete;
   PrefillWorker& operator=(const PrefillWorker&) = delete;
 
-  // As PrefillEngine::Add: a refusal, or the listener hears the result. RESOURCE_EXHAUSTED while shutting down.
+  // Returns a refusal as PrefillEngine::Add does, or passes the result to the listener later.
+  // Refuses with RESOURCE_EXHAUSTED during Shutdown.
   std::optional<RequestFailed> Submit(PrefillJob job);
-  // As PrefillEngine::Append and Cancel.
+  // These three act as the methods of PrefillEngine with the same names.
   void Append(PrefillAppend append);
   void Cancel(const RequestId& id);
-  // As PrefillEngine::EndLeases.
   void EndLeases(LeaseHolder holder);
   PrefillLoad Load() const;
 
-  // Takes no more requests, fails what PrefillEngine::FailOverlapping does at once, lets the others end within `grace`,
-  // fails the rest with UNAVAILABLE, stops. All results have been given when it returns. Idempotent.
+  // Refuses new requests, and fails streaming prompts and low-priority jobs at once
+  // (PrefillEngine::FailOverlapping). Lets the other requests end within `grace`, and fails those
+  // that are left with UNAVAILABLE. Then stops the threads. The listener has all results when
+  // Shutdown returns. Idempotent.
   void Shutdown(absl::Duration grace);
 
  private:
   using Event = absl::FunctionRef<void(PrefillEngine&, absl::Time now)>;
 
-  // Tells the core of an event and does what it asks for.
+  // Passes an event to the core, and runs the actions that follow.
   void Tell(Event event);
-  // And then lets the computing thread see whether it has work now.
+  // Passes an event likewise, and wakes the computing thread, which may have work now.
   void Post(Event event);
-  // Does the actions in the outbox in their order. One thread at a time: another's are done by the one that is at it.
+  // Runs the actions in the outbox in order. If another thread is draining the outbox, that thread
+  // runs them, and Drain returns at once.
   void Drain();
-  // One transfer between memory and disk, reads first, and never writes on all threads. False: there was none.
+  // Runs one transfer between host memory and disk. Reads come before writes, and some threads are
+  // left free for reads. Returns false if there was no transfer to run.
   bool ServeDisk();
-  // Digests the blocks of one action. False: there was none.
+  // Digests the blocks of one action. Returns false if there was no action.
   bool ServeDigests();
-  bool Step();  // false: there was nothing to compute
+  // Computes a step. Returns false if there was no step to compute.
+  bool Step();
+  // Runs timers that are due. Returns the time of the next timer.
   absl::Time Tick();
+  // Waits until no request or action is left, at most this long.
   void AwaitIdle(absl::Duration longest);
 
   void Do(SendLink& action);
@@ -98,11 +113,12 @@ class PrefillWorker {
   void Do(RequestFailed& action) { parts_.listener.OnPrefillFailed(action); }
 
   DecodePeer& Peer(const WorkerAddress& address);
-  // A callback that posts an event, counted in calls_ until it has been called.
+  // Returns a callback that posts the answer to the core. calls_ counts the callback until it is
+  // called.
   template <typename Reply, typename Handler>
   absl::AnyInvocable<void(Reply)> Answer(Handler handler);
-  // Closes or opens one link, or lets one peer go; each may wait some seconds for a peer that hangs. False: there was
-  // nothing to do.
+  // Closes or opens one link, or destroys one peer. Each may wait some seconds for a peer that
+  // hangs. Returns false if there was nothing to do.
   bool ServeLinks();
   void WakeConnectors();
   void Open(const OpenConnection& action);
@@ -110,44 +126,49 @@ class PrefillWorker {
   void GiveUpDigests();
 
   PrefillWorkerParts parts_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members down to next_tick_
   std::condition_variable changed_;
   PrefillEngine engine_;
   std::vector<PrefillAction> outbox_;
-  bool draining_ = false;  // some thread is in Drain
+  bool draining_ = false;  // a thread is in Drain
   bool accepting_ = true;
-  enum class DiskState { kUsed, kFull, kOff } disk_state_ = DiskState::kUsed;  // as logged
-  bool disk_slow_ = false;                                                     // and told
-  int64_t calls_ = 0;                                                          // answers that have not come yet
-  absl::Time next_tick_ = absl::InfinitePast();                                // what the timer waits for
+  // The states of the disk that were logged last.
+  enum class DiskState { kUsed, kFull, kOff } disk_state_ = DiskState::kUsed;
+  bool disk_slow_ = false;
+  int64_t calls_ = 0;                            // answers that have not come yet
+  absl::Time next_tick_ = absl::InfinitePast();  // the time that the timer thread waits for
 
-  std::map<WorkerAddress, std::unique_ptr<DecodePeer>> peers_;  // used by the draining thread alone
+  std::map<WorkerAddress, std::unique_ptr<DecodePeer>> peers_;  // only the draining thread uses it
 
-  // Guards what follows. Only the draining thread takes links away, so that none ends while it is used.
+  // Guards the members down to to_forget_. Only the draining thread removes links from links_, so
+  // that no link ends while that thread uses it.
   std::mutex links_mutex_;
-  bool opens_links_ = true;  // until it shuts down
+  bool opens_links_ = true;  // false once Shutdown closes links
   std::deque<OpenConnection> to_open_;
-  std::set<LinkId> opening_;  // asked for, neither open nor closed yet
+  std::set<LinkId> opening_;  // links to be opened, neither open nor closed yet
   std::map<LinkId, std::unique_ptr<Link>> links_;
-  std::deque<std::unique_ptr<Link>> to_close_;         // destroying a link may take time
-  std::deque<std::unique_ptr<DecodePeer>> to_forget_;  // and a peer's last word may come on gRPC's own thread
+  // Links and peers that a connector thread is to destroy. The draining thread does not destroy
+  // them, because a link may take time, and because a peer's last answer may have come on a thread
+  // of gRPC, which then drains.
+  std::deque<std::unique_ptr<Link>> to_close_;
+  std::deque<std::unique_ptr<DecodePeer>> to_forget_;
 
-  std::mutex disk_mutex_;                    // guards what follows
-  std::deque<DiskTransfer> reads_, writes_;  // that have not begun
-  int writing_ = 0;                          // threads
+  std::mutex disk_mutex_;                    // guards reads_, writes_ and writing_
+  std::deque<DiskTransfer> reads_, writes_;  // transfers that have not begun
+  int writing_ = 0;                          // number of threads that write
 
   using Digests = absl::StatusOr<std::vector<BlockDigest>>;
   struct ToDigest {
     std::vector<BlockId> blocks;
     absl::AnyInvocable<void(Digests)> answer;
   };
-  std::mutex digests_mutex_;
+  std::mutex digests_mutex_;  // guards to_digest_
   std::deque<ToDigest> to_digest_;
 
   std::once_flag shut_down_;
+  // The threads. They are the last members, because they use the other members and wake each other.
   std::vector<std::unique_ptr<StepLoop>> stagers_, connectors_;
-  std::optional<StepLoop> digester_, timer_,
-      stepper_;  // last: their threads use the rest, and wake each other
+  std::optional<StepLoop> digester_, timer_, stepper_;
 };
 
 }  // namespace baton
