@@ -94,13 +94,13 @@ using PrefillAction = std::variant<SendLink, OpenConnection, CloseConnection, Se
 // 2. Steps compute the prompt's KV. Blocks are pushed to the decode worker as steps complete them.
 //    The KV of the prompt's last slice is pushed layer by layer.
 // 3. When all blocks are at the decode worker, the hand-off is committed and the result is
-//    PrefillDone.
+//    PrefillDone. A prefill-only job has no hand-off. It is done when its KV is in the cache.
 //
 // The caller drives the steps:
 //
 //   while (const Batch* batch = engine.StartStep(now)) {
 //     // If engine.copies() has copies, run them and call CopiesDone.
-//     status = backend.Forward(*batch, ...);  // LayerDone after each layer
+//     // If the batch has slices, run Backend::Forward and call LayerDone after each layer.
 //     engine.FinishStep(status, now);
 //   }
 //
