@@ -31,7 +31,7 @@ TEST_CASE("a loop steps at once, again while told to, and then waits for a wake"
 TEST_CASE("a loop whose next step is due does not give its thread up before it") {
   SteadyClock clock;
   absl::Notification done;
-  const auto waits = [] {  // so far, of this thread
+  const auto waits = [] {  // voluntary context switches of this thread so far
     rusage usage;
     getrusage(RUSAGE_THREAD, &usage);
     return usage.ru_nvcsw;

@@ -22,7 +22,7 @@ class Room {
     queue.Insert(prompt.get());
     return *(prompts[id] = std::move(prompt));
   }
-  // Admits it; the ids of the prompts that gave their blocks back for it, or "no".
+  // Admits the prompt. Returns the ids of the prompts that gave their blocks back for it, or "no".
   std::string Admit(PrefillPrompt& prompt) {
     int64_t reserved = admission.Reserved();
     std::string gave;
@@ -35,7 +35,7 @@ class Room {
     if (admitted) CHECK(reserved == admission.Reserved());
     return admitted ? gave : "no";
   }
-  // What an admitted prompt has computed, which a step has not in hand.
+  // Gives an admitted prompt KV for its first blocks, as earlier steps do.
   void Compute(PrefillPrompt& prompt, int64_t blocks) {
     for (int64_t i = 0; i < blocks; ++i) prompt.table.Append(*tree.Allocate());
     prompt.planned = prompt.done = blocks * kBlockTokens;
@@ -75,7 +75,7 @@ TEST_CASE("background and streaming prompts give a closed prompt the blocks that
       REQUIRE(r.Admit(prompt).empty());
       r.Compute(prompt, 2);
     }
-    CHECK(r.Admit(r.Add("closed", 5)) == "y");  // the later one
+    CHECK(r.Admit(r.Add("closed", 5)) == "y");  // "y" arrived later than "x"
   }
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("a prompt in the background takes no blocks, and none are taken from a
   REQUIRE(r.Admit(first).empty());
   CHECK(r.Admit(r.Add("b", 3, kBackgroundPriority)) == "no");
   r.Compute(first, 6);
-  first.planned = first.wanted + kBlockTokens;  // a step has it in hand
+  first.planned = first.wanted + kBlockTokens;  // the prompt is in the planned step
   CHECK(r.Admit(r.Add("c", 3)) == "no");
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("what a prompt finds in the cache needs no free block") {
   Room r;
   PrefillPrompt& again = r.Add("a", 6);
   Cache(r.tree, again);
-  std::vector<BlockRef> held;  // by another prompt that goes on with them
+  std::vector<BlockRef> held;  // as by another prompt with the same blocks
   for (const BlockKey& key : again.keys) held.push_back(r.tree.Acquire(key));
   CHECK(r.Admit(r.Add("b", 2)).empty());
   int64_t reserved = 2;

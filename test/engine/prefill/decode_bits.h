@@ -1,4 +1,5 @@
-// Whether a decode worker that is given KV says what one pass over the prompt says (design idea 5).
+// Checks that a decode worker with KV of a prefill worker computes the logits of one pass over the
+// prompt (design idea 5).
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,8 @@
 
 namespace baton {
 
-// `blocks`: those of `prefill` that hold KV of all tokens but the last. They are copied to `decode`, whose logits after
-// that last token have to be, bit for bit, those of one pass of its own.
+// Copies `blocks` of `prefill`, the KV of all tokens but the last, to `decode`. REQUIREs that the
+// logits of `decode` after the last token are equal, bit for bit, to those of one pass of its own.
 inline void CheckDecodesLikeOnePass(TestBackend& prefill, std::span<const BlockId> blocks, TestBackend& decode,
                                     const std::vector<TokenId>& tokens) {
   const int64_t n = std::ssize(tokens), block_bytes = prefill->kv_layout().BlockBytes();
@@ -37,7 +38,8 @@ inline void CheckDecodesLikeOnePass(TestBackend& prefill, std::span<const BlockI
   decode.Free(alone);
 }
 
-// Calls `run` for every family in both precisions, with all kernels that this machine can run and `seeds` seeds.
+// Calls `run` for every model family in both precisions, with all kernels that this machine can
+// run, and with `seeds` seeds each.
 inline void ForEachTinyModel(
     uint64_t seeds, const std::function<void(const Weights&, const std::string& kernels, uint64_t seed)>& run) {
   for (const std::string& kernels : KernelNames()) {

@@ -1,4 +1,4 @@
-// The prefill engine and hand-off under seeded faults.
+// The prefill engine and the hand-off under seeded faults.
 #include <algorithm>
 #include <random>
 #include <set>
@@ -13,7 +13,8 @@
 namespace baton {
 namespace {
 
-// A cluster under faults: two decode workers that come and go, messages in any order, some lost.
+// A cluster under faults. Two decode workers start and stop. Messages arrive in any order, and some
+// are lost.
 class Chaos {
  public:
   explicit Chaos(uint64_t seed)
@@ -89,7 +90,7 @@ class Chaos {
     }
     world_.Advance(absl::Minutes(5));  // leases end
     CHECK(world_.engine().load().blocks.referenced == 0);
-    world_.Advance(absl::Minutes(5));  // and then the quarantines
+    world_.Advance(absl::Minutes(5));  // quarantines end
   }
   std::vector<BlockPool::Counts> Pools() {
     std::vector<BlockPool::Counts> pools{world_.engine().load().blocks};
@@ -119,7 +120,8 @@ class Chaos {
     const char* to[] = {"d0", "d1", ""};
     return to[Below(3)];
   }
-  // The next part of an open job's prompt, or all the rest.
+  // Appends the next increment to a streaming prompt. `last`: appends the rest and closes the
+  // prompt.
   void AppendToOne(bool last) {
     const auto it = std::next(open_.begin(), Below(std::ssize(open_)));
     const auto& [id, rest] = *it;
@@ -155,7 +157,8 @@ class Chaos {
     const Envelope envelope = mail_.Take(static_cast<size_t>(Below(std::ssize(mail_.in_flight()))));
     arrives ? envelope.arrive() : envelope.lose();
   }
-  // What is done gives the right token, or the decode worker refuses it: never a wrong one.
+  // Checks that each request that is done gives the right token, unless the decode worker refuses
+  // the request.
   void CheckTokens() {
     for (auto& [id, request] : world_.requests()) {
       if (!request.done || request.to.empty() || !started_.insert(id).second) continue;
@@ -172,7 +175,7 @@ class Chaos {
   PrefillWorld world_;
   int events_ = 0;
   int submitted_ = 0;
-  std::map<RequestId, std::vector<TokenId>> open_;  // what is still to be appended
+  std::map<RequestId, std::vector<TokenId>> open_;  // the tokens that are not appended yet
   std::set<RequestId> started_;
   int64_t right_tokens_ = 0;
 };
@@ -183,8 +186,8 @@ TEST_CASE("whatever is lost, late, cancelled or dies, tokens are right and all b
   if (seeds.all()) CHECK(right_tokens > 0);
 }
 
-// Prompts that are refused come again, as a router sends them, until they are through. Pools are short on both sides,
-// so whoever waited while it held blocks would stop the others.
+// Submits prompts that are refused again until they are done, as a router does. The pools of both
+// sides are small, so a request that waited with blocks would block the other requests.
 void SendUntilThrough(uint64_t seed) {
   std::mt19937 random(seed);
   const auto below = [&](unsigned limit) { return static_cast<int>(random() % limit); };
@@ -195,7 +198,8 @@ void SendUntilThrough(uint64_t seed) {
   for (const char* d : {"d0", "d1"}) world.AddDecode(d, 6 + below(4));
   std::map<RequestId, PrefillWorld::Request> left;
   for (int i = 0; i < 30; ++i) {
-    // Never a first token that needs a block of its own: the fake decode worker does not reserve for growth.
+    // The first token never needs another block, because the fake decode worker reserves no room
+    // for growth.
     std::vector<TokenId> prompt(static_cast<size_t>(2 + below(15) + 16 * below(5)), static_cast<TokenId>(below(3)));
     left[absl::StrCat("r", i)] = {std::move(prompt), below(3) == 0 ? "d1" : "d0", std::nullopt, std::nullopt};
   }
@@ -207,7 +211,7 @@ void SendUntilThrough(uint64_t seed) {
     world.CheckInvariants();
     for (auto it = left.begin(); it != left.end();) {
       const PrefillWorld::Request& request = world.requests().at(it->first);
-      if (request.done && below(3) == 0) {  // decoded: its blocks there are free again
+      if (request.done && below(3) == 0) {  // decode it, which frees its blocks there
         const auto token = world.FirstToken(it->first);
         REQUIRE(token.ok());
         REQUIRE(*token == FakeBackend::NextToken(it->second.prompt));

@@ -11,7 +11,7 @@
 namespace baton {
 namespace {
 
-// Everything arrives at once and in order, except what is held.
+// Messages arrive at once and in order, except those that a scenario holds back.
 class EngineScenario {
  public:
   std::string Run(const ScenarioCommand& command) {
@@ -197,11 +197,12 @@ TEST_CASE("jobs in the background keep out nobody, closed or not") {
   CHECK_FALSE(engine.Add(JobOf("client", {1, 2}), now).has_value());
   shadow.request_id = "another";
   CHECK(absl::IsResourceExhausted(engine.Add(shadow, now)->status));
-  shadow.open = false;  // it comes when it is complete
+  shadow.open = false;  // submitted when it is complete
   CHECK(absl::IsResourceExhausted(engine.Add(shadow, now)->status));
   PrefillJob growing = JobOf("growing", {1, 2});
   growing.open = true;
-  CHECK_FALSE(engine.Add(growing, now).has_value());  // for whom half of the room is left
+  // Half of the limit is left to streaming prompts of clients.
+  CHECK_FALSE(engine.Add(growing, now).has_value());
   for (const char* id : {"shadow", "client", "growing"}) engine.Cancel(id, now);
   engine.CheckInvariants();
   CHECK_FALSE(engine.Add(shadow, now).has_value());
@@ -331,7 +332,7 @@ TEST_CASE("open jobs fill a step for as long as the options say, by what steps w
   options.open_step = absl::Milliseconds(80);
   PrefillEngine engine(options);
   absl::Time now = absl::UnixEpoch();
-  const auto step = [&] {  // of 1 ms for each token
+  const auto step = [&] {  // takes 1 ms for each token
     const Batch* batch = engine.StartStep(now);
     size_t tokens = 0;
     for (const SequenceSlice& slice : batch->slices) tokens += slice.tokens.size();
@@ -359,7 +360,7 @@ TEST_CASE("the time of staged KV's copies is told apart, and is not what computi
   PrefillEngine engine(options);
   absl::Time now = absl::UnixEpoch();
   size_t copies = 0;
-  const auto step = [&] {  // of 1 ms for each token, after half a second for copies
+  const auto step = [&] {  // takes 1 ms for each token, after half a second for copies
     const Batch* batch = engine.StartStep(now);
     REQUIRE(batch != nullptr);
     size_t tokens = 0;
@@ -385,7 +386,7 @@ TEST_CASE("the time of staged KV's copies is told apart, and is not what computi
     CHECK(result.compute == absl::Milliseconds(256));
     CHECK(result.copied == absl::Milliseconds(token > 1 ? 500 : 0));
   }
-  // What growing prompts may compute in a step is reckoned from the computing alone.
+  // The limit on tokens of streaming prompts ignores the time of copies.
   PrefillJob open = JobOf("open", std::vector<TokenId>(257, 4));
   open.open = true;
   REQUIRE_FALSE(engine.Add(open, now).has_value());
@@ -393,7 +394,8 @@ TEST_CASE("the time of staged KV's copies is told apart, and is not what computi
   CHECK(copies == 5);
 }
 
-// Measured from its arrival, which may fall into a step, to the end of the step that completes it.
+// The time to the first token begins with the job's arrival, perhaps during a step. It ends with
+// the step that completes the job.
 TEST_CASE("open jobs add at most two shares of a step to a first token, whenever a job arrives") {
   constexpr absl::Duration kMost = absl::Milliseconds(80);
   const auto time_to = [&](int64_t tokens, absl::Duration into_step, int open_jobs) {
@@ -404,7 +406,7 @@ TEST_CASE("open jobs add at most two shares of a step to a first token, whenever
     options.open_step = kMost;
     PrefillEngine engine(options);
     absl::Time now = absl::UnixEpoch();
-    const auto begin = [&] {  // 20 ms and 1 ms for each token
+    const auto begin = [&] {  // a step takes 20 ms, and 1 ms for each token
       int64_t computed = 0;
       for (const SequenceSlice& slice : engine.StartStep(now)->slices) computed += std::ssize(slice.tokens);
       return now + absl::Milliseconds(20 + computed);
@@ -421,7 +423,7 @@ TEST_CASE("open jobs add at most two shares of a step to a first token, whenever
       REQUIRE_FALSE(engine.Add(std::move(job), now).has_value());
     }
     const absl::Time end = open_jobs > 0 ? begin() : now;
-    REQUIRE((open_jobs == 0 || end - now >= kMost / 2));  // it was worth a test
+    REQUIRE((open_jobs == 0 || end - now >= kMost / 2));  // so that the step can delay the job
     const absl::Time arrival = open_jobs > 0 ? now + into_step : now;
     now = arrival;
     REQUIRE_FALSE(engine.Add(JobOf("job", std::vector<TokenId>(tokens, 2)), now).has_value());
@@ -436,7 +438,7 @@ TEST_CASE("open jobs add at most two shares of a step to a first token, whenever
       CAPTURE(tokens, ms, absl::FormatDuration(alone));
       const absl::Duration beside = time_to(tokens, absl::Milliseconds(ms), 12);
       CAPTURE(absl::FormatDuration(beside));
-      CHECK(beside - alone <= 2 * kMost);  // of the step that runs, and of the job's last one
+      CHECK(beside - alone <= 2 * kMost);  // in the running step, and in the job's last step
     }
   }
 }
@@ -449,7 +451,7 @@ TEST_CASE("open jobs compute so much that half of a step is not fixed cost, howe
   options.open_step = absl::Milliseconds(1);
   PrefillEngine engine(options);
   absl::Time now = absl::UnixEpoch();
-  const auto step = [&] {  // 100 ms and 1 ms for each token
+  const auto step = [&] {  // takes 100 ms, and 1 ms for each token
     int64_t computed = 0;
     for (const SequenceSlice& slice : engine.StartStep(now)->slices) computed += std::ssize(slice.tokens);
     engine.FinishStep(absl::OkStatus(), now += absl::Milliseconds(100 + computed));
@@ -477,7 +479,7 @@ TEST_CASE("steps say when a request was computed for, itself or by another") {
   REQUIRE_FALSE(engine.Add(std::move(open), now).has_value());
   REQUIRE(engine.StartStep(later(5)) != nullptr);
   engine.FinishStep(absl::OkStatus(), later(7));
-  // Another one computes the block that comes next.
+  // Another request computes the next block.
   REQUIRE_FALSE(engine.Add(JobOf("other", std::vector<TokenId>(33, 1)), now).has_value());
   engine.Append({.request_id = "open", .tokens = std::vector<TokenId>(16, 1), .last = true, .decode_worker = {}}, now);
   REQUIRE(engine.StartStep(later(3)) != nullptr);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr LeaseHolder kRouter(1), kOther(2);
 
-// A prefill worker and a decode worker; everything arrives at once.
+// A prefill worker and a decode worker. Messages arrive at once.
 struct LeaseWorld {
   PrefillWorld world;
 
@@ -20,7 +20,8 @@ struct LeaseWorld {
     world.lease_holder = kRouter;
   }
 
-  // `blocks` blocks of KV, which no prompt with another `first` token shares.
+  // Returns a prompt of `blocks` blocks of KV. Prompts with different `first` tokens share no
+  // block.
   static std::vector<TokenId> Prompt(TokenId first, int64_t blocks) {
     std::vector<TokenId> prompt(static_cast<size_t>(blocks * kBlockTokens + 1), first);
     return prompt;
@@ -29,7 +30,7 @@ struct LeaseWorld {
     while (world.Begin()) world.End();
     world.CheckInvariants();
   }
-  // Computes the prompt and, if it is not zero, leases its first `leased` tokens.
+  // Computes the prompt, and leases its first `leased` tokens if there are any.
   PrefillDone Run(const RequestId& id, std::vector<TokenId> prompt, int32_t leased = 0, const WorkerAddress& to = "",
                   absl::Duration duration = absl::Seconds(60)) {
     world.lease = {.tokens = leased, .duration = duration};
@@ -99,10 +100,10 @@ TEST_CASE("leases hold at most half of the pool, and the one that would end firs
   w.Run("b", w.Prompt(2, 3), 100, "", absl::Seconds(10));
   w.Run("c", w.Prompt(3, 3), 100, "", absl::Seconds(20));
   CHECK(w.leased() == 6);
-  w.world.Advance(absl::Seconds(10));  // the end of b, had it not given way
+  w.world.Advance(absl::Seconds(10));  // b's lease would end now, but it ended for c's
   CHECK(w.leased() == 6);
   w.Run("d", w.Prompt(4, 12), 1000);
-  CHECK(w.leased() == 8);  // the first of them
+  CHECK(w.leased() == 8);  // the prompt's first blocks
 }
 
 TEST_CASE("leases give way to a request that needs the room, but not before that helps it") {
@@ -113,7 +114,7 @@ TEST_CASE("leases give way to a request that needs the room, but not before that
   REQUIRE(w.world.Begin());
   w.world.Submit("large", w.Prompt(3, 8), "");
   w.world.End();
-  REQUIRE(w.world.Begin());  // one block of what runs; room in the step for more
+  REQUIRE(w.world.Begin());  // computes one block of "running"; the step has room for more
   CHECK(w.leased() == 4);
   w.world.End();
   w.RunAll();

@@ -1,5 +1,6 @@
-// Same tokens in, same bits out (design idea 5), for prompts that grow: however a prompt comes, whatever steps compute
-// it, whatever is computed beside it and is in the cache, the logits of the decode step after it are those of one pass.
+// Same tokens in, same bits out (design idea 5), for streaming prompts. The logits of the decode
+// step after a prompt are those of one pass. They do not depend on the prompt's increments, on the
+// steps that compute it, on other prompts in these steps, or on the cache.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -18,7 +19,7 @@ namespace {
 struct Growing {
   RequestId id;
   std::vector<TokenId> tokens;  // the whole prompt, [0, n)
-  int64_t come = 0;             // of [0, n - 1), which KV is made for
+  int64_t come = 0;             // [0, come) of the KV tokens [0, n - 1) have arrived
   bool added = false;
 };
 
@@ -38,7 +39,8 @@ class RandomPrompts {
     }
   }
 
-  // Until all were compared, but for one that is given up on the way. Some come when others are in the cache.
+  // Runs until all prompts were compared, except one that is removed early. Some prompts arrive
+  // when others are in the cache.
   void Run() {
     while (!prompts_.empty()) {
       Growing& prompt = prompts_[static_cast<size_t>(Size(0, std::min<int64_t>(3, std::ssize(prompts_)) - 1))];
@@ -56,7 +58,7 @@ class RandomPrompts {
  private:
   int64_t Size(int64_t least, int64_t most) { return std::uniform_int_distribution<int64_t>(least, most)(random_); }
 
-  // Whole blocks, and with the last of them the rest.
+  // Appends whole blocks, and with the last of them the rest of the prompt.
   void Grow(Growing& prompt) {
     const int64_t all = std::ssize(prompt.tokens) - 1;
     const int64_t more = Size(prompt.added ? 1 : 0, 4) * kBlockTokens;

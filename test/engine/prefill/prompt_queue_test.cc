@@ -10,7 +10,7 @@
 namespace baton {
 namespace {
 
-// Prompts of one block in a queue, which arrive in the order in which they are added.
+// A queue of prompts of one block each, which arrive in the order of Add.
 class Queue {
  public:
   PrefillPrompt& Add(const std::string& id, const std::string& tenant = "", int32_t priority = 0) {
@@ -21,14 +21,15 @@ class Queue {
     prompts_.push_back(std::move(prompt));
     return *prompts_.back();
   }
-  // Lets `change` happen to a prompt outside of the queue.
+  // Takes the prompt out of the queue, calls `change` on it, and puts it back.
   template <class Body>
   void Change(PrefillPrompt& prompt, const Body& change) {
     queue.Erase(&prompt);
     change(prompt);
     queue.Insert(&prompt);
   }
-  // The ids in the order of the next step, which has the first prompt alone, at so many tokens for its tenant.
+  // Returns the ids in the order of the next step. The step computes `tokens` tokens of the first
+  // prompt, and no others.
   std::string Step(int64_t tokens = kBlockTokens) {
     const PromptQueue::Order order = queue.OrderStep();
     std::string ids;
@@ -95,7 +96,7 @@ TEST_CASE("every eighth step begins with the oldest prompt, until that is in a s
   for (int step = 1; step < 8; ++step) CHECK(q.Step() == "uo");
   const PromptQueue::Order eighth = q.queue.OrderStep();
   CHECK(eighth.prompts[0] == &old);
-  q.queue.Charge(eighth, {});  // it waits for room
+  q.queue.Charge(eighth, {});  // no prompt is in the step, because the first one waits for room
   CHECK(q.Step() == "ou");
   CHECK(q.Step() == "uo");
 }

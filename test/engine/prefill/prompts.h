@@ -1,4 +1,4 @@
-// Prompts as the parts of the prefill scheduler see them, for the tests of those parts.
+// Prompts for tests of the parts of the prefill scheduler.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace baton {
 
-// `blocks` whole blocks, which no prompt with another `first` token shares.
+// Returns a prompt of `blocks` whole blocks. Prompts with different `first` tokens share no block.
 inline std::unique_ptr<PrefillPrompt> MakePrompt(const std::string& id, TokenId first, int64_t blocks) {
   auto prompt = std::make_unique<PrefillPrompt>();
   prompt->id = id;
@@ -24,7 +24,7 @@ inline std::unique_ptr<PrefillPrompt> MakePrompt(const std::string& id, TokenId 
   return prompt;
 }
 
-// Computes all blocks of a prompt, which are then cached.
+// Puts all blocks of a prompt into the tree, ready and without references.
 inline void Cache(RadixTree& tree, const PrefillPrompt& prompt) {
   std::vector<BlockRef> blocks;
   const std::span<const BlockKey> keys(prompt.keys);

@@ -137,7 +137,8 @@ class SchedulerScenario {
     if (!staging.disk_status().ok()) absl::StrAppend(&printed, " no disk: ", staging.disk_status().ToString());
     return printed + "\n";
   }
-  // The disk does all that it is to do, and takes `ms` for each; or the first `most` fail. A full one can be read.
+  // Ends all transfers of the disk, each after `ms`. The first `most` of them fail as `how` states,
+  // except that a full disk can be read.
   std::string Disk(const std::string& how, int64_t ms, int64_t most) {
     const absl::Status status = how == "full"     ? absl::ResourceExhaustedError("no space left")
                                 : how == "wrong"  ? absl::DataLossError("other bytes")
@@ -210,7 +211,8 @@ TEST_CASE("a large request gets its blocks however many small ones of higher pri
   }
 }
 
-// Steps until "mine" of a tenant is complete that comes when others have `theirs` prompts of as many tokens.
+// Returns how many steps run until the prompt "mine" is complete. It arrives when `their_tenant`
+// has `theirs` prompts of as many tokens.
 int StepsOfOneBeside(int theirs, int64_t tokens, int32_t their_priority, const std::string& their_tenant) {
   SchedulerWorld world(2048, 512);
   const auto prompt = [&](TokenId token) { return std::vector<TokenId>(static_cast<size_t>(tokens), token); };
@@ -229,7 +231,7 @@ int StepsOfOneBeside(int theirs, int64_t tokens, int32_t their_priority, const s
 
 TEST_CASE("a tenant's one prompt waits for its share, however many another tenant has and however urgent") {
   const int32_t priority = GENERATE(0, 1000);
-  CHECK(StepsOfOneBeside(40, 500, priority, "theirs") == 2);  // the one that runs, and its own
+  CHECK(StepsOfOneBeside(40, 500, priority, "theirs") == 2);  // the running step, and its own
   CHECK(StepsOfOneBeside(10, 2048, priority, "theirs") == 8);
   CHECK(StepsOfOneBeside(40, 500, priority, "mine") == 41);
 }
@@ -237,7 +239,8 @@ TEST_CASE("a tenant's one prompt waits for its share, however many another tenan
 TEST_CASE("a large request gets its blocks however many small ones of other tenants arrive") {
   const bool cached = GENERATE(false, true);
   SchedulerWorld world(8, 32);
-  for (int i = 0; i < 3; ++i) {  // so that what the others have costs next to nothing
+  // If cached, the prompts of the other tenants cost almost nothing.
+  for (int i = 0; i < 3; ++i) {
     if (!cached) break;
     REQUIRE(world.Add(absl::StrCat("before", i), std::vector<TokenId>(32, 1 + i), 0, false, {}, "b").ok());
     REQUIRE(world.Plan());
@@ -262,7 +265,7 @@ TEST_CASE("a large request gets its blocks however many small ones of other tena
   }
 }
 
-// Prompts from a small tree of prefixes, of any length.
+// Returns a prompt of random length from a small tree of prefixes.
 std::vector<TokenId> BranchingPrompt(std::mt19937& random) {
   std::vector<TokenId> tokens(random() % 90);
   TokenId branch = 0;
@@ -284,7 +287,8 @@ int32_t RandomPriority(std::mt19937& random) {
 
 std::string RandomTenant(std::mt19937& random) { return std::array{"", "a", "b", "c"}.at(random() % 4); }
 
-// Off half of the time, and so small that it is full at once.
+// Returns options that turn staging off half of the time, and otherwise make it so small that it is
+// full at once.
 StagingOptions RandomStaging(std::mt19937& random) {
   StagingOptions staging;
   if (random() % 2 == 0) staging.host = 1 + static_cast<int64_t>(random() % 20);
@@ -292,7 +296,7 @@ StagingOptions RandomStaging(std::mt19937& random) {
   return staging;
 }
 
-// One of the transfers ends, now and then with a failure.
+// Ends one of the transfers, sometimes with a failure.
 void EndSomeTransfer(SchedulerWorld& world, std::mt19937& random) {
   if (world.transfers().empty()) return;
   const absl::Status status = random() % 20 == 0    ? absl::DataLossError("other bytes")
@@ -309,9 +313,9 @@ TEST_CASE("random requests all end, with every token computed once and no block 
     std::mt19937 random(seed);
     const int64_t blocks = 6 + static_cast<int64_t>(random() % 30);
     SchedulerWorld world(blocks, 16 + static_cast<int64_t>(random() % 80), RandomStaging(random));
-    int64_t computed = 0;  // as the requests count it, of those that ended between steps
-    // Half of the time nothing fails or is removed, and no prompt is open or in the background, which would count anew
-    // what it gave back.
+    int64_t computed = 0;  // counters of requests that ended between steps
+    // Half of the runs are calm: nothing fails or is removed, and no prompt streams or is a
+    // low-priority job. Such a prompt would count tokens twice after it gave its blocks back.
     const bool calm = random() % 2 == 0;
     bool all_counted = calm;
     const auto finish = [&] {
@@ -320,7 +324,8 @@ TEST_CASE("random requests all end, with every token computed once and no block 
     };
     const auto end = [&](const RequestId& id) {
       if (world.scheduler().step_running()) {
-        all_counted = false;  // it was limited, and the step that computes more for it may fail
+        // The request was limited, and the running step, which computes more for it, may fail.
+        all_counted = false;
       } else {
         computed += world.scheduler().prompt(id).counters.computed;
       }
@@ -383,7 +388,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
       if (random() % 2 == 0) EndSomeTransfer(world, random);
       world.scheduler().CheckInvariants();
     }
-    // Everything left runs to its end.
+    // Run the remaining requests to their ends.
     for (const auto& [id, tokens] : std::map(world.requests())) {
       if (world.IsOpen(id)) REQUIRE(world.Extend(id, {}, true).ok());
     }

@@ -12,7 +12,7 @@ namespace {
 
 const absl::Time kStart = absl::FromUnixSeconds(1000);
 
-// A full cache of two prompts of one block each, of which the first was used longest ago.
+// A full cache of two prompts of one block each. The first prompt is the least recently used one.
 struct SessionLeaseWorld {
   BlockPool pool{2};
   RadixTree tree{pool};
@@ -25,7 +25,7 @@ struct SessionLeaseWorld {
   static std::vector<BlockKey> Keys(TokenId token) {
     return BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), std::vector<TokenId>(kBlockTokens, token));
   }
-  // Whose block goes when somebody needs one.
+  // Allocates a block, and returns the prompt whose block was evicted for it.
   const std::vector<BlockKey>* Evict() {
     const auto block = tree.Allocate();
     REQUIRE(block.has_value());
@@ -69,7 +69,7 @@ TEST_CASE("of leased paths the one whose lease ends first is evicted first") {
   w.leases.Add(w.second, kStart + absl::Seconds(10));
   w.leases.Add(w.first, kStart + absl::Seconds(20));
   CHECK(w.Evict() == &w.second);
-  w.leases.Tick(kStart + absl::Seconds(10));  // harmless: it is gone
+  w.leases.Tick(kStart + absl::Seconds(10));  // the path of the lease that ends is already evicted
   CHECK(w.leases.size() == 1);
 }
 

@@ -1,5 +1,5 @@
-// Same tokens in, same bits out (design idea 5), for KV that was evicted: after it lay in host memory or on disk, the
-// logits of the decode step are those of one pass.
+// Same tokens in, same bits out (design idea 5), for evicted KV. The logits of the decode step are
+// those of one pass, after the KV was in host memory or on disk.
 #include <algorithm>
 #include <array>
 #include <random>
@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kPool = 14;
 constexpr StagingOptions kStaging = {.host = 16, .disk = 80};
 
-// Prompts that do not fit into the pool together, one after the other, again and again.
+// Runs prompts one after the other, repeatedly. They do not fit into the pool together.
 class StagedPrompts {
  public:
   StagedPrompts(const Weights& weights, const std::string& kernels, uint64_t seed)
@@ -55,7 +55,7 @@ class StagedPrompts {
     for (int plans = 0; !scheduler_.IsComplete(id); ++plans) {
       REQUIRE(plans < 100);
       const Batch& batch = scheduler_.PlanStep();
-      MoveAll();  // reads that it began, and waits for
+      MoveAll();  // the reads that PlanStep began, for which the prompt waits
       if (!scheduler_.step_running()) continue;
       REQUIRE(store_->Copy(scheduler_.staging().copies()).ok());
       if (!batch.slices.empty()) prefill_.Run(batch);

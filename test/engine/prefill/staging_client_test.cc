@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kCacheBlocks = 4;
 
 struct Client {
-  // Computes a prompt that fills the pool, so that what was there before is evicted.
+  // Computes a prompt that fills the pool, so that all other blocks are evicted.
   void Fill(TokenId first) {
     const auto prompt = MakePrompt("filler", first, kCacheBlocks);
     std::vector<BlockRef> blocks;
@@ -40,7 +40,7 @@ TEST_CASE("what was evicted is expected and comes back as a promise of the step"
   c.Fill(1);
   c.Fill(2);
   CHECK(c.client.Expect(*prompt, 0) == kCacheBlocks * kBlockTokens);
-  CHECK_FALSE(c.client.WaitsForDisk(*prompt));  // it is in host memory
+  CHECK_FALSE(c.client.WaitsForDisk(*prompt));  // its blocks are in host memory
   CHECK(c.client.BringBack(*prompt));
   CHECK(prompt->planned == kCacheBlocks * kBlockTokens);
   CHECK(prompt->counters.from_host == kCacheBlocks * kBlockTokens);

@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-// A machine whose steps take 30 ms and 1 ms more for each token.
+// Returns the time of a step on a machine with 30 ms of fixed cost and 1 ms for each token.
 absl::Duration Takes(int64_t tokens) { return absl::Milliseconds(30 + tokens); }
 
 TEST_CASE("the cost of steps is learned from steps of different sizes") {

@@ -22,7 +22,7 @@ TEST_CASE("steps are told by how long they lie back") {
 
 TEST_CASE("too many steps: those with the shortest pause between them become one, and no token is lost") {
   PrefillSteps steps;
-  const auto begin = [](int i) { return 10 * i - (i == 40 ? 4 : 0); };  // the 41st comes early
+  const auto begin = [](int i) { return 10 * i - (i == 40 ? 4 : 0); };  // the 41st begins early
   const int all = static_cast<int>(kMaxPrefillSteps) + 1;
   for (int i = 0; i < all; ++i) steps.Add(At(begin(i)), At(10 * i + 1), 2);
   auto told = steps.Before(At(0));

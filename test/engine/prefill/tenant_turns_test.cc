@@ -10,7 +10,7 @@ namespace {
 
 using Tenants = std::vector<std::string>;
 
-// In the order of their names, which is the order in which they came.
+// Returns the order of the tenants. Tenants of equal virtual time are in the order of their names.
 Tenants Order(TenantTurns& turns, const Tenants& waiting, const Tenants& only_open = {}) {
   std::vector<TenantTurns::Candidate> candidates;
   for (const std::string& tenant : waiting) candidates.push_back({tenant, static_cast<uint64_t>(tenant[0])});
@@ -52,7 +52,7 @@ TEST_CASE("a tenant that was idle has the next turn, and saved up no more than t
   }
   CHECK(Order(turns, {"a", "b"}) == Tenants{"b", "a"});
   turns.Charge({{"b", 512}});
-  CHECK(Order(turns, {"a", "b"}) == Tenants{"a", "b"});  // equally far
+  CHECK(Order(turns, {"a", "b"}) == Tenants{"a", "b"});  // equal virtual times
   turns.Charge({{"a", 512}});
   CHECK(Order(turns, {"a", "b"}) == Tenants{"b", "a"});
 }

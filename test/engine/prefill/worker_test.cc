@@ -1,4 +1,5 @@
-// The worker with its real threads, over the in-process transport, against decode workers of other threads.
+// Tests of PrefillWorker with its real threads, over the in-process transport. Decode workers
+// answer on other threads.
 #include "engine/prefill/worker.h"
 
 #include <array>
@@ -28,7 +29,7 @@ std::span<std::byte> SlabOf(Transport& transport, int64_t blocks) {
   return *slab;
 }
 
-// A decode worker that any thread may call.
+// A thread-safe decode worker.
 class DecodeHost {
  public:
   DecodeHost(std::shared_ptr<InProcessNetwork> network, const Clock& clock, int64_t blocks, bool verify)
@@ -53,7 +54,8 @@ class DecodeHost {
   FakeDecodeWorker worker_;
 };
 
-// Answers on the caller's thread, before Send returns: the worst a peer may do.
+// Answers on the caller's thread, before Send returns. This is the hardest case that a peer may
+// cause.
 class DirectPeer final : public DecodePeer {
  public:
   DirectPeer(DecodeHost* host, std::function<void()> gone) : host_(host), gone_(std::move(gone)) {}
@@ -87,11 +89,11 @@ class DirectPeer final : public DecodePeer {
     done(host_->With([&](FakeDecodeWorker& worker, absl::Time now) { return function(worker.receiver(), now); }));
   }
 
-  DecodeHost* host_;  // null: there is nobody
+  DecodeHost* host_;  // null: no worker listens at the address
   std::function<void()> gone_;
 };
 
-// Answers nothing until it is let go, and then that nobody is there.
+// Keeps all answers until LetGo, and then answers UNAVAILABLE.
 class SilentPeer final : public DecodePeer {
  public:
   void SendLink(const LinkRequest&, Done<LinkReply> done) override { Keep(std::move(done)); }
@@ -112,8 +114,8 @@ class SilentPeer final : public DecodePeer {
   std::vector<absl::AnyInvocable<void()>> answers_;
 };
 
-// Its links to one peer hang until they are let go, as when a process is stopped: when they are opened, or when they
-// are closed.
+// A connector whose links to one peer hang until let_go is released, as if the peer's process were
+// stopped. They hang when they are opened, or when they are closed.
 class HangingConnector final : public Connector {
  public:
   enum class When { kOpened, kClosed };
@@ -186,8 +188,8 @@ class Results final : public PrefillListener {
   std::map<RequestId, Result> results_;
 };
 
-// One prefill worker and three decode workers: "d"; "hangs", which `connector` may be told to hang at; and "silent",
-// which never answers. Every other address is unreachable.
+// One prefill worker and three decode workers. "d" answers, "silent" never answers, and `connector`
+// can hang at "hangs". Every other address is unreachable.
 struct Cluster {
   explicit Cluster(int64_t prefill_blocks = 64, int64_t decode_blocks = 64, int64_t max_requests = 1000,
                    absl::Duration forget_idle = absl::Minutes(10), StagingOptions staging = {}, bool verify = false)
@@ -249,9 +251,9 @@ struct Cluster {
   TempDir directory;
   std::unique_ptr<StagingStore> store;
   Results results;
-  SilentPeer* silent = nullptr;            // once it was asked for something
-  std::counting_semaphore<> forgotten{0};  // peers that are reachable no more
-  std::unique_ptr<PrefillWorker> worker;   // last: uses the rest
+  SilentPeer* silent = nullptr;            // set once the worker reaches it
+  std::counting_semaphore<> forgotten{0};  // counts peers that were destroyed
+  std::unique_ptr<PrefillWorker> worker;   // last, because it uses the other members
 };
 
 std::vector<TokenId> Prompt(size_t tokens, TokenId seed = 1) {
@@ -341,7 +343,7 @@ TEST_CASE("a prompt whose KV went to disk gives the right token and computes the
   };
   for (int number = 0; number < 8; ++number) {
     run(number);
-    // The disk may be slow: what it is to write is there before more is evicted.
+    // The disk may be slow, so wait until its writes have ended before more blocks are evicted.
     for (auto load = cluster.worker->Load(); load.staged.disk < 6 * number - 10 || load.staged.writing > 0;
          load = cluster.worker->Load()) {
       std::this_thread::yield();
@@ -363,7 +365,8 @@ TEST_CASE("an unreachable decode worker fails the request and nothing else") {
 
 TEST_CASE("a decode worker that hangs while its link is opened holds up no other") {
   Cluster cluster;
-  const absl::Cleanup let_go = [&] { cluster.connector.let_go.release(); };  // also where a check fails
+  // Released even if a check fails.
+  const absl::Cleanup let_go = [&] { cluster.connector.let_go.release(); };
   cluster.connector.HangAt(cluster.other_decode.descriptor(), HangingConnector::When::kOpened);
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits", Prompt(40), "hangs")).has_value());
   cluster.connector.hanging.acquire();
@@ -378,9 +381,10 @@ TEST_CASE("a decode worker that hangs while its link is opened holds up no other
 
 TEST_CASE("a decode worker that hangs while its link is closed holds up no other") {
   Cluster cluster;
-  const absl::Cleanup let_go = [&] { cluster.connector.let_go.release(2); };  // also where a check fails
+  // Released even if a check fails.
+  const absl::Cleanup let_go = [&] { cluster.connector.let_go.release(2); };
   cluster.connector.HangAt(cluster.other_decode.descriptor(), HangingConnector::When::kClosed);
-  // The push fails, so the link is given up.
+  // The push fails, so the link is closed.
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("fails", Prompt(40), "hangs")).has_value());
   cluster.connector.hanging.acquire();
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("well", Prompt(40))).has_value());
@@ -452,7 +456,7 @@ TEST_CASE("many threads submit and cancel: every request has one result, every t
           const auto result = cluster.results.Await(id);
           if (!result.status.ok()) continue;
           const auto token = cluster.FirstToken(result.done, prompt);
-          // With all blocks in use there may be none for the token itself.
+          // If all blocks are in use, the decode worker may have none for the token itself.
           if (token.ok()) ++(*token == FakeBackend::NextToken(prompt) ? right : wrong);
         }
       });
