@@ -52,6 +52,11 @@ TEST_CASE("a TokenBuffer appends in place while there is room, and leaves other 
   }
 }
 
+TEST_CASE("TokenBuffers of one size with other tokens are not equal") {
+  CHECK(TokenBuffer(Tokens{1, 2}) == TokenBuffer(Tokens{1, 2}));
+  CHECK_FALSE(TokenBuffer(Tokens{1, 2}) == TokenBuffer(Tokens{1, 3}));
+}
+
 TEST_CASE("a TokenBuffer that grows token by token moves seldom") {
   TokenBuffer buffer;
   int moves = 0;
