@@ -183,6 +183,32 @@ TEST_CASE("tenants' jobs take turns, those that grew too") {
   CHECK(done == std::vector<RequestId>{"a1", "b1", "a2"});
 }
 
+TEST_CASE("PrefillEngine orders jobs by their arrival and its offset, however they come") {
+  enum class Way { kWhole, kStreaming, kAppend };
+  const Way way = GENERATE(Way::kWhole, Way::kStreaming, Way::kAppend);
+  PrefillEngineOptions options = SmallOptions();
+  options.step_tokens = 16;
+  PrefillEngine engine(options);
+  const absl::Time now = absl::UnixEpoch();
+  for (const std::string id : {"first", "second"}) {
+    const absl::Duration offset = absl::Seconds(id == "first" ? 0 : -1);
+    PrefillJob job = JobOf(id, std::vector<TokenId>(17, 1));
+    job.spec.cache_domain = id;
+    job.open = way != Way::kWhole;
+    if (way != Way::kAppend) job.spec.arrival_offset = offset;
+    REQUIRE_FALSE(engine.Add(job, now).has_value());
+    PrefillAppend last{.request_id = id, .last = true};
+    if (way == Way::kAppend) last.arrival_offset = offset;
+    if (job.open) engine.Append(last, now);
+  }
+  std::vector<RequestId> done;
+  while (engine.StartStep(now) != nullptr) {
+    engine.FinishStep(absl::OkStatus(), now);
+    for (const auto& action : engine.TakeActions(now)) done.push_back(std::get<PrefillDone>(action).request_id);
+  }
+  CHECK(done == std::vector<RequestId>{"second", "first"});
+}
+
 TEST_CASE("jobs in the background keep out nobody, closed or not") {
   PrefillEngineOptions options = SmallOptions();
   options.max_requests = 2;
