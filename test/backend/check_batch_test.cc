@@ -35,7 +35,7 @@ struct OneSlice {
 TEST_CASE("a batch that keeps the limits of model and pool is accepted") {
   OneSlice slice;
   slice.Check();
-  slice.start = 45;  // ends at the context's end
+  slice.start = 45;  // the slice ends where the context ends
   slice.Check();
   CheckBatch(Batch{}, Config(), kBlocks);
 }

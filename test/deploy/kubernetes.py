@@ -22,7 +22,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "deploy/kubernetes"
 MODEL = ROOT / "test/golden/tiny_llama3_bf16"
-# Versions of Kubernetes. gRPC probes are stable since the first.
+# Versions of Kubernetes. gRPC probes are stable since the first of them.
 VERSIONS = ("1.27", "1.32", "1.37")
 REFUSAL = "may be reached from other machines"
 UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}

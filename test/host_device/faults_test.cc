@@ -60,7 +60,8 @@ class Life {
   void Decode(int64_t step, Record& record) {
     Batch batch = StepOf(step), next;
     batch.begun = begun_;
-    const bool ahead = step % 4 < 3;  // in every fourth step, the next step adds a stream
+    // A stream arrives after every fourth step, so no step begins ahead of that step's end.
+    const bool ahead = step % 4 < 3;
     if (ahead) next = StepOf(step + 1);
     for (size_t i = 0; i < next.slices.size(); ++i) next.slices[i].follows = static_cast<int32_t>(i);
     const auto view = Pass(

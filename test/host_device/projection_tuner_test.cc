@@ -27,7 +27,7 @@ TEST_CASE("CudaMatmul uses what ProjectionTuner chose for all row counts up to t
     const int64_t tuned = host_device::Suggestions();
     CHECK(tuned > 0);
     product.y = y.data();
-    // The plan for 100 rows also covers up to 128 rows.
+    // Row counts up to 128 share the plan that was tuned for 100 rows.
     for (product.rows = 1; product.rows <= 128; ++product.rows) {
       product.w = product.rows % 2 == 0 ? first.data() : second.data();
       REQUIRE((*matmul)->Run(product, cudaStreamPerThread).ok());

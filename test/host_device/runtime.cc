@@ -32,7 +32,7 @@ struct Queue {
 
 constexpr size_t kDeviceBytes = size_t{8} << 30;
 constexpr int kComputeCapability = 9;  // 9.0, with all kernels
-constexpr size_t kAlignment = 256;     // as cudaMalloc's
+constexpr size_t kAlignment = 256;     // the alignment of cudaMalloc
 constexpr size_t kPage = 4096;
 constexpr std::byte kUnset{0xff};
 // The limit that NVIDIA documents for cudaDeviceProp::memPitch.
@@ -40,7 +40,7 @@ constexpr size_t kLongestPitch = (size_t{1} << 31) - 1;
 
 struct Allocation {
   size_t bytes;
-  bool on_device;  // or else page-locked on the host
+  bool on_device;  // false: page-locked on the host
   int device;
 };
 

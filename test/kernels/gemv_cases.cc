@@ -67,8 +67,8 @@ KernelCase Apart(int32_t rows, int32_t n, int32_t k, std::mt19937_64& random) {
 }
 
 // A chain of layers, each of which reads the output of the layer before and overwrites that layer's
-// input. In a graph, each layer starts before the layer before has ended. Its bits must equal those
-// of the layers one at a time.
+// input. In a graph, each layer starts before the layer before has ended. The graph's bits must
+// equal those of the layers one at a time.
 KernelCase Chain(int32_t rows, std::mt19937_64& random) {
   constexpr int32_t kHidden = 512, kFfn = 1536;
   constexpr int kLayers = 20;

@@ -288,7 +288,7 @@ Problem MakeProblem(int32_t vocab, const std::function<float(float)>& shape, std
       }
     }
   }
-  problem.seen.push_back({});  // so that it is not empty
+  problem.seen.push_back({});  // keeps `seen` from being empty
   problem.logits.assign(problem.params.size() * problem.stride, kNan);
   std::normal_distribution<float> normal;
   for (size_t row = 0; row < problem.params.size(); ++row) {

@@ -206,14 +206,14 @@ TEST_CASE("of a path that somebody waits for, what is left is spared when its en
     tree.CheckInvariants();
     return std::tuple(tree.ReadyPrefix(Path({1, 2})), tree.ReadyPrefix(Path({1, 3})), tree.ReadyPrefix(Path({4, 5})));
   };
-  CHECK(left() == std::tuple(2, 1, 2));  // needed last
+  CHECK(left() == std::tuple(2, 1, 2));  // evicts {1, 3}, which is needed last
   CHECK(left() == std::tuple(1, 1, 2));
   SECTION("for whoever waits for it") {
     CHECK(left() == std::tuple(0, 0, 2));
     CHECK(left() == std::tuple(0, 0, 1));
     CHECK(left() == std::tuple(0, 0, 0));
     CHECK_FALSE(tree.Allocate().has_value());
-    tree.Unprotect(job(10));  // evicted already
+    tree.Unprotect(job(10));  // its path is evicted already
   }
   SECTION("until nobody does") {
     tree.Unprotect(job(10));

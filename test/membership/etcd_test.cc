@@ -36,7 +36,7 @@ using Addresses = std::vector<WorkerAddress>;
 
 // Longer than the time limit of a test, so a test that waits so long fails.
 constexpr std::chrono::hours kEtcdPatience(1);
-// Allows that patience with several servers.
+// Longer than that patience for each of several servers.
 constexpr std::chrono::hours kLease(12);
 
 // Options for these servers, with an hour for each answer.

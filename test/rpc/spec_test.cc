@@ -87,7 +87,7 @@ void CheckSame(const RequestSpec& a, const RequestSpec& b) {
   CHECK(a.traceparent == b.traceparent);
 }
 
-// Returns the job after a passage between processes.
+// Converts the job to its wire form and back.
 template <typename Job>
 Job ByWire(const Job& job) {
   decltype(ToProto(job)) proto;
@@ -113,7 +113,7 @@ TEST_CASE("both workers get the spec that the router was given") {
     request.spec = RandomSpec(seed).Draw();
     request.spec.tokens = tokens;
     request.spec.priority = std::max(request.spec.priority, -1000);
-    // Only the router computes arrival offsets, and this router has none.
+    // The router computes arrival offsets itself, and this router leaves them zero.
     request.spec.arrival_offset = absl::ZeroDuration();
     const RequestSpec spec = request.spec;
     REQUIRE(d.Submit(std::move(request)).ok());

@@ -93,7 +93,7 @@ struct Routed {
 
   Routed() {
     AwaitThat([this] { return router.Readiness("bytes").ok(); });
-    clock.AwaitLook();  // the work after the start is done
+    clock.AwaitLook();  // waits until the work of the start is done
     clock.AwaitSleepUntil(absl::InfiniteFuture());
   }
   Router::Options Options() const {

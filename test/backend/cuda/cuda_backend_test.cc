@@ -161,7 +161,7 @@ TEST_CASE("with same bits, layers of a real model's size give the same bits in s
   const std::vector<uint16_t> kv = device.Kv(sequence);
   for (const int64_t chunk : {2048, 1100, 1024, 513, 512, 257, 100, 9, 8, 1}) {
     INFO("chunk " << chunk);
-    // The positions before `begin` already have their bits.
+    // Runs with other chunks have already written the positions before `begin`.
     const int64_t begin = std::max<int64_t>(0, length - 1 - 20 * chunk);
     for (int64_t at = begin; at < length - 1; at += chunk) {
       device.Run({{sequence.Slice(at, std::min(at + chunk, length - 1), false)}});

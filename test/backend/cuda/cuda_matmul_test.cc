@@ -51,7 +51,7 @@ TEST_CASE("with same bits, a row's product has the same bits wherever it is amon
   std::mt19937_64 random(1);
   struct Weight {
     int64_t n, k;
-    bool add;  // to fp32
+    bool add;  // to an fp32 output
   };
   // The projections of Llama-3.1-8B and of a small model.
   for (const Weight& weight : {Weight{6144, 4096, false},

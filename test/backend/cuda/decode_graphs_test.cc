@@ -56,7 +56,7 @@ TEST_CASE("DecodeGraphs does not replay a step of other sizes or other memory") 
   CHECK(memory.ToHost() == std::vector<uint8_t>{2});
   CHECK(steps.Run(split, memory, 3));
   CHECK(memory.ToHost() == std::vector<uint8_t>{3});
-  CHECK(!steps.Run(step, memory, 4));  // other steps keep its graph
+  CHECK(!steps.Run(step, memory, 4));  // other steps do not remove its graph
   CHECK(memory.ToHost() == std::vector<uint8_t>{1});
   CHECK(steps.Run(moved, other_memory, 5));
   CHECK(other_memory.ToHost() == std::vector<uint8_t>{5});

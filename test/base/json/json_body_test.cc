@@ -43,7 +43,7 @@ TEST_CASE("what is no JSON is refused with its place and why") {
   CHECK(ErrorOf("{\"a\": \"\xff\"}").find("ill-formed UTF-8 byte") != std::string::npos);
   CHECK(ErrorOf("{\"a\": \"\\ud800\"}").find("surrogate") != std::string::npos);
   CHECK(ErrorOf("{\"a\": 1").find("unexpected end of input") != std::string::npos);
-  // The error repeats nothing of a long text.
+  // The error does not repeat a long text.
   CHECK(ErrorOf(StrCat("{\"a\": \"", std::string(1 << 20, 'x'))).size() < 300);
 }
 

@@ -17,7 +17,7 @@ TEST_CASE("shared memory is what a shared mapping holds, in full and with someth
   const int file = memfd_create("test", 0);
   REQUIRE(file >= 0);
   REQUIRE(ftruncate(file, 4 * kPage) == 0);
-  // The last page maps nothing, whatever else the process maps.
+  // The last page is inaccessible, whatever else the process maps.
   auto* area = static_cast<std::byte*>(mmap(nullptr, 7 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   REQUIRE(mmap(area, 6 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == area);
 
