@@ -61,8 +61,8 @@ TEST_CASE("logits of tiny models are those of transformers") {
       CheckGolden("tiny_" + family + "_f32", kernels, 1e-5);
       // Most of the error is the rounding of stored keys and values, because these models'
       // attention is peaked on purpose. Kernels that multiply pairs of bf16 also round activations.
-      // So does transformers in bf16, whose own logits differ from the fp32 logits by 2.3e-2, 1.2e-2
-      // and 1.5e-2.
+      // So does transformers in bf16, whose own logits differ from the fp32 logits by 2.3e-2,
+      // 1.2e-2 and 1.5e-2.
       CheckGolden("tiny_" + family + "_bf16", kernels, kernels == "avx512bf16" ? 1.5e-2 : 1e-2);
     }
   }
