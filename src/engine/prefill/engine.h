@@ -87,7 +87,8 @@ struct PrefillLoad {
 using PrefillAction = std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease,
                                    SendHeartbeat, PushBlocks, DigestBlocks, ForgetPeer, PrefillDone, RequestFailed>;
 
-// Runs the requests of a prefill worker. A request goes through these stages:
+// Runs the requests of a prefill worker. A hand-off moves the KV of a request to a decode worker
+// (docs/design/overview.md, section 4). A request goes through these stages:
 //
 // 1. Add puts the prompt into the scheduler, and asks the decode worker for room. Both proceed at
 //    the same time.

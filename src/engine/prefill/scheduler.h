@@ -34,7 +34,11 @@ struct KeptPrompts {
 };
 
 // Plans prefill steps. A step computes chunks of many prompts in one batch. Prompts with a common
-// prefix share its blocks, so each token is computed once (design idea 4).
+// prefix share its blocks, so each token is computed once (docs/design/overview.md, idea 4).
+//
+// A prompt is open while it streams, and closed once all of its tokens have arrived. A block is
+// promised while a step writes it, and ready after that (kv/radix_tree.h). A prompt takes up a
+// block when it adds the block to its table.
 //
 // The caller adds prompts and repeats:
 //
@@ -86,6 +90,7 @@ class PrefillScheduler {
   // nothing. REQUIRES: the prompt is open and not stopped.
   absl::Status Extend(const RequestId& id, TokenBuffer tokens, int64_t kv_tokens, std::span<const BlockKey> keys,
                       bool last);
+  // Changes the prompt's position among prompts of equal priority.
   void SetQueueOrder(const RequestId& id, absl::Time queue_order);
   // Limits the KV that the prompt wants to positions [0, tokens), because the decode worker holds
   // the rest. May complete the prompt, and thus cause progress. REQUIRES: `tokens` is a multiple of
