@@ -1,8 +1,13 @@
-"""Runs random agent graphs through a running cluster: all agents at once, each prompt growing while its upstreams decode,
-then once more where the KV of all of it is cached, and at last one after the other, each with a whole prompt that has
-the upstreams' tokens and text in place of the references, where nothing is cached. Text, tokens and the log
-probabilities of the 20 likeliest tokens must be equal, bit for bit: overlap changes when things are computed, never
-what."""
+"""Checks that overlap does not change the answers of random agent graphs on a running cluster.
+
+Each graph runs three times:
+- overlapped: all agents at once. Each prompt streams while its upstream requests decode.
+- again: the same agents once more, with all KV cached.
+- sequential: one agent after another, without cached KV. Each prompt is whole. It has the tokens
+  and the text of upstream outputs in place of the references.
+
+The text, the tokens and the log probabilities of the 20 likeliest tokens must be equal bit for bit.
+"""
 
 import argparse
 import itertools
@@ -23,8 +28,10 @@ def words(rng, most):
 
 
 def draw(rng):
-    """Agents as (segments, join, most tokens, stop); a segment is a text, or the number of an earlier agent. Some share
-    a beginning."""
+    """Draws a graph: a list of agents (segments, join, upper bound on tokens, stop strings).
+
+    A segment is a text or the index of an earlier agent. Some agents share their first segment.
+    """
     shared = words(rng, 60)
     graph = []
     for index in range(rng.randint(2, 5)):
@@ -38,7 +45,10 @@ def draw(rng):
 
 
 class Outputs:
-    """What stands in a prompt for an output: the tokens that lie wholly before the stop string, and the rest as text."""
+    """Converts outputs of agents to parts of a prompt.
+
+    An output becomes the tokens that end before the stop string, and the rest as text.
+    """
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
@@ -47,11 +57,13 @@ class Outputs:
     def segments(self, agent):
         result, ids, end, length = agent.result(), [], 0, 0
         text = result.text.encode()
-        kept = 0  # of ids: where a character ends
+        # Number of `ids` that end at the end of a character.
+        kept = 0
         for id in result.token_ids:
             if id in self.special:
                 continue
-            length += len(self.tokenizer.id_to_token(id))  # byte-level BPE: a character for each byte
+            # Byte-level BPE writes one character for each byte.
+            length += len(self.tokenizer.id_to_token(id))
             if length > len(text):
                 break
             ids.append(id)
@@ -75,11 +87,15 @@ def outcome(agent):
 class Comparison:
     def __init__(self, client, outputs, name):
         self.client, self.outputs, self.name = client, outputs, name
-        self.alone = {}  # outcomes by prompt
+        # Outcomes of sequential requests, by prompt.
+        self.alone = {}
         self.seconds = {"overlapped": 0.0, "again": 0.0, "sequential": 0.0}
 
     def overlapped(self, graph, kind):
-        """All agents at once. Both kinds have one salt: the second finds what the first computed."""
+        """Runs all agents at once.
+
+        Both kinds share a cache salt, so `again` finds the KV of `overlapped`.
+        """
         begin, flow = time.monotonic(), self.client.workflow(self.name)
         announced = [flow.announce("agent") for _ in graph]
         started = [start(flow, own, self.name, agent, [segment if isinstance(segment, str) else announced[segment]
@@ -91,7 +107,7 @@ class Comparison:
         return started
 
     def sequential(self, agent, filled):
-        """The outcome with these outputs in the places of the references, by a request without references."""
+        """Returns the outcome of a request that has `filled` outputs in place of references."""
         filled, prompt = iter(filled), []
         for segment in agent[0]:
             prompt += [segment] if isinstance(segment, str) else self.outputs.segments(next(filled))
@@ -99,15 +115,18 @@ class Comparison:
         if key not in self.alone:
             begin = time.monotonic()
             flow = self.client.workflow(f"{self.name}-alone")
-            # A salt of its own: it finds nobody's KV.
+            # A new cache salt, so that the request finds no cached KV.
             self.alone[key] = outcome(start(flow, "agent", flow.id, agent,
                                             [part if isinstance(part, str) else TokenIds(part) for part in prompt]))
             self.seconds["sequential"] += time.monotonic() - begin
         return self.alone[key]
 
     def difference(self, graph, started, index):
-        """None, or how an agent differs. Who came first is not quite known from here: where outputs join by arrival the order
-        in which they seem to have ended is tried first, then the others."""
+        """Returns a text that shows how an agent's outcome differs, or None if it does not.
+
+        With join by arrival, the client cannot determine the exact order of outputs. This method
+        tries the order of the measured end times first, then all other orders.
+        """
         upstreams = [started[segment] for segment in graph[index][0] if not isinstance(segment, str)]
         orders = [upstreams]
         if graph[index][1] == "arrival":
@@ -122,10 +141,10 @@ class Comparison:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=pathlib.Path, help="its directory, for the tokenizer")
+    parser.add_argument("model", type=pathlib.Path, help="directory of the model, for the tokenizer")
     parser.add_argument("--server", default="127.0.0.1:7070")
     parser.add_argument("--graphs", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1, help="of the first graph; the next graph has the next seed")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first graph; each next graph has the next seed")
     args = parser.parse_args()
     outputs = Outputs(Tokenizer.from_file(str(args.model / "tokenizer.json")))
     client, different, count, seconds = Client(args.server), 0, 0, {}

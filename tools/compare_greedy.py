@@ -1,9 +1,12 @@
-"""Asks a running cluster for the greedy continuations in test/golden/smollm2_greedy.json and compares them, token by token,
-with what transformers made of the same weights (bf16 weights, fp32 arithmetic).
+"""Compares greedy tokens of a running cluster with those of transformers.
 
-Where they part, the two likeliest tokens must have been a tie within bf16 noise: their logits, as transformers computed
-them, at most --tie apart. Such a place is listed, and the comparison goes on behind it with transformers' token in the
-prompt, so that every token is compared. Everything else is an error.
+The prompts and the expected tokens are in test/golden/smollm2_greedy.json. transformers computed
+them with the same bf16 weights and fp32 arithmetic.
+
+A different token is a tie if the logits of the two likeliest tokens in transformers are at most
+--tie apart. That is within the noise of bf16. The tool lists ties. After a different token, the
+comparison continues with transformers' token in the prompt, so every token is compared. Any other
+difference is an error.
 """
 
 import argparse
@@ -18,12 +21,13 @@ GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "test" / "golden" / "s
 
 
 def generate(channel, types, ids, count):
-    """The token ids of one greedy request; ends of sequence do not stop it, as in the goldens."""
+    """Returns the token ids of a greedy request. An end of sequence does not stop it."""
     request = types["GenerateRequest"]()
     request.segments.segments.add().token_ids.ids.extend(ids)
     request.sampling.max_tokens = count
     request.sampling.temperature = 0
-    request.sampling.repetition_penalty = 1  # whatever the model's own defaults
+    # Overrides the model's default.
+    request.sampling.repetition_penalty = 1
     request.sampling.ignore_eos = True
     call = channel.unary_stream("/baton.v1.Inference/Generate",
                                 request_serializer=types["GenerateRequest"].SerializeToString,
@@ -32,7 +36,7 @@ def generate(channel, types, ids, count):
 
 
 def differences(channel, types, prompt):
-    """The positions of prompt["f32"] at which the cluster chooses another token."""
+    """Yields (position in prompt["f32"], the cluster's token) where the cluster's token differs."""
     expected = prompt["f32"]
     begin = 0
     while begin < len(expected):
@@ -49,7 +53,7 @@ def differences(channel, types, prompt):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="127.0.0.1:7070")
-    parser.add_argument("--tie", type=float, default=0.1, help="logits this near are a tie (default 0.1)")
+    parser.add_argument("--tie", type=float, default=0.1, help="largest difference of logits that is a tie (default 0.1)")
     args = parser.parse_args()
     types = MESSAGES
     channel = grpc.insecure_channel(args.server)

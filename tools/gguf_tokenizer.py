@@ -1,6 +1,7 @@
-"""Builds a Hugging Face tokenizer (tokenizer.json, tokenizer_config.json) from the metadata of a GGUF file.
+"""Builds a Hugging Face tokenizer from the metadata of a GGUF file.
 
-Byte-level BPE only (tokenizer.ggml.model = gpt2), for the pre-tokenizers below; others are refused by name.
+The tokenizer consists of tokenizer.json and tokenizer_config.json. Only byte-level BPE
+(tokenizer.ggml.model = gpt2) with a pre-tokenizer of KINDS is supported.
 """
 
 import json
@@ -8,11 +9,12 @@ from pathlib import Path
 
 import gguf
 
-NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # tokenizer.ggml.token_type, as the GGUF specification numbers them
+# Values of tokenizer.ggml.token_type in the GGUF specification.
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
 
 
 class UnsupportedTokenizer(ValueError):
-    """This GGUF holds a tokenizer that is not byte-level BPE of a known kind."""
+    """The GGUF file has a tokenizer that is not byte-level BPE of a known kind."""
 
 
 def _byte_level(use_regex):
@@ -20,7 +22,7 @@ def _byte_level(use_regex):
 
 
 def _split_by(digits):
-    """The split that Llama 3 and Qwen share; they differ in how many digits stay together."""
+    """The pre-tokenizer of Llama 3 and Qwen. `digits` matches digits that stay together."""
     pattern = (
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|" + digits +
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -34,7 +36,7 @@ def _digits_then_gpt2():
     return {"type": "Sequence", "pretokenizers": [digits, _byte_level(use_regex=True)]}
 
 
-# tokenizer.ggml.pre -> pre_tokenizer, normalizer, ignore_merges, add_bos unless the file says otherwise
+# tokenizer.ggml.pre -> pre_tokenizer, normalizer, ignore_merges, default of add_bos.
 KINDS = {
     "gpt-2": (_byte_level(use_regex=True), None, False, False),
     "smollm": (_digits_then_gpt2(), None, False, False),
@@ -69,7 +71,10 @@ def _post_processor(bos_id, bos):
 
 
 def build_tokenizer(reader: gguf.GGUFReader) -> tuple[dict, dict]:
-    """tokenizer.json and tokenizer_config.json as dictionaries."""
+    """Returns tokenizer.json and tokenizer_config.json as dictionaries.
+
+    Raises UnsupportedTokenizer.
+    """
     model, pre = _field(reader, "tokenizer.ggml.model"), _field(reader, "tokenizer.ggml.pre")
     if model != "gpt2" or pre not in KINDS:
         raise UnsupportedTokenizer(f"tokenizer.ggml.model {model!r} with tokenizer.ggml.pre {pre!r}: "
@@ -112,7 +117,7 @@ def build_tokenizer(reader: gguf.GGUFReader) -> tuple[dict, dict]:
 
 
 def write_tokenizer(reader: gguf.GGUFReader, out_dir: Path) -> None:
-    """Writes tokenizer.json and tokenizer_config.json into out_dir. UnsupportedTokenizer: see build_tokenizer."""
+    """Writes tokenizer.json and tokenizer_config.json into out_dir. Raises UnsupportedTokenizer."""
     tokenizer, config = build_tokenizer(reader)
     for name, content in (("tokenizer.json", tokenizer), ("tokenizer_config.json", config)):
         (Path(out_dir) / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

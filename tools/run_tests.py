@@ -1,8 +1,10 @@
 """usage: run_tests.py FOLDER [NAME ...]
 
-Runs the unittest files *_test.py of FOLDER, or the tests NAME (module.Class.test). For each test that fails it prints
-the command that reruns it alone, as for one that runs for a minute. With BATON_TEST_TIMES=FILE it appends the seconds
-of each test to FILE, for the summary of tools/check."""
+Runs the unittest files *_test.py of FOLDER, or only the tests NAME (module.Class.test). For each
+test that fails, and for each test that runs longer than a minute, the tool prints a command that
+runs only that test. With BATON_TEST_TIMES=FILE in the environment, it appends the seconds of each
+test to FILE. tools/check summarises FILE.
+"""
 
 import faulthandler
 import os
@@ -33,7 +35,8 @@ class Result(unittest.TextTestResult):
 
     def printErrorList(self, flavour, errors):
         super().printErrorList(flavour, errors)
-        # A subtest has the id of its test; setUpClass names its class, and a file that cannot be imported only itself.
+        # A subtest has the id of its test. A failure in setUpClass has the name of the class. A
+        # file that cannot be imported has its own name.
         ids = [getattr(test, "test_case", test).id() for test, _ in errors]
         for name in dict.fromkeys(re.sub(r"^(?:\w+ \((.*)\)|unittest\.loader\._FailedTest\.(.*))$", r"\1\2", id) for id in ids):
             self.stream.writeln(f"rerun: {rerun_command(self.folder, name)}")
@@ -50,7 +53,8 @@ def main():
     Result.folder, names = sys.argv[1], sys.argv[2:]
     folder = str(pathlib.Path(Result.folder).resolve())
     sys.path.insert(0, folder)
-    faulthandler.dump_traceback_later(300, repeat=True)  # shows where a test waits that never ends
+    # Shows the place where a test hangs.
+    faulthandler.dump_traceback_later(300, repeat=True)
     loader = unittest.defaultTestLoader
     tests = loader.loadTestsFromNames(names) if names else loader.discover(folder, "*_test.py", folder)
     result = unittest.TextTestRunner(resultclass=Result).run(tests)

@@ -1,8 +1,10 @@
 """usage: slowest.py SINCE TIMES
 
-Prints the ten slowest targets that were built since SINCE (seconds since the epoch), from ninja's logs below build/,
-and the ten slowest tests: those of the file TIMES, which test/test_main.cc and tools/run_tests.py write, and those that
-ctest ran since SINCE and that are programs of their own."""
+Prints the ten slowest build targets and the ten slowest tests since SINCE (seconds since the
+epoch). The targets come from ninja's logs below build/. The tests come from the file TIMES, which
+test/test_main.cc and tools/run_tests.py write. Tests that are programs of their own come from
+ctest's logs.
+"""
 
 import pathlib
 import re

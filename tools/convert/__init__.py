@@ -1,1 +1,1 @@
-"""From a published model file to a Hugging Face directory that Baton serves."""
+"""Tools that convert a published model file to a Hugging Face directory that Baton serves."""

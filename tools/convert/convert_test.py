@@ -32,12 +32,12 @@ def gguf_name(name):
 
 
 def permuted(array, heads):
-    """What llama.cpp does to the q and k rows of a Llama."""
+    """Returns the q or k rows of a Llama in llama.cpp's order."""
     return array.reshape(heads, 2, array.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(array.shape)
 
 
 def write_gguf(directory, path, change=lambda writer: None):
-    """A golden model as llama.cpp would write it."""
+    """Writes a golden model in the form that llama.cpp writes."""
     config = json.loads((directory / "config.json").read_text())
     writer = gguf.GGUFWriter(path, config["model_type"])
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
@@ -97,7 +97,8 @@ class ConvertTest(unittest.TestCase):
                               "num_key_value_heads", "tie_word_embeddings", "vocab_size", "bos_token_id"):
                     self.assertEqual(original[field], config[field], field)
                 self.assertEqual(config["rope_theta"], original["rope_parameters"]["rope_theta"])
-                self.assertNotIn("pad_token_id", config)  # an id beyond the vocabulary means none
+                # An id beyond the vocabulary means that there is none.
+                self.assertNotIn("pad_token_id", config)
 
     def test_llama3_rope_factors_become_rope_scaling(self):
         scaling = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

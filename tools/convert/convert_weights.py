@@ -14,7 +14,7 @@ from gguf_tokenizer import write_tokenizer
 
 
 def show_progress(done, total):
-    """One line that counts up on a terminal; a line per quarter elsewhere."""
+    """Prints progress: one line that changes on a terminal, otherwise a line for each quarter."""
     percent = 100 * done // total
     if sys.stderr.isatty():
         print(f"\r  {percent:3d} % of {total / 1e6:.0f} MB", end="\n" if done == total else "", file=sys.stderr)
@@ -27,9 +27,9 @@ show_progress.quarter = 0
 
 
 def convert(gguf_path, out_dir, context=None):
-    """Writes the directory in one piece: whatever goes wrong, out_dir is complete or does not exist.
+    """Converts a GGUF file. After an error, out_dir does not exist.
 
-    context: replaces the context length that the file states.
+    context: replaces the context length in the file.
     """
     out_dir = Path(out_dir)
     model = GgufModel(gguf_path)
@@ -54,14 +54,15 @@ def convert(gguf_path, out_dir, context=None):
 
 def main():
     parser = argparse.ArgumentParser(prog="tools/convert_weights", description=__doc__)
-    parser.add_argument("gguf", type=Path, help="F32, F16, BF16 or quantised; F32 stays float32, others become bfloat16")
-    parser.add_argument("out_dir", type=Path, help="is created; must not exist")
+    parser.add_argument("gguf", type=Path, help="F32, F16, BF16 or quantised file; F32 stays float32, other types become bfloat16")
+    parser.add_argument("out_dir", type=Path, help="directory to make; must not exist")
     arguments = parser.parse_args()
     if arguments.out_dir.exists():
         parser.error(f"{arguments.out_dir} exists already")
     try:
         convert(arguments.gguf, arguments.out_dir)
-    except (OSError, ValueError) as error:  # UnsupportedModel and UnsupportedTokenizer are ValueErrors
+    # UnsupportedModel and UnsupportedTokenizer are ValueErrors.
+    except (OSError, ValueError) as error:
         sys.exit(f"tools/convert_weights: {arguments.gguf}: {error}")
     print(f"{arguments.out_dir} is ready")
 

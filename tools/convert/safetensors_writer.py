@@ -1,4 +1,4 @@
-"""Writes safetensors one tensor at a time, so that a model larger than memory converts too."""
+"""Writes safetensors one tensor at a time, so that a model may be larger than memory."""
 
 import json
 import math
@@ -9,14 +9,20 @@ _FORMATS = {"float32": ("F32", 4), "bfloat16": ("BF16", 2)}
 
 
 def to_bfloat16(array):
-    """float32 -> the bits of bfloat16, rounded to nearest even. Infinities stay; weights hold no NaN."""
+    """Returns the bfloat16 bits of a float32 array, rounded to nearest even.
+
+    Infinities stay infinite. REQUIRES: no value is NaN.
+    """
     bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
 def write_safetensors(path, tensors, dtype, progress=lambda done, total: None):
-    """`tensors`: (name, shape, function that gives the float32 array, or bfloat16's bits as uint16). Calls progress(bytes done,
-    bytes in all)."""
+    """Writes a safetensors file. Raises ValueError if a tensor has a wrong shape or is not finite.
+
+    `tensors` are (name, shape, function that returns the float32 array, or bfloat16 bits as
+    uint16). Calls progress(bytes done, bytes in total) after each tensor.
+    """
     label, element_bytes = _FORMATS[dtype]
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name, shape, _ in tensors:

@@ -1,23 +1,29 @@
-"""A small SentencePiece BPE vocabulary (tokenizer.ggml.model = llama) as byte-level BPE, for the stories models.
+"""Converts a small SentencePiece BPE vocabulary to byte-level BPE, for the stories models.
 
-Text becomes the token ids that SentencePiece gives it, with two differences. No space is put before the text: write
-" Once upon" for what llama2.c reads as "Once upon". And a byte that has a piece of its own ("e") is read back only from
-that piece; its unused byte-fallback token reads as "<0x65>".
+The vocabulary has tokenizer.ggml.model = llama. Text gets the token ids that SentencePiece gives,
+with two differences:
+- No space is put before the text. The text "Once upon" in llama2.c is " Once upon" here.
+- A byte that has its own piece, such as "e", decodes only from that piece. Its unused byte-fallback
+  token decodes to "<0x65>".
 
-How: a piece is the bytes of its text, with a space for SentencePiece's U+2581. Every split of a piece into two pieces is
-a merge, ordered by the piece's score. A two-byte character is a merge of its bytes; longer ones become added tokens,
-which is the same thing only while no longer piece contains them, so such a vocabulary is refused.
+The conversion works as follows:
+- A piece becomes the bytes of its text. U+2581 of SentencePiece becomes a space.
+- Every split of a piece into two pieces becomes a merge. Merges are ordered by the piece's score.
+- A character of two bytes becomes a merge of its bytes.
+- A longer character becomes an added token. That gives the same ids only if no longer piece
+  contains the character. A vocabulary with such a piece is refused.
 """
 
 import json
 
 from gguf_tokenizer import UnsupportedTokenizer
 
-NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # tokenizer.ggml.token_type, as the GGUF specification numbers them
+# Values of tokenizer.ggml.token_type in the GGUF specification.
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 
 
 def byte_alphabet():
-    """GPT-2's printable stand-in for each byte."""
+    """Returns the printable character that GPT-2 uses for each byte."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
@@ -36,14 +42,17 @@ def _added(id, content, special):
 
 
 def _merges(pieces):
-    """pieces: {text: score}. Pairs in the order in which SentencePiece would join them."""
+    """Returns the pairs of pieces in the order in which SentencePiece joins them.
+
+    `pieces` is {text: score}.
+    """
     by_score = sorted((text for text in pieces if len(text) > 1), key=lambda text: -pieces[text])
     return [(text[:cut], text[cut:]) for text in by_score for cut in range(1, len(text))
             if text[:cut] in pieces and text[cut:] in pieces]
 
 
 def build_spm_tokenizer(model):
-    """tokenizer.json as a dictionary."""
+    """Returns tokenizer.json as a dictionary. Raises UnsupportedTokenizer."""
     tokens, types, scores = (model.field(f"tokenizer.ggml.{name}") for name in ("tokens", "token_type", "scores"))
     vocab, added, pieces, merges = {}, [], {}, []
     for id, (token, kind) in enumerate(zip(tokens, types)):
@@ -94,7 +103,7 @@ def _document(model, vocab, merges, added):
 
 
 def write_spm_tokenizer(model, out_dir):
-    """Writes tokenizer.json and tokenizer_config.json into out_dir."""
+    """Writes tokenizer.json and tokenizer_config.json into out_dir. Raises UnsupportedTokenizer."""
     ids, tokens = model.generation_config(), model.field("tokenizer.ggml.tokens")
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": True, "add_prefix_space": False,
               "clean_up_tokenization_spaces": False, "bos_token": tokens[ids["bos_token_id"]],

@@ -1,4 +1,4 @@
-"""What the examples share: the server that is asked for, and an agent as they write it."""
+"""Functions that the examples share: start a workflow, start an agent, print its answer."""
 
 import argparse
 import pathlib
@@ -8,7 +8,7 @@ from baton_client import Client, Message, Sampling
 
 
 def start_workflow(description):
-    """A workflow on the server of the command line, named after the example."""
+    """Starts a workflow on the server that the command line names. Its name is the example's."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--server", default="127.0.0.1:7070", help="the router (default 127.0.0.1:7070)")
     server = parser.parse_args().server
@@ -18,7 +18,10 @@ def start_workflow(description):
 
 
 def ask(flow, agent, instruction, *inputs, max_tokens=64, options=None):
-    """Starts an agent: a system message, and a user message of `inputs`, each a text or another's output."""
+    """Starts an agent with a system message and a user message.
+
+    The user message consists of `inputs`. Each input is a text or the output of another agent.
+    """
     return flow.agent(agent, Message("system", instruction), Message("user", *inputs),
                       sampling=Sampling(max_tokens=max_tokens, temperature=0), options=options)
 

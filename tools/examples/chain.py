@@ -1,4 +1,7 @@
-"""A chain: each agent works on what the one before it says, and its prompt is computed while that one still speaks."""
+"""A chain: each agent uses the output of the agent before it.
+
+The prompt of an agent is computed while the agent before it still generates.
+"""
 
 from agents import ask, show, start_workflow
 

@@ -1,4 +1,7 @@
-"""Fan-in by arrival: a judge reads proposals in the order in which they are finished; one that is late is left out."""
+"""Fan-in by arrival: a judge reads proposals in the order in which they finish.
+
+A late proposal is left out.
+"""
 
 from agents import ask, show, start_workflow
 from baton_client import Options, OutputOf
@@ -6,7 +9,7 @@ from baton_client import Options, OutputOf
 flow = start_workflow(__doc__)
 writers = {n: ask(flow, "writer", "You propose a name for a boat.", f"Use at most {n} words.", max_tokens=4 * n)
            for n in (12, 6, 3)}
-# In the place of one that is late or fails stands a substitute without text: it is left out.
+# An empty substitute replaces a proposal that is late or fails, so the prompt leaves it out.
 proposals = [OutputOf(writer, timeout_ms=20000, on_failure="substitute") for writer in writers.values()]
 judge = ask(flow, "judge", "You choose the best of some proposals.",
             *(part for proposal in proposals for part in ("\nProposal: ", proposal)), "\nWhich one?",

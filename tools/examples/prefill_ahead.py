@@ -1,4 +1,7 @@
-"""A prompt that is computed while a tool still writes it: when the tool is done, only the question is left to prefill."""
+"""A prompt that is computed while a tool still writes it.
+
+When the tool ends, only the question is left to prefill.
+"""
 
 import time
 import uuid
@@ -11,7 +14,7 @@ context = f"trip-{uuid.uuid4().hex[:12]}"
 
 
 def tool():
-    """Slow, and in pieces."""
+    """A slow tool that writes its text in pieces."""
     yield "Forecast for the coast, as the harbour office gives it, to be read before anyone goes out. "
     for day in ("Monday: rain and a strong wind.", "Tuesday: fog until noon.", "Wednesday: sun and a calm sea."):
         time.sleep(0.2)
@@ -22,14 +25,15 @@ length = 0
 for piece in tool():
     so_far = Options(context_id=context, context_length=length)
     answer = flow.prefill_only(piece, options=so_far)
-    # As if the first answer had been lost.
+    # A client may send a piece again, for example because the first answer was lost.
     assert flow.prefill_only(piece, options=so_far).context_length == answer.context_length
     length = answer.context_length
     print(f"{length} tokens are computed ahead, and kept for {answer.lease_ms / 1000:.0f} s")
 
-# Several may go on from there.
+# Several requests may continue the same context.
 for question in ("The best day to sail is", "The worst day to sail is"):
     run = flow.agent("", question, sampling=Sampling(max_tokens=12, temperature=0),
                      options=Options(context_id=context, context_length=length))
     show(question, run)
-    assert run.result().usage.cached_tokens >= length - 16, run.result()  # KV is cached in blocks of 16 tokens
+    # KV is cached in blocks of 16 tokens.
+    assert run.result().usage.cached_tokens >= length - 16, run.result()

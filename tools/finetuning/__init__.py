@@ -1,1 +1,1 @@
-"""Decoders for a shared, frozen prefill module: fine-tuning, a reference for what they generate, and their accuracy."""
+"""Decoders for a shared, frozen prefill module: fine-tuning, reference generation and accuracy."""

@@ -1,4 +1,7 @@
-"""How many answers are exactly right: through a running server, or by the reference in this process."""
+"""Accuracy: the share of answers that are exactly right.
+
+The answers come from a running server, or from the reference implementation in this process.
+"""
 
 import concurrent.futures
 import math
@@ -14,7 +17,7 @@ CONCURRENT_REQUESTS = 16
 
 
 def wilson(right, total, z=1.96):
-    """The 95 % interval of a share (Wilson 1927), which holds near 0 and 1 too."""
+    """Returns the 95 % interval of a share (Wilson 1927). It is also valid near 0 and 1."""
     share, denominator = right / total, 1 + z * z / total
     middle = (share + z * z / (2 * total)) / denominator
     half = z / denominator * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
@@ -22,19 +25,23 @@ def wilson(right, total, z=1.96):
 
 
 def score(examples, texts):
-    """What `tools/finetune evaluate` prints and writes."""
+    """Returns the figures that `tools/finetune evaluate` prints and writes."""
     right = sum(text == example.text for example, text in zip(examples, texts))
     low, high = wilson(right, len(examples))
     return {"right": right, "total": len(examples), "accuracy": right / len(examples), "low": low, "high": high}
 
 
 def _room(example):
-    """Tokens an answer may take: one more than it should, so that one that goes on is not taken for right."""
+    """Returns the upper bound on tokens of an answer.
+
+    The bound is one more than the right answer has, so that a longer answer does not count as
+    right.
+    """
     return len(example.answer) + 1
 
 
 def texts_of_reference(base, decoder, module, examples, share=1.0, *, max_tokens=None, batch=64):
-    """`max_tokens`: None, for what the right answers need."""
+    """Returns the answers of the reference. `max_tokens` None: the longest right answer decides."""
     outputs = generate_in_batches(base, decoder, [example.prompt for example in examples],
                                   max_tokens or max(map(_room, examples)), kv_dtype=module.dtype, eos_ids=module.eos_ids,
                                   share=share, batch=batch)
@@ -54,12 +61,13 @@ class Server:
             response_deserializer=self._types["GenerateResponse"].FromString)
 
     def generate(self, prompt, max_tokens):
-        """(token ids, text) of a greedy request."""
+        """Returns (token ids, text) of a greedy request. Raises InputError."""
         request = self._types["GenerateRequest"](model=self._model)
         request.segments.segments.add().token_ids.ids.extend(prompt)
         request.sampling.max_tokens = max_tokens
         request.sampling.temperature = 0
-        request.sampling.repetition_penalty = 1  # whatever the model's own defaults
+        # Overrides the model's default.
+        request.sampling.repetition_penalty = 1
         ids, text = [], ""
         try:
             for response in self._generate(request, timeout=REQUEST_SECONDS):
@@ -75,4 +83,5 @@ class Server:
             try:
                 return [answer.result()[1] for answer in answers]
             finally:
-                pool.shutdown(wait=False, cancel_futures=True)  # after an error, none is begun any more
+                # After an error, no further request begins.
+                pool.shutdown(wait=False, cancel_futures=True)

@@ -3,13 +3,18 @@
   tools/finetune train --base DIR --data FILE.jsonl --out DIR
   tools/finetune evaluate --tokenizer DIR --data FILE.jsonl --server HOST:PORT [--model NAME]
   tools/finetune evaluate --base DIR --decoder DIR --data FILE.jsonl --reference
+
   tools/finetune reference --base DIR --decoder DIR --prompts FILE.json
+  tools/finetune study
+  tools/finetune study-public --base DIR --data DIR --work DIR
+  tools/finetune test
 
-  tools/finetune study                    a base, three tasks, and what sharing the base's KV costs
-  tools/finetune study-public --base DIR --data DIR --work DIR   the same on GSM8K and BFCL, for a GPU
-  tools/finetune test                     this tool's own tests
+The command `study` measures the cost of sharing a small base's KV on three tasks. The command
+`study-public` measures it on GSM8K and BFCL, and needs a GPU. The command `test` runs the tests of
+this tool.
 
-Data is JSON Lines of {"prompt": ..., "answer": ...}. A directory is a Hugging Face directory as the server loads it.
+Data is JSON Lines of {"prompt": ..., "answer": ...}. A directory is a Hugging Face directory that
+the server can load.
 """
 
 import argparse
@@ -49,7 +54,8 @@ def pick_device(name):
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: PyTorch finds no usable GPU")
     if name == "cuda":
-        torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for each shape, and each token is one
+        # cuDNN makes a new plan for each shape, and each token gives a new shape.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     return name
 
 
@@ -149,54 +155,54 @@ def study_public(args):
 
 
 def add_device(parser):
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: cuda where there is one")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: cuda if there is a GPU")
 
 
 def add_pair(parser, required):
     parser.add_argument("--base", required=required, help="the prefill module")
     parser.add_argument("--decoder", required=required, help="a module that decodes over KV of --base; may be --base itself")
     parser.add_argument("--share", type=share, default=1.0,
-                        help="the share of the prompt's KV that comes from --base, the rest from --decoder (default 1, as the server does)")
+                        help="share of the prompt's KV that --base computes; --decoder computes the rest (default 1, as in the server)")
     add_device(parser)
 
 
 def add_train(commands):
     parser = commands.add_parser("train", help="make a decoder from a base",
-                                 description="Writes a Hugging Face directory; checkpoints and the loss curve are in its folder training/.")
-    parser.add_argument("--base", required=True, help="the frozen prefill module, which the decoder also starts from")
+                                 description="Writes a Hugging Face directory. Its folder training/ has checkpoints and the loss curve.")
+    parser.add_argument("--base", required=True, help="the frozen prefill module; training of the decoder starts from its weights")
     parser.add_argument("--data", required=True, help='JSON Lines of {"prompt", "answer"}; with --method full also of {"text"}')
     parser.add_argument("--out", required=True, help="the decoder's directory")
     parser.add_argument("--method", choices=("cache-conditioned", "full"), default="cache-conditioned",
-                        help="cache-conditioned (default): over KV of the base, as the server runs it; full: a model of its own")
+                        help="cache-conditioned (default): train over KV of the base, as the server runs it; full: train a whole model")
     parser.add_argument("--share", type=share_or_any, default=1.0,
-                        help="cache-conditioned: the share of the prompt's KV that comes from the base. Default 1, as in the "
-                             "server; any: drawn for each example, for a decoder that also computes prompts itself")
-    parser.add_argument("--learning-rate", type=positive(float), default=2e-5, help="the highest; default 2e-5")
+                        help="cache-conditioned: share of the prompt's KV that the base computes. Default 1, as in the "
+                             "server. any: a random share for each example, for a decoder that also computes prompts itself")
+    parser.add_argument("--learning-rate", type=positive(float), default=2e-5, help="highest learning rate; default 2e-5")
     parser.add_argument("--epochs", type=positive(int), default=3, help="default 3")
     parser.add_argument("--batch", type=positive(int), default=16, help="examples in a step; default 16")
-    parser.add_argument("--seed", type=int, default=0, help="of the order of examples; default 0")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the order of examples; default 0")
     parser.add_argument("--schedule", choices=("cosine", "linear"), default="cosine", help="decay to 0 after the warm-up")
-    parser.add_argument("--warmup", type=share, default=0.03, help="share of the steps; default 0.03")
+    parser.add_argument("--warmup", type=share, default=0.03, help="share of the steps that warm up; default 0.03")
     parser.add_argument("--weight-decay", type=float, default=0.1, help="default 0.1")
     parser.add_argument("--save-every", type=positive(int), default=200, metavar="STEPS", help="default 200")
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint in --out")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32",
-                        help="of what is computed; weights and optimizer are float32 in both. Default float32")
+                        help="precision of the arithmetic; weights and optimizer are always float32. Default float32")
     parser.add_argument("--pass-tokens", type=positive(int), metavar="TOKENS",
-                        help="most tokens of a step that run at once, for what fits into memory; default: the whole step")
+                        help="upper bound on tokens of a step that run at a time, to limit memory; default: the whole step")
     add_device(parser)
     parser.set_defaults(run=train)
 
 
 def add_evaluate(commands):
     parser = commands.add_parser("evaluate", help="count exactly right answers",
-                                 description="Greedy answers, compared with the data's. Through a server that runs "
-                                             "(tools/cluster up, baton serve), or in this process.")
+                                 description="Compares greedy answers with those of the data. The answers come from a running "
+                                             "server (tools/cluster up, baton serve) or from this process.")
     parser.add_argument("--data", required=True, help='JSON Lines of {"prompt", "answer"}')
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--server", metavar="HOST:PORT", help="a running router")
-    where.add_argument("--reference", action="store_true", help="PyTorch in this process, with the server's boundary rule")
-    parser.add_argument("--model", default="", help="with --server: the decoder's name; may be left out if there is only one")
+    where.add_argument("--reference", action="store_true", help="run PyTorch in this process, with the server's boundary rule")
+    parser.add_argument("--model", default="", help="with --server: the decoder's name; optional if there is only one")
     parser.add_argument("--tokenizer", metavar="DIR", help="with --server: the directory of that model")
     add_pair(parser, required=False)
     parser.add_argument("--json", metavar="FILE", help="write every answer here; -: standard output")
@@ -205,55 +211,57 @@ def add_evaluate(commands):
 
 def add_reference(commands):
     parser = commands.add_parser("reference", help="greedy tokens over KV of a base, as JSON",
-                                 description="What a server with this prefill module and this decoder must generate: fp32 "
-                                             "arithmetic, KV in the weights' type. `gaps` says how far the best logit led.")
+                                 description="Writes the tokens that a server with this prefill module and this decoder must "
+                                             "generate. The arithmetic is fp32, and KV has the type of the weights. `gaps` "
+                                             "are the differences of the best two logits.")
     add_pair(parser, required=True)
     parser.add_argument("--prompts", required=True, metavar="FILE", help="JSON: a list of texts or of lists of token ids")
     parser.add_argument("--max-tokens", type=positive(int), default=64, help="default 64")
-    parser.add_argument("--ignore-eos", action="store_true", help="generate on past an end of sequence")
+    parser.add_argument("--ignore-eos", action="store_true", help="continue after an end of sequence")
     parser.add_argument("--json", metavar="FILE", default="-", help="default: standard output")
     parser.set_defaults(run=reference)
 
 
 def add_study(commands):
-    parser = commands.add_parser("study", help="what sharing KV costs, on a small model",
-                                 description="Decoders for three tasks from one small base, fine-tuned each way: right answers by the "
-                                             "share of the prompt's KV that comes from the base, and through a server that is "
-                                             "started for it (build/release/bin/baton). CPU only.")
+    parser = commands.add_parser("study", help="measure the cost of sharing KV on a small model",
+                                 description="Measures decoders for three tasks that are fine-tuned from one small base with each "
+                                             "method. Counts right answers by the share of the prompt's KV that the base computes, "
+                                             "and through a server that the study starts (build/release/bin/baton). CPU only.")
     parser.add_argument("--train", type=positive(int), default=0, metavar="SEEDS",
-                        help="train all decoders anew, with this many seeds, instead of measuring those in "
-                             "tools/finetuning/study/weights and training one again")
-    parser.add_argument("--work", default="build/study", metavar="DIR", help="where data and decoders go; default build/study. "
-                        "What is there already is not trained again")
-    parser.add_argument("--json", metavar="FILE", help="write all figures here")
-    parser.add_argument("--svg", metavar="FILE", help="draw accuracy by sharing ratio here")
-    parser.add_argument("--make-base", action="store_true", help="train the base itself from nothing, into DIR/base")
+                        help="train all decoders with this many seeds. Default: measure the decoders in "
+                             "tools/finetuning/study/weights and train one of them again")
+    parser.add_argument("--work", default="build/study", metavar="DIR", help="folder of data and decoders; default build/study. "
+                        "Decoders that exist there are not trained again")
+    parser.add_argument("--json", metavar="FILE", help="write all figures to FILE")
+    parser.add_argument("--svg", metavar="FILE", help="write a plot of accuracy by sharing ratio to FILE")
+    parser.add_argument("--make-base", action="store_true", help="train the base itself from random weights, into DIR/base")
     parser.set_defaults(run=study)
 
 
 def add_study_public(commands):
     parser = commands.add_parser(
-        "study-public", help="what sharing KV costs, on public data and a real base",
-        description="Fine-tunes a base on GSM8K and BFCL each way with several seeds, and counts right answers by the share of the "
-                    "prompt's KV that comes from the base, and through servers that are started for it. Results come into "
-                    "DIR/cells.jsonl one by one; a run that was cut off goes on where it was. Then DIR/report.json and "
-                    "DIR/ratios.TASK.svg.")
+        "study-public", help="measure the cost of sharing KV on public data and a real base",
+        description="Fine-tunes a base on GSM8K and BFCL with each method and several seeds. Counts right answers by the share of "
+                    "the prompt's KV that the base computes, and through servers that the study starts. Adds each result to "
+                    "DIR/cells.jsonl, so that an interrupted run can continue. Writes DIR/report.json and DIR/ratios.TASK.svg "
+                    "at the end.")
     parser.add_argument("--base", default="models/smollm2-135m-instruct", metavar="DIR", help="default models/smollm2-135m-instruct "
                         "(tools/fetch_model)")
     parser.add_argument("--data", default="../shared/data/prompts", metavar="DIR",
-                        help="holds gsm8k/train.jsonl of openai/grade-school-math and bfcl/ of ShishirPatil/gorilla: "
+                        help="folder with gsm8k/train.jsonl of openai/grade-school-math and bfcl/ of ShishirPatil/gorilla: "
                              "BFCL_v4_PART.json and possible_answer/. Default ../shared/data/prompts")
     parser.add_argument("--work", default="build/study-public", metavar="DIR", help="default build/study-public")
     parser.add_argument("--settings", default=Path(__file__).resolve().parent / "study" / "public.json", metavar="FILE",
                         help="seeds, recipes, sizes; default tools/finetuning/study/public.json")
-    parser.add_argument("--tasks", metavar="NAME,...", help="default: all of the settings")
+    parser.add_argument("--tasks", metavar="NAME,...", help="default: all tasks of the settings")
     parser.add_argument("--parallel", type=positive(int), default=1, metavar="PROCESSES",
-                        help="decoders that are trained or measured at a time, with some 15 GB of GPU memory each; default 1")
+                        help="number of decoders that are trained or measured at a time; each needs about 15 GB of GPU memory. "
+                             "Default 1")
     parser.add_argument("--baton", default="build/release/bin/baton", metavar="FILE",
-                        help="the server; none: without. Default build/release/bin/baton")
-    parser.add_argument("--report", action="store_true", help="only report on what --work holds")
-    parser.add_argument("--tune", action="store_true", help="compare the settings' recipes (\"tuning\") on rows that are kept from "
-                        "training and are not those tested on; writes DIR/tuning.json. Wants a --work of its own")
+                        help="the server's program; none: measure without a server. Default build/release/bin/baton")
+    parser.add_argument("--report", action="store_true", help="only report the results in --work")
+    parser.add_argument("--tune", action="store_true", help="compare the recipes of the settings (\"tuning\") on rows that are "
+                        "neither in training nor in testing; writes DIR/tuning.json. Needs its own --work")
     add_device(parser)
     parser.set_defaults(run=study_public)
 

@@ -1,5 +1,8 @@
-"""What a user, a file or a server can get wrong; everything else is a bug and keeps its traceback."""
+"""The error that a user, a file or a server can cause.
+
+Any other exception is a bug, and the tool prints its traceback.
+"""
 
 
 class InputError(Exception):
-    """Says what is wrong, where, what was expected and what was found."""
+    """An error whose text names the place, the expected value and the value found."""

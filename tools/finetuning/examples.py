@@ -1,5 +1,8 @@
-"""Training and evaluation data: JSON Lines of {"prompt": text, "answer": text}, or of {"text": text} for training on whole
-texts."""
+"""Training and evaluation data.
+
+The data is JSON Lines of {"prompt": text, "answer": text}. Training on whole texts also takes lines
+of {"text": text}.
+"""
 
 import dataclasses
 import hashlib
@@ -11,9 +14,12 @@ from finetuning.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    prompt: list  # token ids, at least one
-    answer: list  # token ids on which there is loss, the last of them an end of sequence
-    text: str  # of the answer
+    # Token ids, at least one.
+    prompt: list
+    # Token ids that have a loss. The last one is an end of sequence.
+    answer: list
+    # The answer as text.
+    text: str
 
 
 def _rows(path):
@@ -38,7 +44,10 @@ def _rows(path):
 
 
 def read_examples(path, module, *, whole_texts=False):
-    """Examples in the file's order. `whole_texts`: rows of {"text"} are allowed, with loss on all but the first token."""
+    """Returns examples in the file's order. Raises InputError.
+
+    `whole_texts` permits rows of {"text"}. All tokens of such a row but the first have a loss.
+    """
     if not module.eos_ids:
         raise InputError(f"{module.path}: config.json states no eos_token_id, so an answer would have no end")
     context, prefix = module.config.max_position_embeddings, module.prompt_prefix()
@@ -59,5 +68,5 @@ def read_examples(path, module, *, whole_texts=False):
 
 
 def digest(examples):
-    """Names a set of examples, so that training resumes on nothing else."""
+    """Returns a digest of the examples. Training resumes only on examples with the same digest."""
     return hashlib.sha256(repr([(e.prompt, e.answer) for e in examples]).encode()).hexdigest()[:16]

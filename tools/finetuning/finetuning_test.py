@@ -34,7 +34,7 @@ OPTIONS = dict(learning_rate=3e-3, epochs=2, batch=4, seed=5, save_every=100)
 
 
 def changed(module_dir, scale=0.3, seed=1):
-    """A decoder that is not the base."""
+    """Writes a decoder that differs from the base."""
     model = module_dir.load().eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -49,7 +49,7 @@ def prompts(count, vocabulary=272, seed=3):
 
 
 def by_hand(base, decoder, prompt, count):
-    """The boundary rule by transformers alone, without padding or batches."""
+    """Applies the boundary rule with transformers alone, without padding or batches."""
     cache = base(torch.tensor([prompt[:-1]]), use_cache=True).past_key_values if len(prompt) > 1 else None
     step, tokens = prompt[-1:], []
     for _ in range(count):
@@ -392,7 +392,7 @@ class StudyTest(unittest.TestCase):
         self.assertEqual(found(198, 10, 196), [])  # 1 % of 200 prompts
         [problem] = found(198, 10, 195)
         self.assertIn("cache-conditioned has 97.5%, full fine-tuning 99.0%", problem)
-        # At every ratio, where it was trained for all of them.
+        # A decoder that was trained for all ratios must reach the accuracy at each of them.
         [problem] = found(198, 10, 197, any_share=(198, 195, 198))
         self.assertIn("has 97.5% at 50%, full fine-tuning 99.0%", problem)
 

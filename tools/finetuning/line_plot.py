@@ -7,7 +7,7 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 360, 64, 16, 40, 48
 
 
 def _ticks(low, high):
-    """About five round numbers in [low, high]."""
+    """Returns about five round numbers in [low, high]."""
     step = 10.0 ** -12
     while (high - low) / step > 6:
         for factor in (2, 2.5, 2):
@@ -19,7 +19,11 @@ def _ticks(low, high):
 
 
 def line_plot(path, title, x_label, y_label, series, y_range=None):
-    """`series`: name -> [(x, y), ...]. `y_range`: (low, high), else what the values need."""
+    """Writes a plot to `path`.
+
+    `series` is name -> [(x, y), ...]. `y_range` is (low, high). By default it covers 0 and all
+    values.
+    """
     points = [point for line in series.values() for point in line]
     x_low, x_high = min(x for x, _ in points), max(x for x, _ in points)
     y_low, y_high = y_range or (min(0, *(y for _, y in points)), max(y for _, y in points))

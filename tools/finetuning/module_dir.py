@@ -1,4 +1,4 @@
-"""Hugging Face directories: what the server loads, and so what is read and written here."""
+"""Reads and writes Hugging Face directories, the format that the server loads."""
 
 import json
 import shutil
@@ -12,12 +12,14 @@ from tokenizers import Tokenizer
 
 from finetuning.errors import InputError
 
-# What makes KV of one module readable to another, as the server checks it, and what this tool runs.
+# Two modules can share KV if these fields of their configs are equal. The server checks the same
+# fields.
 SHARED_FIELDS = ("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
                  "vocab_size", "rope_parameters")
 FAMILIES = ("llama", "qwen2", "qwen3")
 
-transformers.utils.logging.disable_progress_bar()  # progress is ours
+# This tool prints its own progress.
+transformers.utils.logging.disable_progress_bar()
 
 
 def read_json(path):
@@ -33,7 +35,7 @@ def read_json(path):
 
 
 class ModuleDir:
-    """One module on disk: its config, tokenizer and weights."""
+    """One module on disk: its config, tokenizer and weights. The methods raise InputError."""
 
     def __init__(self, path):
         self.path = Path(path)
@@ -43,7 +45,7 @@ class ModuleDir:
                              f"got {self.fields.get('model_type')!r}")
         self.config = transformers.AutoConfig.from_pretrained(self.path, local_files_only=True)
         self.tokenizer = self._read_tokenizer()
-        # Of the weights on disk. The server keeps KV in the same type.
+        # The type of the weights on disk. The server stores KV in the same type.
         self.dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}.get(
             self.fields.get("dtype") or self.fields.get("torch_dtype"))
         if self.dtype is None:
@@ -51,7 +53,7 @@ class ModuleDir:
         self.eos_ids = self._read_eos()
 
     def load(self, device="cpu"):
-        """The weights in float32, in which they are trained and in which the server computes."""
+        """Loads the weights as float32. Training and the server compute in float32."""
         try:
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 self.path, dtype=torch.float32, attn_implementation="sdpa", local_files_only=True)
@@ -60,11 +62,11 @@ class ModuleDir:
         return model.to(device)
 
     def encode(self, text):
-        """Token ids of a text by itself; names of special tokens in it become special tokens."""
+        """Returns the token ids of a text. Names of special tokens become special tokens."""
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def prompt_prefix(self):
-        """What the tokenizer puts before every prompt, often nothing."""
+        """Returns the token ids that the tokenizer puts before every prompt. Often empty."""
         return self.tokenizer.encode("").ids
 
     def _read_tokenizer(self):
@@ -72,7 +74,8 @@ class ModuleDir:
         read_json(path)
         try:
             return Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises nothing narrower
+        # The library raises no narrower exception.
+        except Exception as error:
             raise InputError(f"{path}: {error}") from None
 
     def _read_eos(self):
@@ -84,7 +87,7 @@ class ModuleDir:
 
 
 def check_shareable(base, decoder):
-    """Whether `decoder` can read KV of `base`."""
+    """Raises InputError unless `decoder` can read KV of `base`."""
     for field in SHARED_FIELDS:
         ours, theirs = (getattr(module.config, field, None) for module in (base, decoder))
         if ours != theirs:
@@ -96,17 +99,23 @@ def check_shareable(base, decoder):
 
 
 def write_module(model, base, out):
-    """Writes what the server loads: the model's weights in the base's dtype beside copies of all other files of the base."""
+    """Writes a directory that the server can load.
+
+    The weights are those of `model` in the base's dtype. The other files are copies of the base's.
+    Raises InputError if a weight is not finite.
+    """
     out.mkdir(parents=True, exist_ok=True)
     for file in base.path.iterdir():
         if file.suffix in (".json", ".jinja", ".txt") and file.name != "model.safetensors.index.json":
             shutil.copyfile(file, out / file.name)
-    tied = set(model.all_tied_weights_keys)  # written once, under the name of what they are tied to
+    # A tied weight is written once, under the name of the weight to which it is tied.
+    tied = set(model.all_tied_weights_keys)
     tensors = {name: tensor.to(base.dtype).contiguous().cpu() for name, tensor in model.state_dict().items()
                if name not in tied}
     if not all(tensor.isfinite().all() for tensor in tensors.values()):
         raise InputError("the weights are no longer finite: try a lower --learning-rate")
     partial = out / "model.safetensors.partial"
     save_file(tensors, partial, metadata={"format": "pt"})
-    partial.chmod(0o644)  # the library makes it the user's alone, but servers read it
+    # The library lets only the user read the file. Servers must be able to read it.
+    partial.chmod(0o644)
     partial.rename(out / "model.safetensors")

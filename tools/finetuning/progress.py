@@ -1,4 +1,4 @@
-"""One line on a terminal that says how far something is; on anything else, a line every half minute."""
+"""Progress of a long task: one line that changes on a terminal, a line every 30 s in a file."""
 
 import sys
 import time

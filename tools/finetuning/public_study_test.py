@@ -1,4 +1,4 @@
-"""The study on public data, on tiny models and data of the same form. Run with: tools/finetune test"""
+"""Tests of the study on public data, with tiny models and data. Run with: tools/finetune test"""
 
 import contextlib
 import io
@@ -31,7 +31,7 @@ def write_lines(path, rows):
 
 
 def write_data(folder):
-    """A few rows in the form of GSM8K and of BFCL."""
+    """Writes a few rows in the formats of GSM8K and BFCL."""
     write_lines(folder / "gsm8k" / "train.jsonl", [{"question": f"{n} and 1?", "answer": f"<<{n}+1={n + 1}>>\n#### {n + 1}"}
                                                    for n in range(8)])
     for part in ("simple_python", "multiple", "live_simple"):
@@ -155,7 +155,8 @@ class PublicStudyTest(Scratch):
                     self.assertEqual(command.main(), 0, errors.getvalue())
                 self.assertEqual(output.getvalue().count(" steps in "), trained)
         cells = (self.scratch / "work" / "cells.jsonl").read_text().splitlines()
-        self.assertEqual(len(cells), 2 * (1 + 3 + 3 + 2 + 1))  # the base; a first seed at all ratios; a second one
+        # For each task: the base, the first seed at all ratios, and the second seed.
+        self.assertEqual(len(cells), 2 * (1 + 3 + 3 + 2 + 1))
         report = json.loads((self.scratch / "work" / "report.json").read_text())["table"]["bfcl"]
         self.assertEqual(set(report["reference"]) - {"differences"}, {"base", "full", "naive", "cache-conditioned"})
         self.assertEqual(len(report["reference"]["full"]["right"]), 2)
@@ -225,7 +226,7 @@ class PublicStudyTest(Scratch):
 
 
 class InThisProcess(public.concurrent.futures.Executor):
-    """Runs a job when it is submitted: a process takes seconds to load PyTorch."""
+    """Runs a job when it is submitted, because a process takes seconds to load PyTorch."""
 
     def __init__(self, *_):
         pass

@@ -1,4 +1,7 @@
-"""Greedy generation over KV of a base, with the server's own boundary rule: what a server's tokens are compared with."""
+"""The reference for a server's tokens: greedy generation over KV of a base.
+
+The reference applies the server's boundary rule (sequences.py).
+"""
 
 import torch
 
@@ -7,8 +10,11 @@ from finetuning.sequences import prefill
 
 @torch.no_grad()
 def generate(base, decoder, prompts, max_tokens, *, kv_dtype, eos_ids=(), share=1.0):
-    """For each prompt (a list of token ids) what `decoder` generates over KV of `base`: {"tokens": at most max_tokens ids,
-    the last of them an end of sequence if one came, "gaps": how far the best logit led the second at each of them}."""
+    """Generates greedy tokens of `decoder` over KV of `base`. A prompt is a list of token ids.
+
+    Returns {"tokens", "gaps"} for each prompt. "tokens" has at most max_tokens ids, and ends after
+    an end of sequence. "gaps" has, for each token, the best logit minus the second.
+    """
     sequences = prefill(base, decoder, prompts, [share] * len(prompts), kv_dtype)
     outputs = [{"tokens": [], "gaps": []} for _ in prompts]
     step = [prompt[-1:] for prompt in prompts]
@@ -29,7 +35,10 @@ def generate(base, decoder, prompts, max_tokens, *, kv_dtype, eos_ids=(), share=
 
 
 def generate_in_batches(base, decoder, prompts, max_tokens, *, batch=64, **options):
-    """As generate; prompts of similar length run together, and the results keep the prompts' order."""
+    """Calls generate() with batches of prompts that have similar lengths.
+
+    The results have the order of the prompts.
+    """
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     outputs = [None] * len(prompts)
     for begin in range(0, len(order), batch):

@@ -1,4 +1,7 @@
-"""The training loop: AdamW, warm-up, decay, checkpoints from which a run goes on as if it had never stopped."""
+"""The training loop: AdamW, warm-up, decay and checkpoints.
+
+A run that resumes from a checkpoint gives the same result as an uninterrupted run.
+"""
 
 import dataclasses
 import json
@@ -26,38 +29,53 @@ MAX_GRADIENT_NORM = 1.0
 @dataclasses.dataclass(frozen=True)
 class Options:
     method: str = "cache-conditioned"
-    share: float | None = 1.0  # of a prompt's KV that comes from the base; None: drawn for each example
+    # Share of a prompt's KV that the base computes. None: a random share for each example.
+    share: float | None = 1.0
     learning_rate: float = 2e-5
     epochs: int = 3
-    batch: int = 16  # examples
-    seed: int = 0  # of the order of examples
+    # Examples of a step.
+    batch: int = 16
+    # Seed of the order of examples.
+    seed: int = 0
     schedule: str = "cosine"
-    warmup: float = 0.03  # of all steps
+    # Share of all steps.
+    warmup: float = 0.03
     weight_decay: float = 0.1
-    save_every: int | None = 200  # steps; None: no checkpoints
-    precision: str = "float32"  # of what is computed; weights and their sums are float32 in both
-    pass_tokens: int | None = None  # most tokens of a step, padding counted, that run at once; None: all
+    # Steps between checkpoints. None: no checkpoints.
+    save_every: int | None = 200
+    # Precision of the arithmetic. Weights and their sums are always float32.
+    precision: str = "float32"
+    # Upper bound on tokens of a step that run at a time, with padding. None: no bound.
+    pass_tokens: int | None = None
 
 
 def answer_loss(base, decoder, examples, shares, kv_dtype):
-    """Mean cross entropy over the tokens of the answers, with a share of each prompt's KV from `base`, which is frozen.
-    A share of 1 is eq. 7 of PrefillShare, one of 0 full fine-tuning."""
+    """Returns the mean cross entropy over the tokens of the answers.
+
+    `base` is frozen and computes a share of each prompt's KV. A share of 1 is equation 7 of
+    PrefillShare. A share of 0 is full fine-tuning.
+    """
     sequences = prefill(base, decoder, [example.prompt for example in examples], shares, kv_dtype)
     inputs = [example.prompt[-1:] + example.answer[:-1] for example in examples]
     hidden = sequences.extend(decoder, inputs)
-    predicts = torch.cat([hidden[i, hidden.shape[1] - len(row):] for i, row in enumerate(inputs)])  # [answer tokens, hidden]
+    # [answer tokens, hidden]
+    predicts = torch.cat([hidden[i, hidden.shape[1] - len(row):] for i, row in enumerate(inputs)])
     labels = torch.tensor([token for example in examples for token in example.answer], device=decoder.device)
     return torch.nn.functional.cross_entropy(decoder.lm_head(predicts).float(), labels)
 
 
 def passes(examples, most_tokens):
-    """Cuts a step's examples, by length, into lists of indices that fit into memory with little padding."""
+    """Splits a step's examples into lists of indices that have at most `most_tokens` tokens.
+
+    Examples of similar length share a list, so that there is little padding.
+    """
     if most_tokens is None:
         return [list(range(len(examples)))]
     out, widths = [], (0, 0)
     for i in sorted(range(len(examples)), key=lambda i: len(examples[i].prompt) + len(examples[i].answer)):
         sizes = len(examples[i].prompt), len(examples[i].answer)
-        widths = tuple(map(max, widths, sizes))  # each part of a sequence is padded by itself
+        # Prompts and answers are padded separately.
+        widths = tuple(map(max, widths, sizes))
         if not out or (len(out[-1]) + 1) * sum(widths) > most_tokens:
             out, widths = [*out, []], sizes
         out[-1].append(i)
@@ -65,7 +83,7 @@ def passes(examples, most_tokens):
 
 
 def shares_of(count, step, options):
-    """How much of each prompt's KV comes from the base."""
+    """Returns the share of each prompt's KV that the base computes."""
     if options.method == "full":
         return [0.0] * count
     if options.share is not None:
@@ -74,7 +92,10 @@ def shares_of(count, step, options):
 
 
 def rate_factor(step, steps, options):
-    """The learning rate of a step as a share of the highest: linear warm-up, then decay to 0."""
+    """Returns the learning rate of a step as a share of the highest rate.
+
+    The rate warms up linearly and then decays to 0.
+    """
     warmup = max(1, math.ceil(options.warmup * steps))
     if step < warmup:
         return (step + 1) / warmup
@@ -83,7 +104,11 @@ def rate_factor(step, steps, options):
 
 
 def batch_of(examples, step, options):
-    """The examples of a step: each epoch is a permutation of its own, drawn from the seed, so any step can be found."""
+    """Returns the examples of a step.
+
+    Each epoch has its own permutation, which the seed determines. A resumed run therefore finds the
+    examples of any step.
+    """
     per_epoch = math.ceil(len(examples) / options.batch)
     epoch, index = divmod(step, per_epoch)
     generator = torch.Generator().manual_seed(options.seed * 1_000_003 + epoch)
@@ -92,7 +117,7 @@ def batch_of(examples, step, options):
 
 
 class _Interrupt:
-    """Ctrl-C and SIGTERM as a flag, while it is entered."""
+    """A context in which Ctrl-C and SIGTERM only set the flag `came`."""
 
     came = False
 
@@ -109,21 +134,22 @@ class _Interrupt:
 
 
 class Training:
-    """One run, whose state is what a checkpoint holds."""
+    """One training run. A checkpoint holds its state."""
 
     def __init__(self, base_dir, examples, options, out, device):
         self._base_dir, self._examples, self._options, self._out = base_dir, examples, options, Path(out)
         torch.manual_seed(options.seed)
         self._decoder = base_dir.load(device).train()
         self._base = base_dir.load(device).eval().requires_grad_(False)
-        # Norms and biases are not decayed, as is usual.
+        # Weight decay usually excludes norms and biases.
         decayed = [p for p in self._decoder.parameters() if p.dim() > 1]
         others = [p for p in self._decoder.parameters() if p.dim() <= 1]
         self._optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": options.weight_decay},
                                              {"params": others, "weight_decay": 0.0}], lr=options.learning_rate)
         self.steps = options.epochs * math.ceil(len(examples) / options.batch)
-        self.losses = []  # of each step that is done
-        # Two runs are one if all this is equal.
+        # The loss of each completed step.
+        self.losses = []
+        # A run can resume a checkpoint if all these values are equal.
         self._identity = dataclasses.asdict(options) | {"data": data.digest(examples), "base": str(base_dir.path.resolve())}
         del self._identity["save_every"]
 
@@ -138,10 +164,14 @@ class Training:
             raise InputError(f"{self._out}: holds a model or a run already; go on with --resume or take another --out")
 
     def run(self, stop_after=None):
-        """Trains to the end, or for `stop_after` steps; writes the module when all steps are done."""
+        """Trains to the end, or for `stop_after` steps.
+
+        Writes the module after the last step. Raises InputError if a signal interrupts the run.
+        """
         progress = Progress(f"{self._options.method} {self._out.name}", self.steps, len(self.losses))
         end = self.steps if stop_after is None else min(self.steps, len(self.losses) + stop_after)
-        with _Interrupt() as interrupt:  # a step is done or not: half of one could not be resumed
+        # A signal takes effect after the step, because half a step cannot be resumed.
+        with _Interrupt() as interrupt:
             while len(self.losses) < end and not interrupt.came:
                 self._step()
                 progress.show(len(self.losses), f"loss {self.losses[-1]:.4f}")
@@ -168,9 +198,10 @@ class Training:
         self.losses.append(loss)
 
     def _backward(self, examples, shares):
-        """Adds up the gradients of a step in as many passes as it takes; returns its loss."""
+        """Adds up the gradients of a step in one or more passes. Returns the loss of the step."""
         tokens = sum(len(example.answer) for example in examples)
-        total = torch.zeros((), device=self._decoder.device)  # on the device: to ask for it after each pass would wait for the pass
+        # The sum stays on the device. A read after each pass would wait for the pass.
+        total = torch.zeros((), device=self._decoder.device)
         for chosen in passes(examples, self._options.pass_tokens):
             some = [examples[i] for i in chosen]
             with torch.autocast(self._decoder.device.type, torch.bfloat16, enabled=self._options.precision == "bfloat16"):

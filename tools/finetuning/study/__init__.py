@@ -1,1 +1,1 @@
-"""The study: a small base, three tasks, and what sharing its KV costs each way of fine-tuning."""
+"""Studies of the accuracy that sharing a base's KV costs, for each method of fine-tuning."""

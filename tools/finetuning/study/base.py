@@ -1,4 +1,4 @@
-"""The study's base before any training: a tokenizer made from its text, and random weights."""
+"""The study's base before training: random weights, and a tokenizer trained on the base's texts."""
 
 import json
 import random
@@ -11,7 +11,7 @@ from finetuning.study import corpus, tasks
 
 
 def write_untrained(directory, settings):
-    """A Hugging Face directory, `settings` being study.json's "base"."""
+    """Writes a Hugging Face directory. `settings` is "base" of study.json."""
     directory.mkdir(parents=True, exist_ok=True)
     _tokenizer(settings).save(str(directory / "tokenizer.json"), pretty=False)
     (directory / "tokenizer_config.json").write_text(json.dumps(

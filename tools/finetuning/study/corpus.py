@@ -1,4 +1,7 @@
-"""What the base has read: the words, syntax and sums of the tasks, but none of the tasks."""
+"""The texts on which the base is trained.
+
+They contain the words, the syntax and the sums of the tasks, and none of the tasks.
+"""
 
 import json
 
@@ -57,6 +60,6 @@ def _list(rng):
 
 
 def text(rng):
-    """A few lines of one kind, so that later ones may be learned from earlier ones."""
+    """Returns two or three lines of one kind, so that the model can learn from earlier lines."""
     kind = rng.choice((_sum, _told_sum, _story, _record, _code, _list))
     return "\n".join(kind(rng) for _ in range(rng.randint(2, 3)))

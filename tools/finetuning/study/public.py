@@ -1,6 +1,8 @@
-"""The study on public data: what sharing KV of a real base costs, by task, way of fine-tuning and seed; also through a server.
+"""The study on public data: the accuracy that sharing KV of a real base costs.
 
-What is done is kept in the work folder: decoders, and one line of cells.jsonl for each accuracy. So a run that was cut off goes on.
+The study measures by task, method of fine-tuning and seed, with the reference and through a server.
+The work folder keeps decoders and one line of cells.jsonl for each accuracy. An interrupted run can
+therefore continue.
 """
 
 import collections
@@ -35,7 +37,8 @@ class Study:
     data: Path
     work: Path
     device: str
-    settings: dict  # public.json
+    # public.json.
+    settings: dict
 
     def decoder(self, task, method, seed):
         return self.base if method == "base" else self.work / f"{task}-{method}-{seed}"
@@ -50,7 +53,7 @@ class Study:
         return json.loads((self.work / f"{task}.golds.json").read_text())
 
     def prepare(self, task):
-        """Writes the task's data as the tool reads it."""
+        """Writes the task's data in the format that read_examples() reads. Raises InputError."""
         parts = public_tasks.load(task, self.data, self.settings["tasks"][task])
         rows = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
         recipes = {name: value for name, value in self.settings["tasks"][task].items() if name != "tuning"}
@@ -65,7 +68,7 @@ class Study:
         (self.work / f"{task}.golds.json").write_text(json.dumps([row["gold"] for row in parts[1]]))
 
     def cell(self, task, method, seed, share, through, texts, seconds):
-        """One accuracy: which answers are right, and what they were."""
+        """Returns one measured accuracy: the answers, and a mark for each right answer."""
         marks = [public_tasks.right(task, text, gold) for text, gold in zip(texts, self.golds(task))]
         return {"task": task, "method": method, "seed": seed, "share": share, "through": through, "seconds": round(seconds, 1),
                 "device": torch.cuda.get_device_name() if self.device == "cuda" else self.device,
@@ -73,7 +76,7 @@ class Study:
 
 
 class Cells:
-    """The accuracies so far, by what they are of; each is on disk once it is added."""
+    """The accuracies so far, by (task, method, seed, share, through). add() writes each to disk."""
 
     def __init__(self, path):
         self._path = path
@@ -81,7 +84,8 @@ class Cells:
         for line in path.read_text().splitlines() if path.exists() else ():
             try:
                 self._put(json.loads(line))
-            except json.JSONDecodeError:  # what was being written when the last run was killed
+            # The last line may be incomplete if a run was killed.
+            except json.JSONDecodeError:
                 print(f"study: {path}: a line that is not whole is left out", flush=True)
 
     def _put(self, cell):
@@ -96,7 +100,10 @@ class Cells:
 
 
 def _end_with_parent():
-    """A process of a pool would wait for work for ever, memory of the GPU in hand."""
+    """Ends this process when its parent ends.
+
+    A process of a pool would otherwise wait for work forever and keep GPU memory.
+    """
     multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
     os._exit(1)
 
@@ -104,7 +111,8 @@ def _end_with_parent():
 def start_process(device, parallel):
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(max(1, os.cpu_count() // parallel))
-    if pick_device(device) == "cuda":  # what a process keeps for later is bounded, lest it be short elsewhere
+    # Bounds the memory that PyTorch caches in each process, so that all processes have enough.
+    if pick_device(device) == "cuda":
         torch.cuda.set_per_process_memory_fraction(0.92 / parallel)
 
 
@@ -133,14 +141,18 @@ def measure(study, task, method, seed, share):
 def job(function, *arguments):
     try:
         return function(*arguments)
-    finally:  # other processes want the memory
+    # Frees memory for the other processes.
+    finally:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
 
 def measurements(study, task, method, seed, cells):
-    """What of a decoder the reference is still to measure: of the first seed all ratios, of the others what the table needs."""
+    """Returns the jobs that still have to measure a decoder with the reference.
+
+    The first seed is measured at all ratios. Later seeds are measured at the ratios of the table.
+    """
     shares = study.settings["ratios"] if seed == 0 else [0.0, 1.0] if study.is_full(task, method) else [1.0]
     if method == "base" or not study.settings["ratios"]:
         shares = [1.0] if study.settings["ratios"] else []
@@ -149,7 +161,10 @@ def measurements(study, task, method, seed, cells):
 
 
 def run_jobs(study, names, cells, parallel):
-    """Trains and measures in `parallel` processes. Returns what failed twice: a job may find the memory full and later free."""
+    """Trains and measures in `parallel` processes. Returns the errors of jobs that failed twice.
+
+    A job runs again after its first failure, because GPU memory may be full only for a while.
+    """
     ready, failed, running = collections.deque(), collections.Counter(), {}
     for seed in range(study.settings["seeds"]):
         for task in names:
@@ -183,7 +198,7 @@ def run_jobs(study, names, cells, parallel):
 
 
 def measure_served(study, task, cells, baton):
-    """A server of the base with all decoders, then one of each fully fine-tuned decoder by itself."""
+    """Measures a server of the base and all decoders, then a server of each full decoder alone."""
     options = [*study.settings["server"], "--device", study.device]
     pairs = [(method, seed) for seed in range(study.settings["seeds"]) for method in study.settings["tasks"][task]["decoders"]]
     pairs = [pair for pair in pairs if (study.decoder(task, *pair) / "model.safetensors").exists()]
@@ -206,7 +221,7 @@ def measure_served(study, task, cells, baton):
 
 
 def read_settings(args):
-    """The settings, and the names of the tasks that are wanted."""
+    """Returns the settings and the names of the chosen tasks. Raises InputError."""
     if not Path(args.settings).is_file():
         raise InputError(f"--settings: {args.settings}: there is no such file")
     settings = read_json(Path(args.settings))
@@ -226,7 +241,8 @@ def run(args):
         public_report.write(work, settings, cells.all.values())
         return
     study, cells, problems = train_and_measure(args, settings, names)
-    public_report.write(work, settings, cells.all.values())  # before the servers, lest this run be cut off
+    # Writes a first report before the servers run, because the run may be interrupted there.
+    public_report.write(work, settings, cells.all.values())
     if args.baton != "none":
         for task in names:
             measure_served(study, task, cells, Path(args.baton))

@@ -1,4 +1,7 @@
-"""Tables of the study on public data: means over seeds with intervals, and plots of accuracy by sharing ratio."""
+"""The report of the study on public data.
+
+The tables have means over seeds with intervals. The plots show accuracy by sharing ratio.
+"""
 
 import datetime
 import json
@@ -8,14 +11,17 @@ import torch
 from finetuning.accuracy import wilson
 from finetuning.line_plot import line_plot
 
-# What the table calls a decoder that was fine-tuned so, at a share of KV from the base.
+# (method of fine-tuning, share of KV from the base) -> name of the table's column.
 COLUMNS = {("base", 1.0): "base", ("full", 0.0): "full", ("full", 1.0): "naive", ("cache-conditioned", 1.0): "cache-conditioned"}
 RESAMPLES = 4000
 
 
 def interval(marks):
-    """The 95 % interval of the mean of `marks`, [seeds, prompts]: of one seed Wilson's; of more by the bootstrap, which draws
-    seeds and prompts anew."""
+    """Returns the 95 % interval of the mean of `marks`, [seeds, prompts].
+
+    The interval of one seed is Wilson's. The interval of several seeds comes from a bootstrap that
+    resamples seeds and prompts.
+    """
     if len(marks) == 1 and set(marks[0]) <= {0, 1}:
         return wilson(sum(marks[0]), len(marks[0]))
     values = torch.tensor(marks, dtype=torch.float32)
@@ -40,7 +46,10 @@ def _summary(cells):
 
 
 def _difference(cells, of, minus):
-    """Of decoders of equal seeds on equal prompts."""
+    """Returns the difference in accuracy of two columns, or None.
+
+    The difference pairs decoders with equal seeds, on the same prompts.
+    """
     pairs = [{cell["seed"]: cell for cell in cells if COLUMNS.get((cell["method"], cell["share"])) == name} for name in (of, minus)]
     seeds = sorted(set(pairs[0]) & set(pairs[1]))
     if not seeds:
@@ -53,7 +62,7 @@ def _difference(cells, of, minus):
 
 
 def _as_reference(cells, by_reference):
-    """How many answers of the server are those of the reference, of how many."""
+    """Returns [number of server answers equal to the reference's, number of compared answers]."""
     pairs = [(cell, by_reference.get((cell["method"], cell["seed"], cell["share"]))) for cell in cells]
     pairs = [(cell, other) for cell, other in pairs if other]
     return [sum(a == b for cell, other in pairs for a, b in zip(cell["texts"], other["texts"])),
@@ -61,7 +70,10 @@ def _as_reference(cells, by_reference):
 
 
 def gather(cells):
-    """Per task: a summary of each column, by the reference and through the server, and of each sharing ratio."""
+    """Returns, for each task, a summary of each column and of each sharing ratio.
+
+    The columns are measured with the reference and through the server.
+    """
     table = {}
     for task in dict.fromkeys(cell["task"] for cell in cells):
         entry = table[task] = {}
@@ -103,7 +115,7 @@ def show(table):
 
 
 def write(work, settings, cells):
-    """report.json and a plot for each task, in the work folder; and what they hold, as text."""
+    """Writes report.json and a plot for each task into the work folder. Prints the table."""
     cells = list(cells)
     table = gather(cells)
     about = {"date": datetime.date.today().isoformat(), "torch": torch.__version__, "settings": settings,

@@ -1,6 +1,11 @@
-"""Tasks of public data sets: GSM8K (school sums, reasoned out) and BFCL (a function to call, by its description).
+"""Tasks from public data sets.
 
-A row is {"prompt", "answer", "gold"}: what is trained on, and what `right` compares a text with."""
+- GSM8K has school sums with their reasoning.
+- BFCL has descriptions of functions and a request to call one.
+
+A row is {"prompt", "answer", "gold"}. Training uses "prompt" and "answer". right() compares a text
+with "gold".
+"""
 
 import json
 import random
@@ -8,7 +13,8 @@ import re
 
 from finetuning.errors import InputError
 
-_BFCL_PARTS = ("simple_python", "multiple", "live_simple")  # those with one call
+# The parts of BFCL whose answers have one call.
+_BFCL_PARTS = ("simple_python", "multiple", "live_simple")
 
 
 def _lines(path):
@@ -28,7 +34,10 @@ def _gsm8k(folder):
 
 
 def _final_number(text):
-    """The one after ####, or else the last one, so that a model which was never shown the marks can be right too."""
+    """Returns the number after ####, or the last number of a text without ####.
+
+    A model that was not trained on the marks can therefore be right.
+    """
     _, marks, tail = text.rpartition("####")
     numbers = re.findall(r"-?\d[\d,]*(?:\.\d+)?", tail)
     return float(numbers[0 if marks else -1].replace(",", "")) if numbers else None
@@ -38,7 +47,8 @@ def _is_number(text, gold):
     return _final_number(text) == gold
 
 
-# BFCL: https://gorilla.cs.berkeley.edu/leaderboard.html. A parameter has a list of accepted values; "" there: may be left out.
+# BFCL: https://gorilla.cs.berkeley.edu/leaderboard.html. Each parameter has a list of accepted
+# values. A list that contains "" marks an optional parameter.
 
 def _bfcl(folder):
     by_name = {}
@@ -47,7 +57,8 @@ def _bfcl(folder):
         for row in _lines(folder / "bfcl" / f"BFCL_v4_{part}.json"):
             [(name, parameters)] = golds[row["id"]][0].items()
             answer = json.dumps({"name": name, "arguments": _chosen(parameters)}, ensure_ascii=False)
-            if is_call(answer, golds[row["id"]][0]):  # a few list no value at all for a parameter
+            # Leaves out the few rows that list no value for a parameter.
+            if is_call(answer, golds[row["id"]][0]):
                 by_name.setdefault(name, []).append({"prompt": _bfcl_prompt(row), "answer": answer, "gold": golds[row["id"]][0]})
     names = sorted(by_name)
     random.Random("bfcl").shuffle(names)
@@ -61,7 +72,7 @@ def _bfcl_prompt(row):
 
 
 def _chosen(parameters):
-    """The first accepted value of each parameter that may not be left out."""
+    """Returns the first accepted value of each required parameter."""
     return {name: _plain(options[0]) for name, options in parameters.items() if options and "" not in options}
 
 
@@ -72,7 +83,7 @@ def _plain(option):
 
 
 def is_call(text, gold):
-    """Whether a text is a call that `gold`, {name: {parameter: [accepted values]}}, accepts."""
+    """Whether `gold` accepts a text as a call. `gold` is {name: {parameter: [accepted values]}}."""
     try:
         call = json.loads(text)
     except ValueError:
@@ -97,7 +108,10 @@ def _accepts(option, value):
 
 
 def _letters(text):
-    """As BFCL's checker compares: spaces and , . / - _ * ^ do not matter, nor which quotes and which case."""
+    """Normalises a text as BFCL's checker does.
+
+    Removes spaces and the characters , . / - _ * ^. Unifies quotes and case.
+    """
     return re.sub(r"[ ,./\-_*^]", "", text).lower().replace("'", '"')
 
 
@@ -105,7 +119,10 @@ _TASKS = {"gsm8k": (_gsm8k, _is_number), "bfcl": (_bfcl, is_call)}
 
 
 def _split(rows, test):
-    """The first rows to test on. No function that is asked for in testing is the right one in training."""
+    """Returns (training rows, test rows). The test rows are the first ones.
+
+    A function that is the right one in testing is not the right one in training.
+    """
     def called(row):
         return set(row["gold"]) if isinstance(row["gold"], dict) else None
     border = test
@@ -115,8 +132,12 @@ def _split(rows, test):
 
 
 def load(task, folder, settings):
-    """(rows to train on, rows to test on), the same ones each time. `settings`: of the task, in public.json. With "validate" the rows
-    to test on are put away and as many are tested that would be trained on: what is chosen by them has not seen the test."""
+    """Returns (training rows, test rows), the same rows at each call. Raises InputError.
+
+    `settings` are those of the task in public.json. With "validate", the test rows are left out,
+    and that many training rows become the test rows. Choices made with them therefore do not depend
+    on the test rows.
+    """
     if task not in _TASKS:
         raise InputError(f"tasks: expected some of {', '.join(_TASKS)}, got {task!r}")
     train, test = _split(_TASKS[task][0](folder), wanted := settings["test"])

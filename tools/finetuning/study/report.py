@@ -1,4 +1,4 @@
-"""The study's table, its plot, and what it must show."""
+"""The study's table, its plot, and the checks of its results."""
 
 import statistics
 from fractions import Fraction
@@ -9,14 +9,18 @@ from finetuning.line_plot import line_plot
 METHODS = ("base", "full", "naive", "cache-conditioned")
 PLOTTED = {"full": "fully fine-tuned; KV of the base is shared naively", "cache-conditioned": "cache-conditioned at 100 %",
            "any-share": "cache-conditioned at shares drawn anew for each example"}
-MOST_BELOW_FULL = Fraction(1, 100)  # cache-conditioned; at each sharing ratio, where it was trained for all of them
+# Upper bound on the accuracy that cache-conditioned decoders lose against full fine-tuning.
+# Decoders that are trained for all sharing ratios must meet it at each ratio.
+MOST_BELOW_FULL = Fraction(1, 100)
 LEAST_COLLAPSE = 0.30
-MOST_TIES = 0.05  # answers that differ from the reference's, since two tokens were a tie within bf16 noise
+# Upper bound on the share of server answers that differ from the reference's. Such answers differ
+# because two tokens are a tie within bf16 noise.
+MOST_TIES = 0.05
 MOST_BELOW_COMMITTED = 0.05
 
 
 def gather(results, test, ratios):
-    """Per task: right answers over all seeds, of each method and of each method at each sharing ratio."""
+    """Returns, for each task, the right answers over all seeds by method and by sharing ratio."""
     table = []
     for task in dict.fromkeys(result["task"] for result in results):
         by_method = {method: [r for r in results if (r["task"], r["method"]) == (task, method)]
@@ -32,7 +36,10 @@ def gather(results, test, ratios):
 
 
 def difference(full, ours, test):
-    """Cache-conditioned minus full, by seed: mean, and half of its 95 % interval (Student's t) from three seeds on."""
+    """Returns the accuracy of cache-conditioned minus full fine-tuning, as a mean over seeds.
+
+    With three to five seeds, it also returns half of the 95 % interval (Student's t).
+    """
     values = [(b["ratios"][1.0] - a["ratios"][0.0]) / test for a, b in zip(full, ours)]
     t = {3: 4.303, 4: 3.182, 5: 2.776}.get(len(values))
     half = t * statistics.stdev(values) / len(values) ** 0.5 if t else None
@@ -55,12 +62,12 @@ def show(table, through_server, repeated):
 
 
 def own(result):
-    """Right answers with KV from where the decoder was trained for it."""
+    """Returns the right answers at the sharing ratio for which the decoder was trained."""
     return result["ratios"][0.0 if result["method"] == "full" else 1.0]
 
 
 def plot(table, path):
-    """Means over the tasks."""
+    """Plots the mean accuracy over the tasks by sharing ratio."""
     total = sum(row["total"] for row in table)
     series = {PLOTTED[method]: [(100 * ratio, 100 * sum(row["by_ratio"][method][ratio] for row in table) / total) for ratio in ratios]
               for method, ratios in table[0]["by_ratio"].items()}
@@ -88,6 +95,6 @@ def problems(table, through_server, repeated):
             if own(repeated) < before - MOST_BELOW_COMMITTED * row["total"]:
                 yield f"{row['task']}, {repeated['method']}: trained again {own(repeated)} right, committed {before}"
     for row in through_server:
-        # Shared naively, a decoder is so unsure that rounding decides many of its tokens: nothing to compare.
+        # Leaves out naive sharing. Its logits are so close that rounding decides many tokens.
         if row["method"] != "full" and row["as_reference"] < (1 - MOST_TIES) * row["total"]:
             yield "{task}, {method}: {as_reference} of {total} answers of the server are those of the reference".format(**row)

@@ -1,4 +1,7 @@
-"""The study's decoders behind a server that is started for them: one prefill module, a decode worker for each decoder."""
+"""Measures the study's decoders through a server.
+
+The server has one prefill module and a decode worker for each decoder.
+"""
 
 import re
 import subprocess
@@ -17,7 +20,10 @@ STOP_SECONDS = 60
 
 @contextmanager
 def serving(base, decoders, log, baton=BATON, options=("--kv-memory-mb", "64", "--threads", "2")):
-    """Serves the base and its decoders, each by its directory's name; gives the address."""
+    """A context with a server of the base and its decoders. Yields the server's address.
+
+    The name of a model is the name of its directory. Raises InputError.
+    """
     if not baton.exists():
         raise InputError(f"{baton}: there is no such program; build first: cmake --preset release && cmake --build --preset release")
     command = [baton, "serve", str(base), "--listen", "127.0.0.1:0", "--http", "off", *options]
@@ -48,8 +54,11 @@ def _address(process, log):
 
 
 def measure(base, results, examples_of, log):
-    """For each result, one decoder over the base's KV: its accuracy through the server, and how many of its answers are
-    those of the reference. `examples_of`: task -> test examples."""
+    """Measures the decoder of each result over the base's KV through a server.
+
+    Returns its right answers and the number of answers that equal the reference's. `examples_of` is
+    task -> test examples.
+    """
     rows = []
     with serving(base, [result["decoder"] for result in results], log) as address:
         for result in results:

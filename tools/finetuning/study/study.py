@@ -1,7 +1,10 @@
-"""What sharing the base's KV costs decoders that were fine-tuned for three tasks, each way.
+"""The study on a small base: the accuracy that sharing the base's KV costs on three tasks.
 
-full: full fine-tuning, prefill and decode by the decoder. naive: the same decoder over the base's KV. cache-conditioned: a
-decoder that was trained over the base's KV. The sharing ratio is the share of the prompt's KV that comes from the base.
+- full: full fine-tuning. The decoder runs prefill and decode.
+- naive: the same decoder over the base's KV.
+- cache-conditioned: a decoder that is trained over the base's KV.
+
+The sharing ratio is the share of the prompt's KV that the base computes.
 """
 
 import concurrent.futures
@@ -39,7 +42,7 @@ def write_rows(path, rows):
 
 
 def test_rows(task):
-    """The same for all seeds."""
+    """Returns the test rows of a task. They do not depend on the seed."""
     return tasks.make(task, random.Random(f"test {task}"), SETTINGS["test"])
 
 
@@ -51,7 +54,7 @@ def train(module, rows, options, out):
 
 
 def make_base(work):
-    """Trains the base from nothing; what is committed was made so."""
+    """Trains the base from random weights. The committed base was made by this function."""
     wanted = SETTINGS["base"]
     untrained.write_untrained(work / "untrained", wanted)
     texts = write_rows(work / "texts.jsonl", [{"text": text} for text in untrained.texts(wanted)])
@@ -59,8 +62,9 @@ def make_base(work):
 
 
 def make_decoder(work, task, method, seed):
-    """Trains a decoder from the committed base; returns its directory."""
-    torch.set_num_threads(1)  # several are trained side by side
+    """Trains a decoder from the committed base. Returns its directory."""
+    # Several decoders train at the same time.
+    torch.set_num_threads(1)
     without = {row["prompt"] for row in test_rows(task)}
     rows = tasks.make(task, random.Random(f"train {task} {seed}"), SETTINGS["examples"], without)
     data = write_rows(work / f"seed{seed}" / f"{task}.{method}.jsonl", rows)
@@ -70,7 +74,10 @@ def make_decoder(work, task, method, seed):
 
 
 def measure(work, task, method, seed, directory):
-    """Right answers of a decoder by sharing ratio. Trains it first if `directory` is None."""
+    """Measures the right answers of a decoder by sharing ratio.
+
+    Trains the decoder first if `directory` is None.
+    """
     torch.set_num_threads(1)
     directory = directory or make_decoder(work, task, method, seed)
     module = ModuleDir(BASE)
@@ -99,7 +106,8 @@ def run(args):
     pairs = [(task, method) for task in tasks.TASKS for method in SETTINGS["decoders"]]
     if args.train:
         jobs = [(work, *pair, seed, None) for seed in range(args.train) for pair in pairs]
-    else:  # those that are committed, and one that is trained again
+    # Measures the committed decoders and one that is trained again.
+    else:
         jobs = [(work, *SETTINGS["repeated"], 0, None), *((work, *pair, 0, WEIGHTS / "-".join(pair)) for pair in pairs)]
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
         results = [future.result() for future in [pool.submit(measure, *job) for job in jobs]]

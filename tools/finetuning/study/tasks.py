@@ -1,12 +1,12 @@
-"""The three tasks: each makes one (prompt, answer) from a random.Random."""
+"""The three tasks. Each task is a function that draws one (prompt, answer) from a random.Random."""
 
 import json
 
 from finetuning.study.words import CITIES, DAYS, FUNCTIONS, NAMES, THINGS, TOPICS, VARIABLES
 
 
-# "node" begins with the same token as "name" in the base's tokenizer. From this base's KV a decoder does not tell which of
-# both came (bench/results/README.md), however long it is trained.
+# "node" begins with the same token as "name" in the base's tokenizer. A decoder cannot distinguish
+# the two words in this base's KV, even after long training (bench/results/README.md).
 _IDENTIFIERS = tuple(word for word in VARIABLES if word != "node")
 
 
@@ -50,7 +50,7 @@ TASKS = {"arithmetic": arithmetic, "tool-call": tool_call, "rewrite": rewrite}
 
 
 def make(task, rng, count, without=frozenset()):
-    """`count` different rows whose prompts are not in `without`."""
+    """Returns `count` different rows whose prompts are not in `without`."""
     rows, seen = [], set(without)
     while len(rows) < count:
         prompt, answer = TASKS[task](rng)

@@ -1,4 +1,8 @@
-"""Recipes for the study on public data, compared on rows that are neither trained on nor tested on: one seed, through servers."""
+"""Compares training recipes for the study on public data.
+
+Each recipe has one seed and is measured through servers. The rows are neither in training nor in
+testing.
+"""
 
 import json
 from pathlib import Path
@@ -8,7 +12,7 @@ from finetuning.study import public
 
 
 def grid(task):
-    """The settings of a task with a decoder for each recipe that is to be compared."""
+    """Returns the settings of a task with one decoder for each recipe."""
     decoders = {f"{method}-{number}": {"method": method} | recipe for method, recipes in task["tuning"]["recipes"].items()
                 for number, recipe in enumerate(recipes)}
     return {name: value for name, value in task.items() if name != "tuning"} | {"decoders": decoders,
@@ -16,7 +20,10 @@ def grid(task):
 
 
 def compare(settings, cells):
-    """Rows of {task, recipe, right, total}, the best first: each decoder as it is meant to be served."""
+    """Returns rows of {task, recipe, right, total}, the best first.
+
+    Each decoder is measured at the sharing ratio for which it was trained.
+    """
     rows = []
     for cell in cells:
         recipe = settings["tasks"][cell["task"]]["decoders"].get(cell["method"])

@@ -1,4 +1,4 @@
-"""The words that all synthetic text is made of."""
+"""The words of all synthetic texts."""
 
 NAMES = ("Ann", "Ben", "Cara", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ida", "Jon", "Kim", "Leo", "Mia", "Nils", "Olga", "Paul",
          "Rosa", "Sam", "Tina", "Uwe", "Vera", "Walt", "Yara", "Zoe")
