@@ -1,4 +1,4 @@
-"""Puts the protocol's description into the package: what protoc makes of inference.proto, which no one needs to commit."""
+"""Builds the package. The build adds a descriptor that protoc makes from inference.proto."""
 
 import pathlib
 
@@ -11,7 +11,8 @@ class BuildWithProtocol(build_py):
     def run(self):
         super().run()
         if self.editable_mode:
-            return  # the checkout's protoc makes it at import
+            # An editable package makes the descriptor at import, with the protoc on the PATH.
+            return
         package = pathlib.Path(self.build_lib) / "baton_client"
         arguments = ["protoc", f"--proto_path={package}", f"--descriptor_set_out={package / 'inference.binpb'}"]
         if protoc.main([*arguments, "inference.proto"]) != 0:

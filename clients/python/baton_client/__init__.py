@@ -5,11 +5,12 @@
     with Client("127.0.0.1:7070") as client:
         flow = client.workflow("trip")
         facts = flow.agent("facts", "List three facts about the sea.", max_tokens=60)
-        story = flow.agent("story", "The facts:\\n", facts, "\\nTell a story.")  # waits for no one: submitted at once
+        # Submits a request whose prompt contains the output of `facts`. Returns at once.
+        story = flow.agent("story", "The facts:\\n", facts, "\\nWrite a story.")
         for text in story.stream():
             print(text, end="", flush=True)
 
-AsyncClient is the same for asyncio. What fails raises BatonError."""
+AsyncClient has the same methods for asyncio. A failed request raises BatonError."""
 
 from .aio import AsyncClient, AsyncRun, AsyncWorkflow
 from .client import Client, Run, Workflow

@@ -1,8 +1,9 @@
 """Prefill hints from declared edges between agents.
 
-A prefill hint is a chat that the client expects to send next, with places for the output of the
-call that it travels with. It is one of the call's `followers`. A hint never changes an answer. A
-wrong hint costs the server a prefill. This module does no I/O."""
+A prefill hint is a chat that the client expects to send after a call. The hint has placeholders for
+the output of that call. The client sends hints with the call, in the field `followers`. A hint
+never
+changes an answer. A wrong hint costs the server a prefill. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -12,19 +13,24 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
-SHORTEST_QUOTE = 16  # characters of an output that is looked for inside a longer text
-MOST_PLACES = 16  # of the call's output in a hint: the server's limit
+# Lower bound on the characters of an output that is searched for inside a longer text.
+SHORTEST_QUOTE = 16
+# Upper bound on placeholders of a hint. The server has the same limit.
+MOST_PLACES = 16
 
-# Headers that identify a caller. Callers share nothing, so no agent may be recognised by them.
+# Headers that identify a caller. They cannot identify an agent, because callers share nothing.
 CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "api-key", "x-api-key", "openai-organization",
                "openai-project")
 
-_ANSWER = json.dumps({"role": "assistant"})  # the form of an agent's own outputs in its chats
+# The form of an agent's own outputs in its chats.
+_ANSWER = json.dumps({"role": "assistant"})
 
 
 @dataclasses.dataclass(frozen=True)
 class SystemStart:
-    """Recognises an agent's chats by the beginning of their first system (or developer) message."""
+    """Recognises an agent's chats by the beginning of their first system (or developer) message.
+
+    Raises ValueError if `prefix` is not a text or is empty."""
 
     prefix: str
 
@@ -41,7 +47,10 @@ class SystemStart:
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """Recognises an agent's chats by an HTTP header with this value. Case matters in the value alone."""
+    """Recognises an agent's chats by an HTTP header with this value.
+
+    The value is case-sensitive, the name is not. Raises ValueError if a text is empty, or if the
+    header identifies a caller (CREDENTIALS)."""
 
     name: str
     value: str
@@ -62,8 +71,8 @@ Recogniser = Union[SystemStart, Header]
 class Declaration:
     """The agents of a client and the edges between them: upstream agent -> downstream agents.
 
-    Raises ValueError if an argument is empty, has a wrong type, or has an edge of an agent that is
-    not declared."""
+    Raises ValueError if an argument is empty or has a wrong type, or if an edge has an undeclared
+    agent."""
 
     def __init__(self, agents: Optional[Mapping[str, Recogniser]], edges: Optional[Mapping[str, Sequence[str]]]):
         if not isinstance(agents, Mapping) or not agents:
@@ -82,39 +91,45 @@ class Declaration:
         self._agents = dict(agents)
         self.edges = {upstream: tuple(dict.fromkeys(downstream)) for upstream, downstream in edges.items()}
         self.headers = {(one.name.lower(), one.value) for one in agents.values() if isinstance(one, Header)}
-        self.key = repr((self._agents, self.edges))  # equal for equal declarations
+        # Equal declarations have equal keys.
+        self.key = repr((self._agents, self.edges))
 
     def recognise(self, messages: Sequence[Any], headers: Any) -> Optional[str]:
-        """Returns the first agent that the chat is recognised as. `headers`: httpx's."""
+        """Returns the first declared agent that matches the chat, or None.
+
+        `headers` are those of httpx."""
         return next((name for name, one in self._agents.items() if one.matches(messages, headers)), None)
 
 
 @dataclasses.dataclass(eq=False)
 class Call:
-    """A chat and its output. The form of a message is the JSON of all but its content."""
+    """A chat and its output. The form of a message is the JSON of its fields but the content."""
 
     texts: Sequence[str]
     forms: Sequence[str]
-    shaping: Mapping[str, Any]  # the fields that shape its prompt beside the messages
+    # The fields beside the messages that affect the prompt.
+    shaping: Mapping[str, Any]
     output: str = ""
 
 
 class CallMemory:
-    """Remembers the last calls of one caller's agents in one session, two for each edge.
+    """The last calls of one caller's agents in one session, two for each edge.
 
-    Its methods may be called from any thread."""
+    Methods may be called from any thread."""
 
     def __init__(self, edges: Mapping[str, Sequence[str]]) -> None:
         self._edges = edges
         self._lock = threading.Lock()
-        self._last: dict[str, Call] = {}  # by agent, once it has its output
-        self._pairs: dict[tuple[str, str], tuple[Call, Call]] = {}  # by edge; the output of the one stands in the other
+        # The last call of each agent that has an output.
+        self._last: dict[str, Call] = {}
+        # By edge: an upstream call and the downstream call that contains its output.
+        self._pairs: dict[tuple[str, str], tuple[Call, Call]] = {}
 
     def begin(self, agent: str, body: Mapping[str, Any], most: int) -> tuple[Optional[Call], list[dict[str, Any]]]:
-        """Remembers a chat that is about to be sent.
+        """Records a chat before it is sent.
 
-        Returns the argument for `end`, and at most `most` hints. Returns no call for a chat that has
-        more than texts in its messages."""
+        Returns the call for end() and at most `most` hints. Returns (None, []) if a message of the
+        chat has content other than text."""
         call = _read(body)
         if call is None:
             return None, []
@@ -127,7 +142,7 @@ class CallMemory:
         return call, [hint for pair in pairs if (hint := _hint(*pair, call)) is not None][:most]
 
     def end(self, agent: str, call: Call, output: str) -> None:
-        """Remembers the output of a call."""
+        """Records the output of a call."""
         if output.strip():
             with self._lock:
                 call.output = output
@@ -135,7 +150,7 @@ class CallMemory:
 
 
 def _text_of(message: Any) -> Optional[str]:
-    """Returns the content of a message if it is a text or a list of texts, else None."""
+    """Returns the content of a message if it is a text or a list of texts. Otherwise None."""
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
         return content if isinstance(content, str) else None
@@ -155,14 +170,20 @@ def _read(body: Mapping[str, Any]) -> Optional[Call]:
 
 
 def _hint(upstream: Call, downstream: Call, call: Call) -> Optional[dict[str, Any]]:
-    """Returns the downstream agent's last call as it would be after `call` instead of `upstream`.
+    """Predicts the chat that the downstream agent sends after `call`, as a hint.
 
-    Messages that the upstream call has too come from `call`. The upstream's output becomes a place
-    for the output of `call`. Returns None for a call of another model, or if there is no place, or
-    if there are more places than a server accepts."""
+    `downstream` is the last call of that agent, after `upstream`. The hint takes the messages that
+    `downstream` shares with `upstream` from `call`. The output of `upstream` becomes a placeholder
+    for the output of `call`.
+
+    Returns None if `call` has another model than `upstream`, or if the number of placeholders is 0
+    or
+    above the server's limit."""
     texts, before = downstream.texts, upstream.texts
     first = {text: place for place, text in reversed(list(enumerate(before))) if text}
-    forms = {}  # each agent sees its own outputs as the assistant's, and other agents' in another role
+    # An agent's chat has its own outputs in the role assistant, and other agents' outputs in
+    # another role.
+    forms = {}
     for text, form in zip(texts, downstream.forms):
         if text in first:
             forms[upstream.forms[first[text]]] = form
@@ -191,6 +212,8 @@ def _hint(upstream: Call, downstream: Call, call: Call) -> Optional[dict[str, An
 
 
 def _cut(text: str, output: str) -> list[str]:
-    """Returns the pieces of the text between the places of the output, which may be stripped there."""
+    """Returns the pieces of the text between the copies of the output.
+
+    The text may contain the output without white space at its ends."""
     words = output if output in text else output.strip()
     return text.split(words) if len(words) >= SHORTEST_QUOTE or words == text.strip() else [text]

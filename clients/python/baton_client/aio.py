@@ -1,4 +1,4 @@
-"""The client for asyncio. Its objects belong to the event loop in which they were made."""
+"""The client for asyncio. An object may be used only in the event loop in which it was made."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from .prompts import Announced, Message, Options, Part, Sampling
 
 
 class AsyncRun:
-    """One agent's request, which runs from its making. Another's prompt may contain it.
+    """A running request of one agent. The prompts of other agents may contain it.
 
-    A task of its own reads what comes, so that nothing stalls where nobody looks."""
+    The request starts when the object is made. A task reads the response, so that the server never
+    waits for the caller."""
 
     def __init__(self, call: Any, id: str):
         self._id = id
@@ -44,7 +45,9 @@ class AsyncRun:
         return bool(self._chunks) or self.over
 
     async def chunks(self) -> AsyncIterator[results.Chunk]:
-        """All that comes, from the beginning, whoever else reads it. Raises BatonError where the run fails."""
+        """Yields all chunks of the response. Each iterator begins with the first chunk.
+
+        Raises BatonError if the run fails."""
         index = 0
         while True:
             async with self._changed:
@@ -56,14 +59,17 @@ class AsyncRun:
         await self.result()
 
     async def stream(self) -> AsyncIterator[str]:
-        """The text, piece by piece, from the beginning. Raises BatonError where the run fails."""
+        """Yields the text in pieces, from its beginning. Raises BatonError if the run fails."""
         async for chunk in self.chunks():
             if chunk.text:
                 yield chunk.text
 
     async def result(self) -> results.Result:
-        """Waits for the end. Raises BatonError where the run failed or was cancelled. Bound it by asyncio.wait_for, which
-        leaves the run alone."""
+        """Waits for the end of the run and returns its result.
+
+        Raises BatonError if the run failed or was cancelled. asyncio.wait_for() can limit the wait.
+        A
+        timeout of it does not cancel the run."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.over)
         if self._error is not None:
@@ -72,7 +78,9 @@ class AsyncRun:
         return self._result
 
     def cancel(self) -> None:
-        """Gives back all that it holds on the server; what waits for its output fails, unless it says otherwise."""
+        """Cancels the run. The server frees its resources.
+
+        Downstream requests fail, unless their OutputOf sets another `on_failure`."""
         self._call.cancel()
 
     async def _read(self) -> None:
@@ -87,7 +95,8 @@ class AsyncRun:
                     self._changed.notify_all()
         except grpc.RpcError as rpc_error:
             error = from_rpc(rpc_error)
-        except asyncio.CancelledError:  # as gRPC says that the call was cancelled here
+        # gRPC raises this if this client cancelled the call.
+        except asyncio.CancelledError:
             error = BatonError(grpc.StatusCode.CANCELLED, "cancelled by this client")
         self._error = error
         if error is None:
@@ -97,17 +106,24 @@ class AsyncRun:
 
 
 class AsyncWorkflow:
-    """Cooperating agents. What they are asked may be submitted all at once: each waits for what its prompt refers to."""
+    """A run of cooperating agents.
+
+    All requests may be submitted at once. A request waits on the server for the outputs that its
+    prompt refers to."""
 
     def __init__(self, client: AsyncClient, id: str, options: Options):
-        self.id = id  # what `baton trace` knows it by
+        # The name of this workflow for `baton trace`.
+        self.id = id
         self._options = building.WorkflowOptions(options)
         self._client = client
-        self._runs: weakref.WeakSet[AsyncRun] = weakref.WeakSet()  # a run that is not over is kept by the client
+        # The client keeps a reference to each unfinished run.
+        self._runs: weakref.WeakSet[AsyncRun] = weakref.WeakSet()
 
     def agent(self, agent: str | Announced, *prompt: Part | Message, max_tokens: int | None = None,
               sampling: Sampling | None = None, options: Options | None = None, tools: Sequence[Any] = ()) -> AsyncRun:
-        """As Workflow.agent: submits a request and returns at once. Wants a running event loop."""
+        """Submits a request and returns at once.
+
+        The arguments and errors are those of Workflow.agent(). REQUIRES: an event loop runs."""
         merged = self._options.merge(options)
         request = building.generate_request(self.id, agent, prompt, merged, sampling, max_tokens, tools)
         run = self._client._start(request, merged.timeout)
@@ -116,28 +132,31 @@ class AsyncWorkflow:
 
     @property
     def options(self) -> Options:
-        """A run has these values where its own are None."""
+        """The default options of the workflow's runs. A run uses them for fields that are None."""
         return self._options.defaults
 
     def announce(self, agent: str) -> Announced:
-        """An agent whose output may stand in prompts before it is submitted."""
+        """Returns a reference to an agent that is submitted later. Prompts may contain it."""
         return Announced(building.draw_id(agent), agent)
 
     def cancel(self) -> None:
-        """Cancels all runs that were submitted by it. It may be used on."""
+        """Cancels all runs of this workflow. The workflow can still submit new ones."""
         for run in list(self._runs):
             run.cancel()
 
     async def prefill_only(self, *prompt: Part | Message, options: Options | None = None) -> results.Prefilled:
-        """Computes a prompt ahead, or adds it to options.context_id. Raises BatonError."""
+        """Computes the KV of a prompt before a request needs it.
+
+        With options.context_id, it appends the prompt to that context. Raises BatonError."""
         merged = self._options.merge(options)
         request = building.prefill_request(self.id, prompt, merged)
         return results.read_prefilled(await self._client._call(self._client._stub.prefill_only, request, merged.timeout))
 
     async def trace(self) -> results.Trace:
-        """The requests of this workflow, with the times of their phases. Raises BatonError; NOT_FOUND: it has none.
+        """Returns the requests of this workflow with the times of their phases.
 
-        It asks the server once for each cache salt that the requests have used."""
+        Calls the server once for each cache salt of the requests. Raises BatonError. The code is
+        NOT_FOUND if the server has no request of this workflow."""
         found, missing = [], None
         for salt in self._options.trace_salts():
             try:
@@ -152,7 +171,9 @@ class AsyncWorkflow:
 
 
 class AsyncClient:
-    """As Client, for asyncio. Make it where an event loop runs. Closing it cancels what runs."""
+    """A connection to a server for asyncio. The arguments and errors are those of Client.
+
+    REQUIRES: an event loop runs when the client is made. close() cancels unfinished runs."""
 
     def __init__(self, address: str, api_key: str | None = None, ca: str | os.PathLike[str] | None = None,
                  tls: bool = False):
@@ -161,7 +182,8 @@ class AsyncClient:
                          else grpc.aio.secure_channel(address, secure, CHANNEL_OPTIONS))
         self._stub = Stub(self._channel)
         self._metadata = call_metadata(api_key)
-        self._readers: set[asyncio.Task[None]] = set()  # asyncio itself keeps no task alive
+        # asyncio itself keeps no reference to a task.
+        self._readers: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -170,15 +192,19 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Breaks off what is not over, also a run whose end is still on its way: who wants its result waits for that before."""
+        """Cancels unfinished runs and closes the connection.
+
+        It also cancels a run whose end has not arrived yet. A caller that needs the result must
+        await
+        result() first."""
         await self._channel.close()
 
     def workflow(self, name: str, options: Options = Options()) -> AsyncWorkflow:
-        """A new run of the workflow `name`. Nothing is sent yet."""
+        """Starts a run of the workflow `name`. Sends nothing to the server."""
         return AsyncWorkflow(self, building.draw_id(name), options)
 
     async def models(self) -> list[results.Model]:
-        """What the server serves. Raises BatonError."""
+        """Returns the models that the server serves. Raises BatonError."""
         return results.read_models(await self._call(self._stub.list_models, MESSAGES["ListModelsRequest"](), None))
 
     def _start(self, request: Any, timeout: float | None) -> AsyncRun:

@@ -1,4 +1,4 @@
-"""Requests made of prompts: what the synchronous client and the asynchronous one send alike."""
+"""Conversion of prompts and options to requests, for the synchronous and the asyncio client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from .prompts import Announced, Message, Options, OutputOf, Part, Reference, Sam
 
 
 def draw_id(name: str) -> str:
-    """An id that no other has, which begins with the name as far as an id may."""
+    """Returns a unique id. It begins with at most 100 characters of the name.
+
+    A character that an id must not contain becomes "-"."""
     return f"{re.sub(r'[^A-Za-z0-9_.:-]', '-', name)[:100]}-{uuid.uuid4().hex[:12]}"
 
 
@@ -31,8 +33,9 @@ def _fill_reference(message: Any, reference: OutputOf) -> None:
     upstream = reference.request
     if not isinstance(upstream, (str, Reference)):
         raise TypeError(f"a prompt has texts, token ids, runs and OutputOf, not {type(upstream).__name__}")
-    # Calls that run side by side may arrive in another order than they were made in. Of one that is there for certain an
-    # output that is not kept any more is an error at once, not after a wait for another of this id.
+    # Concurrent calls may arrive in another order than the client made them. A reference to a
+    # request that the server may not have yet is therefore announced. A reference to a known
+    # request is not: if the server no longer keeps its output, the request fails at once.
     known = isinstance(upstream, str) or upstream.known
     message.request_id = upstream if isinstance(upstream, str) else upstream.id
     message.announced = not known if reference.announced is None else reference.announced
@@ -42,7 +45,9 @@ def _fill_reference(message: Any, reference: OutputOf) -> None:
 
 
 def fill_prompt(request: Any, prompt: Sequence[Part | Message], options: Options, tools: Sequence[Any] = ()) -> None:
-    """A chat if the prompt has messages, else segments. TypeError: it mixes both, or has something else."""
+    """Writes a prompt into a request: a chat if the prompt has messages, otherwise segments.
+
+    Raises TypeError if the prompt has messages and other parts, or a part of another type."""
     chat = [part for part in prompt if isinstance(part, Message)]
     parts = [part for part in prompt if not isinstance(part, Message)]
     if not chat:
@@ -89,7 +94,8 @@ def generate_request(workflow: str, agent: str | Announced, prompt: Sequence[Par
     if options.expected_tokens is not None:
         request.expected_tokens = options.expected_tokens
     fill_prompt(request, prompt, options, tools)
-    if isinstance(sampling.stop, str):  # itself a sequence of strings
+    # A str is a sequence of strings too.
+    if isinstance(sampling.stop, str):
         sampling = dataclasses.replace(sampling, stop=(sampling.stop,))
     request.sampling.MergeFrom(MESSAGES["Sampling"](**{
         field.name: value for field in dataclasses.fields(sampling)
@@ -113,14 +119,15 @@ class WorkflowOptions:
 
     def __init__(self, defaults: Options):
         self.defaults = defaults
-        self._salts: dict[str, None] = {}  # in the order of their first use
+        # In the order of their first use.
+        self._salts: dict[str, None] = {}
 
     def merge(self, options: Options | None) -> Options:
-        """The options of one request. Its salt is recorded for `trace_salts`."""
+        """Returns the options of one request. Records its salt for trace_salts()."""
         merged = (options or Options()).merged_over(self.defaults)
         self._salts[merged.cache_salt or ""] = None
         return merged
 
     def trace_salts(self) -> list[str]:
-        """The salts to ask for. A server shows a workflow's requests of one salt at a time."""
+        """Returns the salts for trace requests. One trace has the requests of one salt."""
         return list(self._salts) or [self.defaults.cache_salt or ""]

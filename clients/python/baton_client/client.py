@@ -1,4 +1,4 @@
-"""The synchronous client. Every object of it may be used from any thread."""
+"""The synchronous client. Its objects may be used from any thread."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from .prompts import Announced, Message, Options, Part, Sampling
 
 
 class Run:
-    """One agent's request, which runs from its making. Another's prompt may contain it.
+    """A running request of one agent. The prompts of other agents may contain it.
 
-    A thread of its own reads what comes, so that nothing stalls where nobody looks."""
+    The request starts when the object is made. A thread reads the response, so that the server
+    never
+    waits for the caller."""
 
     def __init__(self, call: Any, id: str):
         self._id = id
         self._call = call
-        self._changed = threading.Condition()  # guards what follows
+        # Guards the fields after it.
+        self._changed = threading.Condition()
         self._chunks: list[results.Chunk] = []
         self._result: results.Result | None = None
         self._error: BatonError | None = None
@@ -49,12 +52,16 @@ class Run:
 
     @property
     def times(self) -> dict[str, float]:
-        """Seconds of time.monotonic(): "started", and as they come "first_token" and "ended"."""
+        """The times of events, in seconds of time.monotonic(), by name.
+
+        The names are "started", "first_token" and "ended". An event appears when it happens."""
         with self._changed:
             return dict(self._times)
 
     def chunks(self) -> Iterator[results.Chunk]:
-        """All that comes, from the beginning, whoever else reads it. Raises BatonError where the run fails."""
+        """Yields all chunks of the response. Each iterator begins with the first chunk.
+
+        Raises BatonError if the run fails."""
         index = 0
         while True:
             with self._changed:
@@ -67,11 +74,14 @@ class Run:
         self.result()
 
     def stream(self) -> Iterator[str]:
-        """The text, piece by piece, from the beginning. Raises BatonError where the run fails."""
+        """Yields the text in pieces, from its beginning. Raises BatonError if the run fails."""
         return (chunk.text for chunk in self.chunks() if chunk.text)
 
     def result(self, timeout: float | None = None) -> results.Result:
-        """Waits for the end. Raises BatonError where the run failed or was cancelled, TimeoutError after so many seconds."""
+        """Waits for the end of the run and returns its result.
+
+        Raises BatonError if the run failed or was cancelled. Raises TimeoutError after `timeout`
+        seconds."""
         with self._changed:
             if not self._changed.wait_for(self._ended, timeout):
                 raise TimeoutError(f"{self._id} still runs after {timeout} s")
@@ -81,7 +91,9 @@ class Run:
             return self._result
 
     def cancel(self) -> None:
-        """Gives back all that it holds on the server; what waits for its output fails, unless it says otherwise."""
+        """Cancels the run. The server frees its resources.
+
+        Downstream requests fail, unless their OutputOf sets another `on_failure`."""
         self._call.cancel()
 
     def _ended(self) -> bool:
@@ -110,22 +122,31 @@ class Run:
 
 
 class Workflow:
-    """Cooperating agents. What they are asked may be submitted all at once: each waits for what its prompt refers to."""
+    """A run of cooperating agents.
+
+    All requests may be submitted at once. A request waits on the server for the outputs that its
+    prompt refers to."""
 
     def __init__(self, client: Client, id: str, options: Options):
-        self.id = id  # what `baton trace` knows it by
+        # The name of this workflow for `baton trace`.
+        self.id = id
         self._options = building.WorkflowOptions(options)
         self._client = client
-        self._lock = threading.Lock()  # guards what follows
-        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # a run that is not over is kept by its thread
+        # Guards _runs.
+        self._lock = threading.Lock()
+        # The thread of an unfinished run keeps a reference to it.
+        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
 
     def agent(self, agent: str | Announced, *prompt: Part | Message, max_tokens: int | None = None,
               sampling: Sampling | None = None, options: Options | None = None, tools: Sequence[Any] = ()) -> Run:
-        """Submits a request and returns at once. `agent` is its name, or what `announce` returned.
+        """Submits a request and returns at once.
 
-        The prompt is texts, TokenIds, runs and OutputOf, or Messages of a chat. A chat may have `tools`, in OpenAI's form.
-        A field of `options` that is None has the workflow's value. The run raises errors, except TypeError and ValueError:
-        this call raises them for a prompt or an option that cannot be sent, and for a client that is closed."""
+        `agent` is the name of the agent, or a result of announce(). The prompt is a sequence of
+        texts, TokenIds, runs and OutputOf, or a sequence of Messages. A chat may have `tools` in
+        OpenAI's format. A field of `options` that is None has the workflow's value.
+
+        Raises TypeError or ValueError if a prompt or an option cannot be sent, or if the client is
+        closed. The methods of the run raise all other errors."""
         merged = self._options.merge(options)
         request = building.generate_request(self.id, agent, prompt, merged, sampling, max_tokens, tools)
         run = self._client._start(request, merged.timeout)
@@ -135,30 +156,33 @@ class Workflow:
 
     @property
     def options(self) -> Options:
-        """A run has these values where its own are None."""
+        """The default options of the workflow's runs. A run uses them for fields that are None."""
         return self._options.defaults
 
     def announce(self, agent: str) -> Announced:
-        """An agent whose output may stand in prompts before it is submitted."""
+        """Returns a reference to an agent that is submitted later. Prompts may contain it."""
         return Announced(building.draw_id(agent), agent)
 
     def cancel(self) -> None:
-        """Cancels all runs that were submitted by it. It may be used on."""
+        """Cancels all runs of this workflow. The workflow can still submit new ones."""
         with self._lock:
             runs = list(self._runs)
         for run in runs:
             run.cancel()
 
     def prefill_only(self, *prompt: Part | Message, options: Options | None = None) -> results.Prefilled:
-        """Computes a prompt ahead, or adds it to options.context_id. Raises BatonError."""
+        """Computes the KV of a prompt before a request needs it.
+
+        With options.context_id, it appends the prompt to that context. Raises BatonError."""
         merged = self._options.merge(options)
         request = building.prefill_request(self.id, prompt, merged)
         return results.read_prefilled(self._client._call(self._client._stub.prefill_only, request, merged.timeout))
 
     def trace(self) -> results.Trace:
-        """The requests of this workflow, with the times of their phases. Raises BatonError; NOT_FOUND: it has none.
+        """Returns the requests of this workflow with the times of their phases.
 
-        It asks the server once for each cache salt that the requests have used."""
+        Calls the server once for each cache salt of the requests. Raises BatonError. The code is
+        NOT_FOUND if the server has no request of this workflow."""
         found, missing = [], None
         for salt in self._options.trace_salts():
             try:
@@ -173,10 +197,12 @@ class Workflow:
 
 
 class Client:
-    """A server, at "host:port". Closing it cancels what runs.
+    """A connection to the server at "host:port". close() cancels unfinished runs.
 
-    `ca`: a PEM file; with it, or with `tls`, the connection is encrypted. A key without it is sent in the clear.
-    Raises OSError where `ca` cannot be read; whether the server is there shows with the first call."""
+    The connection is encrypted if `ca` (a PEM file) or `tls` is given. Without encryption, the
+    client sends `api_key` as clear text. Raises OSError if `ca` cannot be read. The client connects
+    at the
+    first call, so only that call reports an unreachable server."""
 
     def __init__(self, address: str, api_key: str | None = None, ca: str | os.PathLike[str] | None = None,
                  tls: bool = False):
@@ -193,15 +219,19 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Breaks off what is not over, also a run whose end is still on its way: who wants its result waits for that before."""
+        """Cancels unfinished runs and closes the connection.
+
+        It also cancels a run whose end has not arrived yet. A caller that needs the result must
+        call
+        result() first."""
         self._channel.close()
 
     def workflow(self, name: str, options: Options = Options()) -> Workflow:
-        """A new run of the workflow `name`. Nothing is sent yet."""
+        """Starts a run of the workflow `name`. Sends nothing to the server."""
         return Workflow(self, building.draw_id(name), options)
 
     def models(self) -> list[results.Model]:
-        """What the server serves. Raises BatonError."""
+        """Returns the models that the server serves. Raises BatonError."""
         return results.read_models(self._call(self._stub.list_models, MESSAGES["ListModelsRequest"](), None))
 
     def _start(self, request: Any, timeout: float | None) -> Run:

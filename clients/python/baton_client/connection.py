@@ -1,4 +1,4 @@
-"""How a server is reached: channel options, TLS, the key that goes with each call, and the methods' names."""
+"""The gRPC connection to a server: channel options, TLS, the API key and the names of methods."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import grpc
 from .messages import MESSAGES
 
 CHANNEL_OPTIONS = [
-    ("grpc.max_receive_message_length", 64 << 20),  # a trace of 512 requests is larger than gRPC's default of 4 MiB
-    # A server whose machine is gone is noticed within 20 s, also by a run that only waits.
+    # A trace of 512 requests is larger than gRPC's default of 4 MiB.
+    ("grpc.max_receive_message_length", 64 << 20),
+    # The client detects a lost server within 20 s, even if a run only waits.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -21,7 +22,10 @@ CHANNEL_OPTIONS = [
 
 
 def credentials(ca: str | os.PathLike[str] | None, tls: bool) -> grpc.ChannelCredentials | None:
-    """None: no TLS. With `ca`, a PEM file, its authorities alone are trusted; else the system's. OSError: no such file."""
+    """Returns TLS credentials, or None without TLS.
+
+    With `ca`, a PEM file, only its authorities are trusted. Otherwise the system's authorities are
+    trusted. Raises OSError if `ca` cannot be read."""
     if ca is None and not tls:
         return None
     return grpc.ssl_channel_credentials(pathlib.Path(ca).read_bytes() if ca is not None else None)
@@ -32,12 +36,12 @@ def call_metadata(api_key: str | None) -> list[tuple[str, str]]:
 
 
 def deadline(timeout: float | None) -> float | None:
-    """A timeout of Options as gRPC takes it: None is no deadline."""
+    """Converts a timeout of Options to gRPC's form, in which None is no deadline."""
     return None if timeout == math.inf else timeout
 
 
 class Stub:
-    """The service's methods on a channel, synchronous or asynchronous as the channel is."""
+    """The methods of the service Inference on a channel. They are asynchronous if it is."""
 
     def __init__(self, channel: Any):
         self.generate = channel.unary_stream("/baton.v1.Inference/Generate", *_coders("GenerateResponse"))

@@ -1,4 +1,4 @@
-"""The one exception of this package."""
+"""The exception of this package."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import grpc
 
 
 class BatonError(Exception):
-    """What the server, or gRPC on the way to it, answers instead of a result."""
+    """An error from the server, or from gRPC if the server was not reached."""
 
     def __init__(self, code: grpc.StatusCode, message: str, retry_after: float | None = None):
         super().__init__(f"{code.name}: {message}")
-        self.code = code  # UNAVAILABLE and RESOURCE_EXHAUSTED may be retried
-        self.message = message  # names the field, the value and the limit
-        self.retry_after = retry_after  # seconds; None: the server does not know
+        # UNAVAILABLE and RESOURCE_EXHAUSTED may be retried.
+        self.code = code
+        # Names the field, the value and the limit.
+        self.message = message
+        # Seconds after which a retry may succeed. None if the server sent no time.
+        self.retry_after = retry_after
 
     def __reduce__(self) -> tuple[type[BatonError], tuple[grpc.StatusCode, str, float | None]]:
-        return BatonError, (self.code, self.message, self.retry_after)  # so that other processes may have it
+        # Makes the error picklable, so that it can pass between processes.
+        return BatonError, (self.code, self.message, self.retry_after)
 
 
 def from_rpc(error: grpc.RpcError | grpc.aio.AioRpcError) -> BatonError:
-    """An error of a call as gRPC raises it."""
+    """Converts an error that gRPC raised."""
     trailing: dict[str, str | bytes]
     if isinstance(error, grpc.aio.AioRpcError):
         trailing = dict(error.trailing_metadata() or ())

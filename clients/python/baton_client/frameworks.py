@@ -5,15 +5,18 @@
         edges={"writer": ["critic"]})
     ChatOpenAI(base_url="http://127.0.0.1:8000/v1", ..., http_client=http_client)  # LangGraph
 
-A framework calls an agent only when the outputs that it needs are there, and its requests carry no
-agent's name. So the agents are declared with how their chats are recognised, and the edges with
-which agent's prompt contains the output of which other. The HTTP clients made here remember the last
-call of each downstream agent and send it as a hint (`followers`) with the next call of its upstream
-agent. The server then prefills the hint while the call's output is still decoded.
+A framework calls an agent only when the agent's inputs are complete, and its requests carry no name
+of an agent. The caller therefore declares two things:
+- `agents`: the agents, and the way to recognise the chats of each
+- `edges`: which agent's prompt contains the output of which other agent
 
-Answers are the same with and without hints. A server gets hints only after an answer of its own had
-the header `x-baton-followers`. Chats that no declared agent recognises are sent untouched. This
-module needs `openai`."""
+The HTTP clients of this module keep the last call of each downstream agent. They send it as a
+prefill hint (field `followers`) with the next call of its upstream agent. The server then prefills
+the hint while it still decodes the output of the upstream agent.
+
+Answers are the same with and without hints. A server gets hints only if one of its answers had the
+header `x-baton-followers`. Chats that match no declared agent are sent unchanged. This module needs
+the package `openai`."""
 
 from __future__ import annotations
 
@@ -39,28 +42,36 @@ __all__ = ["Header", "Recogniser", "SystemStart", "streaming_prefill", "streamin
 # httpx, or the package that the installed openai uses in its place.
 httpx: Any = importlib.import_module(openai.DefaultHttpxClient.__bases__[0].__module__.partition(".")[0])
 
-_MOST_BYTES = 1 << 18  # of a chat, of an answer, or of one event of a streamed answer
+# Upper bound on a chat, on an answer, and on one event of a streamed answer.
+_MOST_BYTES = 1 << 18
 _MOST_OUTPUT = 1 << 16  # characters
-_MOST_HINTS = 4  # of a call
+# Upper bound on the hints of a call.
+_MOST_HINTS = 4
 _KEPT_SCOPES = 64
-_LEFT_OUT_S = 60.0  # for which a server gets no hints after it seemed to refuse one
+# Seconds without hints after a server seemed to refuse a hint.
+_LEFT_OUT_S = 60.0
 _KEPT_LEFT_OUT = 64
-_LIMIT = "x-baton-followers"  # the header of an answer with the number of hints that the server accepts
+# The header of an answer. Its value is the number of hints that the server accepts.
+_LIMIT = "x-baton-followers"
 
-# Calls share a CallMemory only where these fields and all headers but the named ones are equal.
+# Calls share a CallMemory only if these fields are equal, and all headers but _FREE_HEADERS.
 _SCOPE_FIELDS = ("session_id", "cache_salt", "user", "safety_identifier", "prompt_cache_key", "metadata")
 _FREE_HEADERS = ("accept", "accept-encoding", "connection", "content-length", "content-type", "traceparent",
                  "tracestate")
-_FREE_HEADERS_BEGIN = "x-stainless-"  # openai's version, system and number of the try
+# Headers of openai with its version, the system and the number of the retry.
+_FREE_HEADERS_BEGIN = "x-stainless-"
 
-_CALLERS_OWN = (401, 403, 408, 429)  # refusals that do not depend on the body of a request
+# Statuses of refusals that do not depend on the body of a request.
+_CALLERS_OWN = (401, 403, 408, 429)
 
 _log = logging.getLogger(__name__)
 _logged = threading.Event()
 
 
 def _harmless(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a function return None where it would raise: no failure here may reach the caller."""
+    """Makes a function return None instead of raising.
+
+    A failure of hints must not reach the caller."""
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
@@ -76,7 +87,9 @@ def _harmless(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Scope:
-    """The calls of one caller's agents in one session, to a server that accepts `limit` hints a call."""
+    """The calls of one caller's agents in one session, to one server.
+
+    `limit` is the number of hints that the server accepts with a call."""
 
     def __init__(self, url: str, limit: int, edges: Mapping[str, Sequence[str]]) -> None:
         self.url, self.limit = url, limit
@@ -84,12 +97,15 @@ class _Scope:
 
 
 class _Scopes:
-    """The latest scopes of all clients of the process, since a framework may make a client per agent."""
+    """The latest scopes of all clients of the process. A framework may make a client per agent.
+
+    Methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._scopes: collections.OrderedDict[bytes, _Scope] = collections.OrderedDict()
-        self._left_out: collections.OrderedDict[str, float] = collections.OrderedDict()  # URL -> end of the pause
+        # URL -> time at which the server may get hints again.
+        self._left_out: collections.OrderedDict[str, float] = collections.OrderedDict()
 
     def is_left_out(self, url: str) -> bool:
         with self._lock:
@@ -111,7 +127,9 @@ class _Scopes:
             return self._scopes.get(key)
 
     def set_limit(self, key: bytes, url: str, limit: int, edges: Mapping[str, Sequence[str]]) -> Optional[_Scope]:
-        """Returns the scope, which is made if there is none. A limit of 0 drops it and returns None."""
+        """Returns the scope, and makes it if there is none.
+
+        A limit of 0 drops it and returns None."""
         with self._lock:
             if limit == 0:
                 self._scopes.pop(key, None)
@@ -129,7 +147,7 @@ _owners = itertools.count(1)
 
 
 class _Text:
-    """The text of an answer that arrives in pieces: as events of a stream, or whole."""
+    """The text of an answer. Its bytes arrive in pieces, as an event stream or as one JSON body."""
 
     def __init__(self, streamed: bool) -> None:
         self._streamed = streamed
@@ -138,8 +156,9 @@ class _Text:
         self._size = 0
 
     def take(self, data: bytes) -> Optional[str]:
-        """Returns the text of a stream once it is complete. It is empty if the answer has no text,
-        calls tools, or is too long."""
+        """Adds bytes. Returns the text of a stream when the stream is complete, otherwise None.
+
+        The text is empty if the answer has no text, calls tools, or is too long."""
         if len(self._rest) + len(data) > _MOST_BYTES:
             return ""
         self._rest += data
@@ -154,7 +173,9 @@ class _Text:
         return None
 
     def end(self) -> str:
-        """Returns the text of a whole answer, whose last byte was taken."""
+        """Returns the text of an answer that is one JSON body.
+
+        REQUIRES: take() got all its bytes."""
         if self._streamed or not self._add(json.loads(self._rest)["choices"][0]["message"]):
             return ""
         return "".join(self._parts)
@@ -163,17 +184,19 @@ class _Text:
         if text := message.get("content"):
             self._parts.append(text)
             self._size += len(text)
-        # The server's output includes the reasoning, and the next prompt does not: the hint would differ from it.
+        # The server's output includes the reasoning. The next prompt does not, so it would differ
+        # from the hint.
         return not message.get("tool_calls") and not message.get("reasoning_content") and self._size <= _MOST_OUTPUT
 
 
 class _Watched:
-    """A chat on its way. `ahead` is the request with hints that is sent first, or None."""
+    """A chat that is being sent. `ahead` is the chat with hints, which is sent first, or None."""
 
     def __init__(self, client: _SyncClient | _AsyncClient, request: Any, url: str):
         self.ahead: Any = None
         self._client, self._plain, self._url = client, request, url
-        self._refusal: Optional[int] = None  # status of the answer to `ahead` after which the chat was sent as it is
+        # Status with which the server refused `ahead`. The chat was then sent without hints.
+        self._refusal: Optional[int] = None
         self._key = b""
         self._agent = ""
         self._scope: Optional[_Scope] = None
@@ -185,7 +208,9 @@ class _Watched:
             self.ahead = _with_hints(request, hints) if hints else None
 
     def _body(self) -> Optional[dict[str, Any]]:
-        """Returns the body of a chat of one choice that a declared agent recognises."""
+        """Returns the body if the chat matches a declared agent and has one choice.
+
+        Otherwise None."""
         body = json.loads(str(self._plain.content, "utf-8"))
         if (not isinstance(body, dict) or not isinstance(body.get("messages"), list) or (body.get("n") or 1) != 1
                 or "followers" in body):
@@ -204,7 +229,9 @@ class _Watched:
         return body
 
     def refused(self, response: Any) -> bool:
-        """Returns whether the chat must be sent as it is after this answer to `ahead`. None: it had none."""
+        """Returns whether the chat must be sent without hints after this answer to `ahead`.
+
+        `response` is None if there was no answer."""
         status = response.status_code if response is not None else 0
         if 200 <= status < 300 or status in _CALLERS_OWN or status > 501:
             return False
@@ -214,7 +241,8 @@ class _Watched:
     @_harmless
     def answered(self, response: Any) -> None:
         status = response.status_code
-        # A chat that is refused alike without hints was not refused for them. A busy server gets none either.
+        # If the chat gets the same refusal without hints, the hints did not cause the refusal. A
+        # server that refuses a chat because it is busy gets no hints for a while either.
         if self.ahead is not None and status != self._refusal and (self._refusal is not None or status >= 400):
             _scopes.leave_out(self._url)
         if status != 200:
@@ -232,7 +260,8 @@ class _Watched:
 
     @_harmless
     def take(self, data: bytes) -> None:
-        text, self._text = self._text, None  # after a failure the rest is not read
+        # Leaves _text unset if take() fails, so that the rest of the answer is ignored.
+        text, self._text = self._text, None
         if text is None:
             return
         output = text.take(data)
@@ -254,10 +283,12 @@ class _Watched:
 
 @_harmless
 def _watch(client: _SyncClient | _AsyncClient, request: Any, options: dict[str, Any]) -> Optional[_Watched]:
-    """Returns None for requests that are not chats, for long chats, and while their server is left out.
+    """Returns the record of a chat, or None if the chat gets no hints.
 
-    It also returns None where httpx itself adds what identifies a caller (`auth`) or has hooks. The
-    body is not read for that."""
+    The result is None for requests that are not chats, for long chats, and while their server gets
+    no hints. It is None if httpx itself adds `auth`, which identifies a caller, and if httpx has
+    hooks.
+    These checks do not read the body."""
     length = request.headers.get("content-length", "")
     if (request.method != "POST" or not request.url.path.endswith("/chat/completions")
             or not request.headers.get("content-type", "").startswith("application/json")
@@ -285,7 +316,8 @@ class _SyncClient(openai.DefaultHttpxClient):
     def __init__(self, declaration: Declaration, **options: Any):
         super().__init__(**options)
         self.declaration = declaration
-        # A client with options shares nothing: an option may identify the caller, as a certificate does.
+        # A client with options shares nothing, because an option may identify the caller. A
+        # certificate is an example.
         self.owner = next(_owners) if options else 0
 
     def send(self, request: Any, **options: Any) -> Any:
@@ -297,9 +329,11 @@ class _SyncClient(openai.DefaultHttpxClient):
             try:
                 response = super().send(watched.ahead, **{**options, "follow_redirects": False})
             except httpx.TimeoutException:
-                raise  # a second wait would be no better
+                # A second request would probably time out too.
+                raise
             except Exception:
-                pass  # the chat as it is shows the failure, if it is not due to the hints
+                # The chat without hints follows. It fails too if the hints are not the cause.
+                pass
             if watched.refused(response) and response is not None:
                 response.close()
                 response = None
@@ -307,7 +341,7 @@ class _SyncClient(openai.DefaultHttpxClient):
             response = super().send(request, **options)
         watched.answered(response)
         if options.get("stream"):
-            # The override is this response's alone, whose class is httpx's.
+            # Overrides the method of this response only. Its class belongs to httpx.
             response.iter_bytes = _tapped(response, watched)  # type: ignore[method-assign]
         else:
             watched.take(response.content)
@@ -347,7 +381,8 @@ class _AsyncClient(openai.DefaultAsyncHttpxClient):
         return response
 
 
-# Every other way to read a response calls these methods, which decompress it.
+# These functions wrap the methods that decompress a response. All other ways to read a response
+# call these methods.
 def _tapped(response: Any, watched: _Watched) -> Callable[..., Iterator[bytes]]:
     read = response.iter_bytes
 
@@ -356,7 +391,8 @@ def _tapped(response: Any, watched: _Watched) -> Callable[..., Iterator[bytes]]:
             watched.take(data)
             yield data
         watched.end()
-        vars(response).pop("iter_bytes", None)  # a response that was read can be pickled
+        # Removes the override, so that a response that was read can be pickled.
+        vars(response).pop("iter_bytes", None)
 
     return iter_bytes
 
@@ -376,7 +412,7 @@ def _async_tapped(response: Any, watched: _Watched) -> Callable[..., AsyncIterat
 
 def _declaration(agents: Optional[Mapping[str, Recogniser]],
                  edges: Optional[Mapping[str, Sequence[str]]]) -> Optional[Declaration]:
-    """Returns None for a call without both arguments, which every 0.1 version accepts."""
+    """Returns None if both arguments are absent. All versions 0.1 accept such a call."""
     if agents is None and edges is None:
         warnings.warn('streaming_prefill() without agents and edges sends no hints, and 0.2.0 refuses it; use '
                       'streaming_prefill(agents={"writer": SystemStart("You write"), '
@@ -391,12 +427,16 @@ def streaming_prefill(*, agents: Optional[Mapping[str, Recogniser]] = None,
                       **options: Any) -> openai.DefaultAsyncHttpxClient:
     """Returns the `http_client` for an openai.AsyncOpenAI, or for a class that makes one.
 
-    `agents` maps a name to how the agent's chats are recognised; where several match, the first
-    counts. `edges` maps an upstream agent to the agents whose prompts contain its output. `options`
-    are httpx.AsyncClient's, such as `verify` and `timeout`. Clients without options and with equal
-    declarations share their memory; a client with options shares nothing.
+    - `agents` maps the name of an agent to a recogniser of its chats. If several match, the first
+      one counts.
+    - `edges` maps an upstream agent to the agents whose prompts contain its output.
+    - `options` are those of httpx.AsyncClient, such as `verify` and `timeout`.
 
-    Raises ValueError if a declaration is empty or malformed, or an edge has an undeclared agent."""
+    Clients without options share their records of calls if their declarations are equal. A client
+    with options shares nothing.
+
+    Raises ValueError if a declaration is empty or malformed, or if an edge has an undeclared
+    agent."""
     declaration = _declaration(agents, edges)
     return openai.DefaultAsyncHttpxClient(**options) if declaration is None else _AsyncClient(declaration, **options)
 
@@ -406,6 +446,7 @@ def streaming_prefill_sync(*, agents: Optional[Mapping[str, Recogniser]] = None,
                            **options: Any) -> openai.DefaultHttpxClient:
     """Returns the `http_client` for an openai.OpenAI, or for a class that makes one.
 
-    The arguments and errors are those of streaming_prefill; the options are httpx.Client's."""
+    The arguments and errors are those of streaming_prefill(). The options are those of
+    httpx.Client."""
     declaration = _declaration(agents, edges)
     return openai.DefaultHttpxClient(**options) if declaration is None else _SyncClient(declaration, **options)

@@ -1,6 +1,9 @@
-"""The protocol's messages, from the description that an installed package carries, or by protoc (on the PATH) in a checkout.
+"""The message classes of the protocol.
 
-A description and not generated code: it suits every version of protobuf."""
+An installed package contains a descriptor of the protocol. In a checkout, protoc makes it at
+import. REQUIRES there: protoc is on the PATH. A descriptor works with every version of protobuf,
+and generated
+code does not."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""What a prompt is made of, and how it is sampled. Everything here is data; nothing is sent."""
+"""The parts of a prompt, sampling parameters and request options. These types are plain data."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Any, Literal, Protocol, Union, runtime_checkable
 
 @runtime_checkable
 class Reference(Protocol):
-    """A request whose output may stand in a prompt: a run, or one that is announced."""
+    """A request whose output a prompt may contain: a run or an announced request."""
 
     @property
     def id(self) -> str: ...
 
     @property
     def known(self) -> bool:
-        """Whether the server certainly has it: something has come from it, or it is over."""
+        """Whether the server certainly has the request: it has sent a chunk, or the run is over."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Announced:
-    """A request that is submitted later, within two minutes; else it has failed. `Workflow.announce` makes it."""
+    """A request that is submitted later. Workflow.announce() makes it.
+
+    It counts as failed if it is not submitted within two minutes."""
 
     id: str
     agent: str
@@ -34,14 +36,20 @@ class Announced:
 
 @dataclasses.dataclass(frozen=True)
 class OutputOf:
-    """Another request's output, with what happens if it fails or is late. A run by itself in a prompt means OutputOf(run).
+    """The output of another request (the upstream request) as a part of a prompt.
 
-    `request` may be an id, of a request that the server has already unless `announced` says otherwise.
-    `on_failure`: "abort" (this one fails too), "partial" (what has come stands for it), "substitute".
-    `timeout_ms`: milliseconds from the arrival of the reader; an output that is not complete then has failed. 0: none."""
+    A run in a prompt means OutputOf(run).
+    - `request` is a run, an announced request, or the id of a request that the server has. With
+      `announced`, the server need not have the request yet.
+    - `on_failure` chooses the result if the upstream request fails. "abort": this request fails
+      too. "partial": the output so far takes its place. "substitute": `substitute` takes its place.
+    - `timeout_ms` is in milliseconds since the arrival of this request. An output that is not
+      complete
+      by then counts as failed. 0: no timeout."""
 
     request: Reference | str
-    announced: bool | None = None  # None: unless the request is known to be there
+    # None: true unless the server certainly has the request.
+    announced: bool | None = None
     on_failure: Literal["abort", "partial", "substitute"] = "abort"
     substitute: str = ""
     timeout_ms: int = 0
@@ -58,21 +66,27 @@ Part = Union[str, TokenIds, OutputOf, Reference]
 
 
 class Message:
-    """One message of a chat. Its content is text and others' outputs, one after the other (no TokenIds)."""
+    """One message of a chat. `parts` are texts and outputs of other requests, without TokenIds."""
 
     def __init__(self, role: str, *parts: Part, tool_calls: str = "", tool_call_id: str = "", name: str = "",
                  reasoning_content: str = ""):
-        self.role = role  # what the model's template knows: "system", "user", "assistant", ...
+        # A role of the model's chat template: "system", "user", "assistant", ...
+        self.role = role
         self.parts = parts
-        self.tool_calls = tool_calls  # of an assistant: a JSON array of OpenAI's tool calls
-        self.tool_call_id = tool_call_id  # of a tool: the call that it answers
+        # Role assistant: a JSON array of tool calls in OpenAI's format.
+        self.tool_calls = tool_calls
+        # Role tool: the id of the call that the message answers.
+        self.tool_call_id = tool_call_id
         self.name = name
-        self.reasoning_content = reasoning_content  # of an assistant: what it thought
+        # Role assistant: the reasoning before the answer.
+        self.reasoning_content = reasoning_content
 
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen. What is None has the model's default; proto/inference.proto says which, and the limits."""
+    """Parameters that choose tokens.
+
+    A field that is None has the model's default. proto/inference.proto has defaults and limits."""
 
     max_tokens: int | None = None
     temperature: float | None = None  # 0: greedy
@@ -82,34 +96,48 @@ class Sampling:
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    seed: int | None = None  # same seed and same request: same tokens
+    # The same request with the same seed gives the same tokens.
+    seed: int | None = None
     stop: str | Sequence[str] = ()
     stop_ids: Sequence[int] = ()
     ignore_eos: bool = False
-    logprobs: int | None = None  # of the chosen token and of so many likeliest ones
+    # Returns log probabilities of the chosen token and of this many likeliest tokens.
+    logprobs: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a request is served. A run's options are merged with its workflow's, field by field.
+    """Options of a request. A run's options are merged with its workflow's, field by field.
 
-    None means "not set": a run takes the workflow's value, and a field that neither sets has the server's default.
-    Every other value, "" and 0 too, is the run's own. A run that sets `context_id` takes no `context_length` from its
-    workflow, because the length belongs to the context."""
+    None means "not set": the run has the workflow's value. If the workflow does not set the field
+    either, it has the server's default. Every other value, also "" and 0, overrides the workflow's.
+    A run that sets `context_id` takes no `context_length` from its workflow, because the length
+    belongs
+    to the context."""
 
-    model: str | None = None  # a server with one model needs none
-    session_id: str | None = None  # requests with equal ids share workers, and so their KV
-    cache_salt: str | None = None  # only requests with equal salts share KV and see each other's ids
-    priority: int | None = None  # -1000 to 1000, the higher first; the default is 0
-    join: Literal["order", "arrival"] | None = None  # "arrival": outputs join the prompt in the order of their completion
-    expected_tokens: int | None = None  # a hint for scheduling: the length of the output
-    context_id: str | None = None  # a prompt that prefill_only built up, which this one continues
-    context_length: int | None = None  # tokens that the context should have; the server refuses any other length
-    template_kwargs: Mapping[str, Any] | None = None  # further variables of a chat template ({"enable_thinking": False})
-    timeout: float | None = None  # seconds until the request fails with DEADLINE_EXCEEDED; math.inf: no deadline
+    # The name of a model. Optional if the server has one model.
+    model: str | None = None
+    # Requests with equal ids share workers, and therefore KV.
+    session_id: str | None = None
+    # Requests share KV and can refer to each other only if their salts are equal.
+    cache_salt: str | None = None
+    # -1000 to 1000. A higher priority runs first. The default is 0.
+    priority: int | None = None
+    # "arrival": outputs join the prompt in the order of their completion.
+    join: Literal["order", "arrival"] | None = None
+    # The expected length of the output in tokens, a hint for scheduling.
+    expected_tokens: int | None = None
+    # The id of a prompt that prefill_only() built. The request continues that prompt.
+    context_id: str | None = None
+    # The expected number of tokens of the context. The server refuses a request if it differs.
+    context_length: int | None = None
+    # Further variables of the chat template, for example {"enable_thinking": False}.
+    template_kwargs: Mapping[str, Any] | None = None
+    # Seconds until the request fails with DEADLINE_EXCEEDED. math.inf: no deadline.
+    timeout: float | None = None
 
     def merged_over(self, defaults: Options) -> Options:
-        """These options, with the fields of `defaults` where these are None."""
+        """Returns these options. Fields that are None have the values of `defaults`."""
         if self.context_id is not None:
             defaults = dataclasses.replace(defaults, context_length=None)
         return dataclasses.replace(defaults, **{

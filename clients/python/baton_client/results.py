@@ -1,4 +1,4 @@
-"""What comes back."""
+"""The types of results, and their conversion from the protocol's messages."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from typing import Any, Literal
 
 @dataclasses.dataclass(frozen=True)
 class TokenLogprobs:
-    logprob: float  # of the chosen token, natural logarithm
-    top: tuple[tuple[int, float], ...]  # (token id, logarithm), the likeliest first
+    # Natural logarithm of the chosen token's probability.
+    logprob: float
+    # (token id, log probability), the likeliest first.
+    top: tuple[tuple[int, float], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """What came at once. Text may be held back (half a character, half a stop string), so it need not fit the tokens."""
+    """One message of the response stream.
+
+    The text need not match the tokens, because the server may hold text back: half a character, or
+    the
+    beginning of a stop string."""
 
     text: str
     token_ids: tuple[int, ...]
@@ -24,19 +30,22 @@ class Chunk:
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """Tokens."""
+    """Numbers of tokens."""
 
     prompt_tokens: int
-    cached_tokens: int  # of the prompt: not computed for this request
+    # Tokens of the prompt that were not computed for this request.
+    cached_tokens: int
     completion_tokens: int
-    shared_tokens: int  # of the cached ones: computed by another request at the same time
+    # Cached tokens that another request computed at the same time.
+    shared_tokens: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Timings:
-    """Milliseconds, of phases that follow each other; the last two are counted from the arrival."""
+    """Durations of consecutive phases, in milliseconds. The last two count from the arrival."""
 
-    upstream_ms: float  # waiting for outputs that the prompt refers to
+    # Wait for the outputs that the prompt refers to.
+    upstream_ms: float
     queue_ms: float
     prefill_ms: float
     handoff_ms: float
@@ -49,7 +58,8 @@ class Result:
     request_id: str
     text: str
     token_ids: tuple[int, ...]
-    logprobs: tuple[TokenLogprobs, ...]  # one for each token, where asked for
+    # One for each token if the request asked for them. Otherwise empty.
+    logprobs: tuple[TokenLogprobs, ...]
     finish_reason: Literal["stop", "length", "cancelled", "unspecified"]
     usage: Usage
     timings: Timings
@@ -59,27 +69,31 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Prefilled:
-    """A prompt that was computed and kept."""
+    """A prompt whose KV the server has computed and keeps."""
 
     request_id: str
     usage: Usage
     timings: Timings
-    context_length: int  # tokens of the context now; 0 without one
-    lease_ms: int  # how long it is kept, unless it is used
+    # Tokens of the context after this call. 0 without a context.
+    context_length: int
+    # Milliseconds for which the server keeps an unused prompt.
+    lease_ms: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
     name: str
-    context: int  # most tokens of prompt and output
+    # Upper bound on the tokens of prompt and output.
+    context: int
     vocabulary: int
     has_chat_template: bool
-    ready: bool  # has workers
+    # Whether the model has workers.
+    ready: bool
 
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """[begin_us, end_us), microseconds since the workflow's first request."""
+    """A phase of a request. Times are microseconds since the arrival of the first request."""
 
     phase: Literal["unspecified", "waiting", "queued", "prefill", "handoff", "first_step", "decode"]
     begin_us: int
@@ -93,28 +107,36 @@ class TracedRequest:
     request_id: str
     agent: str
     arrived_us: int
-    ended_us: int  # of a live one: now
+    # The present time if the request still runs.
+    ended_us: int
     over: bool
-    error: str  # "CODE: why"; empty: it lives, or ended well
+    # "CODE: message". Empty if the request runs or has succeeded.
+    error: str
     spans: tuple[Span, ...]
-    upstreams: tuple[str, ...]  # request ids that its prompt refers to, as far as the trace has them
+    # Ids of the upstream requests that the trace contains.
+    upstreams: tuple[str, ...]
     usage: Usage
-    trace_id: str  # of its W3C trace
+    # Id of the request's W3C trace.
+    trace_id: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    requests: tuple[TracedRequest, ...]  # by arrival; of each cache salt the latest 512
-    omitted: int  # earlier ones
+    # In the order of arrival. The latest 512 of each cache salt.
+    requests: tuple[TracedRequest, ...]
+    # Number of earlier requests.
+    omitted: int
 
 
 def _fields(kind: Any, message: Any) -> Any:
-    """A dataclass whose fields are the message's."""
+    """Makes a dataclass from the fields of a message with equal names."""
     return kind(**{field.name: getattr(message, field.name) for field in dataclasses.fields(kind)})
 
 
 def _name(message: Any, field: str) -> Any:
-    """Of an enumeration's value, without the prefix; "unspecified" for one that a newer server knows."""
+    """Returns the name of an enumeration's value without its prefix.
+
+    A value that only a newer server has becomes "unspecified"."""
     kind = message.DESCRIPTOR.fields_by_name[field].enum_type
     value = kind.values_by_number.get(getattr(message, field), kind.values_by_number[0])
     return value.name.removeprefix(f"{field.upper()}_").lower()
@@ -160,8 +182,10 @@ def _read_traced(response: Any, shift_us: int) -> list[TracedRequest]:
 
 
 def read_traces(responses: Sequence[Any]) -> Trace:
-    """One trace of a workflow's requests with several cache salts. All responses are from one router. A router before 0.2.0
-    sends no origin: then each salt's times begin at 0."""
+    """Joins the traces of a workflow's requests with several cache salts.
+
+    REQUIRES: all responses are from one router. A router before 0.2.0 sends no origin. The times of
+    each salt then begin at 0."""
     origin_us = min(response.origin_us for response in responses)
     requests = [request for response in responses
                 for request in _read_traced(response, response.origin_us - origin_us if origin_us else 0)]

@@ -1,4 +1,7 @@
-"""A writer and a critic in Microsoft's Agent Framework, on a Baton server: pip install agent-framework-openai, and clients/python."""
+"""A writer and a critic in Microsoft's Agent Framework, on a Baton server.
+
+Install agent-framework-openai and clients/python with pip.
+"""
 
 import argparse
 import asyncio
@@ -18,10 +21,12 @@ OPTIONS = {"temperature": 0, "max_tokens": 64}
 async def main(base_url: str, model: str) -> None:
     async with AsyncOpenAI(
         base_url=base_url, api_key="none",
-        http_client=streaming_prefill(agents=AGENTS, edges={"writer": ["critic"]}),  # the one line
+        # The only line that Baton needs.
+        http_client=streaming_prefill(agents=AGENTS, edges={"writer": ["critic"]}),
     ) as client:
         llm = OpenAIChatCompletionClient(model=model, async_client=client)
-        for subject in ("the sea", "a mountain", "the city at night"):  # the hints begin with the second
+        # The client sends hints from the second subject on.
+        for subject in ("the sea", "a mountain", "the city at night"):
             writer = Agent(llm, WRITER, name="writer", default_options=OPTIONS)
             critic = Agent(llm, CRITIC, name="critic", default_options=OPTIONS)
             workflow = WorkflowBuilder(start_executor=writer, output_from="all").add_edge(writer, critic).build()

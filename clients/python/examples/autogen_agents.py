@@ -1,4 +1,7 @@
-"""A writer and a critic in AutoGen, on a Baton server: pip install autogen-agentchat autogen-ext[openai], and clients/python."""
+"""A writer and a critic in AutoGen, on a Baton server.
+
+Install autogen-agentchat, autogen-ext[openai] and clients/python with pip.
+"""
 
 import argparse
 import asyncio
@@ -20,12 +23,14 @@ INFO = {"vision": False, "function_calling": False, "json_output": False, "struc
 async def main(base_url: str, model: str) -> None:
     llm = OpenAIChatCompletionClient(
         base_url=base_url, api_key="none", model=model, model_info=INFO, temperature=0, max_tokens=64,
-        http_client=streaming_prefill(agents=AGENTS, edges=EDGES),  # the one line
+        # The only line that Baton needs.
+        http_client=streaming_prefill(agents=AGENTS, edges=EDGES),
     )
     writer = AssistantAgent("writer", llm, system_message=WRITER)
     critic = AssistantAgent("critic", llm, system_message=CRITIC, model_client_stream=True)
     team = RoundRobinGroupChat([writer, critic], termination_condition=MaxMessageTermination(5))
-    for subject in ("the sea", "a mountain"):  # the hints begin with the third turn
+    # The client sends hints from the third turn on.
+    for subject in ("the sea", "a mountain"):
         for message in (await team.run(task=f"Write about {subject}.")).messages[1:]:
             print(f"{message.source}: {message.content!r}")
         await team.reset()

@@ -1,4 +1,7 @@
-"""A writer and a critic in LangGraph, on a Baton server: pip install langgraph langchain-openai, and clients/python."""
+"""A writer and a critic in LangGraph, on a Baton server.
+
+Install langgraph, langchain-openai and clients/python with pip.
+"""
 
 import argparse
 
@@ -16,7 +19,8 @@ AGENTS = {"writer": SystemStart(WRITER), "critic": SystemStart(CRITIC)}
 def main(base_url: str, model: str) -> None:
     llm = ChatOpenAI(
         base_url=base_url, api_key="none", model=model, temperature=0, max_tokens=64,
-        http_client=streaming_prefill_sync(agents=AGENTS, edges={"writer": ["critic"]}),  # the one line
+        # The only line that Baton needs.
+        http_client=streaming_prefill_sync(agents=AGENTS, edges={"writer": ["critic"]}),
     )
 
     def agent(instructions):
@@ -29,7 +33,8 @@ def main(base_url: str, model: str) -> None:
     graph.add_edge("writer", "critic")
     graph.add_edge("critic", END)
     app = graph.compile()
-    for subject in ("the sea", "a mountain", "the city at night"):  # the hints begin with the second
+    # The client sends hints from the second subject on.
+    for subject in ("the sea", "a mountain", "the city at night"):
         for message in app.invoke({"messages": [HumanMessage(f"Write about {subject}.")]})["messages"][1:]:
             cached = message.usage_metadata["input_token_details"]["cache_read"]
             print(f"{subject}: {message.content!r} ({cached} of {message.usage_metadata['input_tokens']} tokens were there)")

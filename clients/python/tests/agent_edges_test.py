@@ -1,4 +1,4 @@
-"""Recognisers, declarations, and the hints that come from remembered calls, without a server."""
+"""Tests of recognisers, declarations and hints from earlier calls, without a server."""
 
 import gc
 import tracemalloc
@@ -83,14 +83,17 @@ class CallMemoryTest(unittest.TestCase):
         return [hint["messages"] for hint in self.hints]
 
     def chain(self, subject, wrap="{}"):
-        """Calls a writer and a critic, whose prompt has the task and the draft. Returns the writer's hints."""
+        """Calls a writer, and a critic whose prompt has the task and the draft.
+
+        Returns the hints of the writer's call."""
         task, draft = message("user", f"Write about {subject}."), f"It is well known that {subject} is large."
         hints = self.call("writer", [WRITER, task], draft)
         self.call("critic", [CRITIC, task, message("assistant", wrap.format(draft))], f"{subject} is no more than good")
         return hints
 
     def test_a_hint_is_the_downstream_agents_last_call_with_a_place_for_the_output(self):
-        self.assertEqual(self.chain("the sea"), [])  # the critic has not been called yet
+        # No call of the critic is recorded yet.
+        self.assertEqual(self.chain("the sea"), [])
         for wrap, parts in (("Text: {}", [*text("Text: "), PLACE]), ("{} Be kind.", [PLACE, *text(" Be kind.")]),
                             ("{}", [PLACE])):
             self.chain("the sea", wrap)
@@ -117,7 +120,10 @@ class CallMemoryTest(unittest.TestCase):
         self.assertEqual(hint, [message("system", text(CRITIC["content"])), message("user", [PLACE])])
 
     def test_shared_messages_have_the_roles_and_names_that_the_downstream_agent_gives_them(self):
-        """As in AutoGen's group chats: an agent's own words are the assistant's, others' words a named user's."""
+        """Makes a chat as in AutoGen's group chats.
+
+        An agent's own words have the role assistant. Words of other agents are those of a named
+        user."""
         for subject in ("the sea", "a mountain"):
             task = message("user", f"Write about {subject}.", name="user")
             words = [f"the words on {subject} number {i}" for i in range(4)]
@@ -207,7 +213,7 @@ class CallMemoryTest(unittest.TestCase):
         first = [PLACE]
         for contents, expected in ((["He: Yes."], []), (["Yes."], [first]),
                                    ([" Yes.\n"], [[*text(" "), PLACE, *text("\n")]]),
-                                   (["Yes.", "He: Yes."], [first]), (["He: Yes."], [first])):  # changes nothing
+                                   (["Yes.", "He: Yes."], [first]), (["He: Yes."], [first])):
             self.call("writer", [WRITER], "Yes.")
             self.call("critic", [CRITIC, *(message("user", content) for content in contents)])
             hints = self.call("writer", [WRITER])

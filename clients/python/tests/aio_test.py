@@ -1,4 +1,4 @@
-"""The client for asyncio against a real server."""
+"""Tests of the asyncio client with a real server."""
 
 import asyncio
 import unittest
@@ -35,7 +35,8 @@ class AsyncClientTest(unittest.IsolatedAsyncioTestCase):
         result = await story.result()
         self.assertEqual(result.text, "".join(streamed))
         self.assertEqual(result.text, "".join([chunk.text async for chunk in story.chunks()]))
-        await facts.result()  # its own stream may end later
+        # The stream of `facts` may end later than the other one.
+        await facts.result()
 
         def again():
             with Client(self.server.grpc, api_key=self.keys.key) as client:

@@ -1,4 +1,6 @@
-"""Headless Chromium, by its DevTools protocol over a pair of pipes: a page is opened, asked, and looked at."""
+"""A headless Chromium for tests.
+
+It is controlled with the DevTools protocol over a pair of pipes."""
 
 import fcntl
 import json
@@ -12,7 +14,8 @@ import tempfile
 import threading
 
 PROGRAMS = ("chromium-headless-shell", "chromium")
-REPORT_MS = 30_000  # a wait prints its condition each time that it has lasted so much longer
+# A wait prints its condition once in this interval.
+REPORT_MS = 30_000
 
 
 class BrowserError(Exception):
@@ -20,7 +23,10 @@ class BrowserError(Exception):
 
 
 class Browser:
-    """One page. `complaints` are the errors of its scripts, and what its Content-Security-Policy refused."""
+    """One page of a browser.
+
+    `complaints` are the errors of its scripts, and the violations of its
+    Content-Security-Policy."""
 
     def __init__(self):
         program = next(filter(None, map(shutil.which, PROGRAMS)), None)
@@ -30,9 +36,10 @@ class Browser:
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
-        # It reads commands from descriptor 3 and writes to 4, which none of these may be.
+        # Chromium reads commands from descriptor 3 and writes to 4. The pipes must have other
+        # numbers before bash moves them there.
         theirs_in, theirs_out = (self._above_standard(end) for end in (theirs_in, theirs_out))
-        # Root may not have its sandbox; what it opens here is ours.
+        # Chromium's sandbox does not work for root. The tests open only pages of Baton.
         self._process = subprocess.Popen(
             ["/bin/bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "bash", program, "--remote-debugging-pipe",
              "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--headless",
@@ -56,7 +63,8 @@ class Browser:
         return copy
 
     def close(self):
-        os.killpg(self._process.pid, signal.SIGKILL)  # its renderers too, which hold the pipes
+        # Kills the renderers too, because they hold the pipes.
+        os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._reader.join()
         self._in.close()
@@ -64,7 +72,7 @@ class Browser:
         self._profile.cleanup()
 
     def call(self, method, **params):
-        """Its result. Raises BrowserError."""
+        """Sends a DevTools command and returns its result. Raises BrowserError."""
         self._count += 1
         message = {"id": self._count, "method": method, "params": params}
         if self._session:
@@ -86,14 +94,14 @@ class Browser:
         self.wait('document.readyState === "complete" && location.href !== "about:blank"')
 
     def ask(self, expression):
-        """What a JavaScript expression is; of a promise, what it comes to."""
+        """Returns the value of a JavaScript expression. Awaits a promise."""
         result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in result:
             raise BrowserError(f"{expression}: {result['exceptionDetails'].get('exception', {}).get('description')}")
         return result["result"].get("value")
 
     def wait(self, expression):
-        """Waits, however long, until a JavaScript expression is true."""
+        """Waits until a JavaScript expression is true. There is no time limit."""
         while not self.ask(f"""new Promise(done => {{
               const report = performance.now() + {REPORT_MS};
               const look = () => {expression} ? done(true) : performance.now() > report ? done(false) : setTimeout(look, 20);

@@ -1,4 +1,4 @@
-"""The synchronous client against a real server."""
+"""Tests of the synchronous client with a real server."""
 
 import asyncio
 import dataclasses
@@ -12,7 +12,8 @@ from baton_client import Announced, AsyncClient, BatonError, Client, Message, Op
 from serving import Certificate, Keys, Server
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
-SPECIAL = {0, 1}  # of the tiny model: an output in a prompt is without them
+# Special tokens of the tiny model. An output in a prompt does not contain them.
+SPECIAL = {0, 1}
 
 
 class ClientTest(unittest.TestCase):
@@ -38,7 +39,8 @@ class ClientTest(unittest.TestCase):
                 if len(flow.trace().requests) >= count:
                     return
             except BatonError as error:
-                self.assertIs(error.code, grpc.StatusCode.NOT_FOUND)  # none of them is there yet
+                # No request has arrived yet.
+                self.assertIs(error.code, grpc.StatusCode.NOT_FOUND)
             time.sleep(0.01)
 
     def test_what_is_streamed_is_the_result_for_whoever_reads_it_however_often(self):
@@ -161,7 +163,8 @@ class ClientTest(unittest.TestCase):
             self.assertGreater(added.lease_ms, 0)
             length = added.context_length
         run = flow.agent("a", "The best day is", sampling=GREEDY, options=Options(context_id="trip", context_length=length))
-        self.assertGreaterEqual(run.result().usage.cached_tokens, length - 16)  # KV is cached in blocks of 16 tokens
+        # KV is cached in blocks of 16 tokens.
+        self.assertGreaterEqual(run.result().usage.cached_tokens, length - 16)
         with self.assertRaises(BatonError) as caught:
             flow.prefill_only("more", options=Options(context_id="trip", context_length=3))
         self.assertIs(caught.exception.code, grpc.StatusCode.FAILED_PRECONDITION)
@@ -209,7 +212,7 @@ class ClientTest(unittest.TestCase):
 
 class KeysTest(unittest.TestCase):
     def serve_with_keys(self, limits=""):
-        """A server's address and its key."""
+        """Starts a server with keys. Returns its address and a key."""
         keys = Keys(limits)
         self.addCleanup(keys.close)
         server = Server("--keys", keys.path)
@@ -226,7 +229,8 @@ class KeysTest(unittest.TestCase):
             self.assertIs(caught.exception.code, grpc.StatusCode.UNAUTHENTICATED)
 
     def test_a_quota_that_is_used_up_says_when_to_try_again(self):
-        address, key = self.serve_with_keys("tokens_per_minute = 1")  # the first call uses up the tokens of hours
+        # The first call uses the tokens of several hours.
+        address, key = self.serve_with_keys("tokens_per_minute = 1")
         with Client(address, api_key=key) as client:
             flow = client.workflow("w")
             flow.agent("a", "x" * 200, sampling=GREEDY).result()

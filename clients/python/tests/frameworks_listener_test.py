@@ -1,4 +1,6 @@
-"""Requests of streaming prefill and its memory, and that no call fails of it, against a server that only listens."""
+"""Tests of streaming prefill with a server that only records requests.
+
+They check the requests, the records of earlier calls, and that hints never make a call fail."""
 
 import asyncio
 import io
@@ -182,14 +184,15 @@ class ApartTest(ListenerCase):
         self.talk(self.baton, self.client(self.baton, http_client=self.http_client), **self.ann)
 
     def knows(self, client=None, **fields):
-        """Returns whether the memory of the first calls is used."""
+        """Returns whether the client uses the records of the first calls."""
         client = client or self.client(self.baton, http_client=self.http_client)
         bodies = self.talk(self.baton, client, TASKS[:1], **{**self.ann, **fields})
         return self.followers(bodies) == [1, 0]
 
     def test_by_key_and_base_url(self):
         self.assertTrue(self.knows())
-        self.assertTrue(self.knows(self.client(self.baton)))  # another client of the process
+        # Another client of the process.
+        self.assertTrue(self.knows(self.client(self.baton)))
         self.assertFalse(self.knows(self.client(self.baton, "other", http_client=self.http_client)))
         self.baton.url = self.baton.url.replace("/v1", "/v2")
         self.assertFalse(self.knows())
@@ -198,7 +201,8 @@ class ApartTest(ListenerCase):
         for name in ("api-key", "x-api-key", "Cookie", "OpenAI-Organization", "OpenAI-Project", "X-Forwarded-User", "X-Any",
                      "User-Agent"):
             self.assertFalse(self.knows(extra_headers={"api-key": "ann", name: "bob"}), name)
-        for name in ("traceparent", "x-stainless-retry-count"):  # these identify calls
+        # These headers identify calls, and not callers.
+        for name in ("traceparent", "x-stainless-retry-count"):
             self.assertTrue(self.knows(extra_headers={"api-key": "ann", name: "1"}), name)
 
     def test_by_fields_that_identify_a_caller_and_by_session_and_model(self):
@@ -210,7 +214,8 @@ class ApartTest(ListenerCase):
     def test_by_options_of_the_client(self):
         client = self.client(self.baton, http_client=streaming_prefill_sync(**DECLARED, verify=False))
         self.assertFalse(self.knows(client))
-        self.assertTrue(self.knows(client))  # its own memory
+        # The client uses its own records.
+        self.assertTrue(self.knows(client))
 
     def test_by_declaration(self):
         declared = {**DECLARED, "edges": {"writer": ["critic"], "critic": ["writer"]}}

@@ -1,4 +1,4 @@
-"""Streaming prefill between agents through OpenAI's own package, against a real server."""
+"""Tests of streaming prefill between agents with OpenAI's own package and a real server."""
 
 import asyncio
 import unittest
@@ -20,7 +20,8 @@ def text_of(chunks):
 class SyncTest(unittest.TestCase):
     def setUp(self):
         self.server = Server()
-        self.addCleanup(lambda: self.server.kill())  # a test may replace it
+        # A test may replace self.server.
+        self.addCleanup(lambda: self.server.kill())
 
     def client(self, key="none", **options):
         client = openai.OpenAI(base_url=f"{self.server.http}/v1", api_key=key, max_retries=0, timeout=None, **options)
@@ -28,8 +29,11 @@ class SyncTest(unittest.TestCase):
         return client
 
     def draft(self, client, task, stream=False, hinted=False, key="none"):
-        """Returns the draft. With `hinted` it asks until the server has prefilled the review ahead. A
-        server drops the hint of a call that has ended first, as the tiny model's may on a busy machine."""
+        """Returns the draft. With `hinted`, it repeats the call until a hint is prefilled.
+
+        A server drops the hint of a call that ends before the prefill. Calls of the tiny model may
+        end
+        that soon on a busy machine."""
         before = self.server.metric(PREFILLED, key)
         for _ in range(50):
             if stream:
@@ -47,7 +51,8 @@ class SyncTest(unittest.TestCase):
         """Returns drafts and reviews, and the number of cached tokens of each review's prompt."""
         texts, cached = [], []
         for number, task in enumerate(TASKS):
-            draft = self.draft(client, task, stream, hinted and number > 0, key)  # the first has no hint
+            # The first call has no hint.
+            draft = self.draft(client, task, stream, hinted and number > 0, key)
             answer = client.chat.completions.create(messages=review(task, draft), **ANY_TEXT)
             texts += [draft, answer.choices[0].message.content]
             cached.append(answer.usage.prompt_tokens_details.cached_tokens)
@@ -60,10 +65,13 @@ class SyncTest(unittest.TestCase):
             self.server = Server()
             texts, found_ahead = self.talk(self.client(http_client=streaming_prefill_sync(**DECLARED)), stream, True)
             self.assertEqual(texts, plain)
-            self.assertEqual(found_ahead[0], found[0])  # the critic has not been called yet
-            task_tokens = len(TASKS[1])  # at least: a character is a token of the tiny model
+            # The first call of the critic has no hint before it.
+            self.assertEqual(found_ahead[0], found[0])
+            # Lower bound. A character is a token of the tiny model.
+            task_tokens = len(TASKS[1])
             for ahead, before in zip(found_ahead[1:], found[1:]):
-                self.assertGreater(ahead, before + task_tokens - 32)  # whole blocks of 16 only
+                # Only whole blocks of 16 tokens are cached.
+                self.assertGreater(ahead, before + task_tokens - 32)
 
     def test_agents_with_a_client_each_share_their_memory(self):
         for number, task in enumerate(TASKS[:2]):
@@ -80,7 +88,8 @@ class SyncTest(unittest.TestCase):
         client = self.client(keys.key, http_client=streaming_prefill_sync(**DECLARED))
         _, found = self.talk(client, hinted=True, key=keys.key)
         self.assertGreater(found[2], len(TASKS[2]))
-        self.talk(client, key=keys.key)  # a review may come while its prefill ahead still runs
+        # A review may arrive while the server still prefills its hint.
+        self.talk(client, key=keys.key)
 
     def test_other_calls_are_the_same_as_without_hints(self):
         client = self.client(http_client=streaming_prefill_sync(**DECLARED))
@@ -106,7 +115,9 @@ class SyncTest(unittest.TestCase):
 
 class AsyncTest(unittest.IsolatedAsyncioTestCase):
     async def talk(self, **options):
-        """Does the same with a server of its own and two reviews side by side. Returns the texts."""
+        """Starts a server and asks for drafts, and for two reviews of each draft at the same time.
+
+        Returns the texts."""
         server = Server()
         self.addCleanup(server.kill)
         texts = []

@@ -1,4 +1,4 @@
-"""A server of chats that keeps the bodies it gets, and answers as a test wants it."""
+"""An HTTP server of chats for tests. It records the bodies of requests and sends set answers."""
 
 import gzip
 import http.server
@@ -24,14 +24,17 @@ def review(task, draft):
 
 
 class Listener(http.server.ThreadingHTTPServer):
-    """`limit` of hints, for the header; None: the server is not Baton's. `refuses`: the status for hints;
-    0: it hangs up."""
+    """The server. `limit` is the value of the header x-baton-followers. None: no such header.
+
+    `refuses` is the status of answers to requests with hints. 0: the server closes the
+    connection."""
 
     def __init__(self, limit=None, refuses=None, encoding=None, redirects_to=None):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.limit, self.refuses, self.encoding, self.redirects_to = limit, refuses, encoding, redirects_to
         self.answer, self.bodies, self.paths = None, [], []
-        self.fields = {}  # of each answer's message, beside the text
+        # Further fields of each answer's message.
+        self.fields = {}
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()

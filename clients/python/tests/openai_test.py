@@ -1,4 +1,4 @@
-"""OpenAI's own Python package, unmodified, against a real server."""
+"""Tests of OpenAI's own, unmodified Python package with a real server."""
 
 import asyncio
 import shutil
@@ -9,7 +9,8 @@ import openai
 from serving import Certificate, Keys, Server
 
 TEXT = "Once upon a time there was a boat"
-GREEDY = {"temperature": 0, "max_tokens": 24, "extra_body": {"ignore_eos": True}}  # whatever a machine's arithmetic makes
+# Ignores ends of sequence, because rounding differs between machines.
+GREEDY = {"temperature": 0, "max_tokens": 24, "extra_body": {"ignore_eos": True}}
 
 
 class OpenAiTest(unittest.TestCase):
@@ -55,7 +56,8 @@ class OpenAiTest(unittest.TestCase):
 
     def test_the_helper_of_streamed_chats_gathers_the_whole_one(self):
         stop = next(character for character in self.chat(TEXT).choices[0].message.content[1:] if character.isascii())
-        with self.client.chat.completions.stream(  # which refuses answers that max_tokens ended
+        # This method refuses answers that end because of max_tokens.
+        with self.client.chat.completions.stream(
                 model=self.model, messages=[{"role": "user", "content": TEXT}], stop=stop, **GREEDY) as stream:
             for _ in stream:
                 pass
@@ -81,7 +83,8 @@ class OpenAiTest(unittest.TestCase):
         logprobs = self.complete(logprobs=2, max_tokens=5).choices[0].logprobs
         self.assertEqual(len(logprobs.tokens), 5)
         for chosen, top in zip(logprobs.token_logprobs, logprobs.top_logprobs):
-            self.assertEqual(chosen, max(top.values()))  # greedy
+            # The request is greedy.
+            self.assertEqual(chosen, max(top.values()))
 
     def test_token_ids_as_a_prompt(self):
         ids = self.client.post("/../tokenize", body={"prompt": TEXT}, cast_to=dict)["tokens"]
@@ -148,7 +151,8 @@ class TlsTest(unittest.TestCase):
 
 class QuotaTest(unittest.TestCase):
     def test_a_quota_that_is_used_up_is_a_rate_limit_with_a_time(self):
-        keys = Keys("tokens_per_minute = 1")  # the first call uses up the tokens of hours
+        # The first call uses the tokens of several hours.
+        keys = Keys("tokens_per_minute = 1")
         self.addCleanup(keys.close)
         server = Server("--keys", keys.path)
         self.addCleanup(server.stop)

@@ -1,4 +1,4 @@
-"""Options of a run and of its workflow: how they merge, and that a merged cache salt keeps prompts apart."""
+"""Tests of the options of runs and workflows: their merge, and the separation by cache salt."""
 
 import dataclasses
 import inspect
@@ -14,7 +14,7 @@ from serving import Server
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
 WORKFLOW = Options(model="base", session_id="s", cache_salt="secret", priority=7, join="arrival", expected_tokens=40,
                    context_id="c", context_length=16, template_kwargs={"enable_thinking": False}, timeout=30)
-# None of these is None. All are false in Python, except `join`, which has no such value.
+# Values that differ from None and are false in Python. `join` has no such value.
 OWN = Options(model="", session_id="", cache_salt="", priority=0, join="order", expected_tokens=0, context_id="",
               context_length=0, template_kwargs={}, timeout=0)
 
@@ -29,7 +29,8 @@ class MergeTest(unittest.TestCase):
             own = getattr(OWN, field.name)
             with self.subTest(field.name):
                 expected = dataclasses.replace(WORKFLOW, **{field.name: own})
-                if field.name == "context_id":  # the workflow's length is not that of this context
+                # The workflow's length does not belong to this context.
+                if field.name == "context_id":
                     expected = dataclasses.replace(expected, context_length=None)
                 self.assertEqual(Options(**{field.name: own}).merged_over(WORKFLOW), expected)
 
@@ -45,7 +46,7 @@ class SamplingTest(unittest.TestCase):
 
 
 class SentTest(unittest.TestCase):
-    """What the clients send, and the timeout that they give to gRPC."""
+    """Tests of the requests that the clients send, and of the timeouts that they pass to gRPC."""
 
     def setUp(self):
         client = Client("127.0.0.1:1")
@@ -112,7 +113,7 @@ async def settled(value):
 
 
 class IsolationTest(unittest.IsolatedAsyncioTestCase):
-    """The cache of a real server, through both clients."""
+    """Tests of the cache of a real server with both clients."""
 
     @classmethod
     def setUpClass(cls):
@@ -137,7 +138,7 @@ class IsolationTest(unittest.IsolatedAsyncioTestCase):
                 self.assertGreater(await self.cached_tokens(owner, prompt), 0)
                 self.assertEqual(await self.cached_tokens(other, prompt, Options(session_id="s")), 0)
                 self.assertEqual(await self.cached_tokens(client.workflow("w"), prompt), 0)
-                # The empty salt is a value too: this run finds what the one before it has computed.
+                # The empty salt is a value too, so this run finds the KV of the run before it.
                 self.assertGreater(await self.cached_tokens(owner, prompt, Options(cache_salt="")), 0)
                 self.assertEqual(await self.cached_tokens(client.workflow("w"), prompt, Options(cache_salt="third")), 0)
 

@@ -44,10 +44,12 @@ class ReadmeTest(unittest.TestCase):
         self.assertEqual(len(programs), count)
         for program in programs:
             with self.subTest(program), Client(server.grpc) as client, contextlib.redirect_stdout(io.StringIO()) as printed:
-                names = {"flow": client.workflow("readme")}  # for the one that is a part of a program
+                # One program of the README is a part that uses the variable `flow`.
+                names = {"flow": client.workflow("readme")}
 
                 def close(left):
-                    self.check_runs(names)  # closing breaks off those that the program does not wait for
+                    # Waits for all runs first, because close() cancels unfinished ones.
+                    self.check_runs(names)
                     close_client(left)
 
                 with mock.patch.object(Client, "close", close):

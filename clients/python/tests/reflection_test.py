@@ -1,4 +1,4 @@
-"""A client that knows nothing of Baton but its address, as grpcurl does: the server tells what it can be asked."""
+"""Tests of gRPC reflection: a client such as grpcurl needs only the address of the server."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""The only worker of its kind, or the only router, is restarted while OpenAI's package calls."""
+"""Tests of restarts of the only worker or router of its kind while OpenAI's package calls."""
 
 import threading
 import time
@@ -38,15 +38,19 @@ class RestartTest(unittest.TestCase):
             return page.read().decode()
 
     def await_waiting_requests(self, count):
-        """Waits until `count` requests are at the router and at no worker; none may end meanwhile."""
+        """Waits until `count` requests are at the router and at no worker.
+
+        Fails if a request ends before that."""
         answers = list(self.answers)
         while f"\nbaton_waiting_requests {count}\n" not in self.metrics():
             self.assertEqual(self.answers, answers)
             time.sleep(0.01)
 
     def outwait_unexpected_workers(self, router):
-        """Waits for as long as calls wait for a worker that nobody expects. `router` has never reached a worker, so a call
-        to it ends when that time has passed."""
+        """Waits for the time that a call waits for a worker that has never attached.
+
+        REQUIRES: no worker has ever attached to `router`. A call to it therefore fails after that
+        time."""
         with openai.OpenAI(base_url=f"{router.http}/v1", api_key="none", max_retries=0, timeout=None) as client:
             with self.assertRaises(openai.InternalServerError) as caught:
                 client.completions.create(model=MODEL.name, prompt="Once", max_tokens=4)
@@ -83,7 +87,8 @@ class RestartTest(unittest.TestCase):
                 self.assertIn(f'baton_workers_lost_total{{role="{role}"}} 0\n', self.metrics())
 
     def test_a_client_that_sends_again_by_itself_loses_nothing_while_its_only_router_restarts(self):
-        client = self.client.with_options(max_retries=10_000)  # not used up, however long the restart takes
+        # Enough retries for a restart of any length.
+        client = self.client.with_options(max_retries=10_000)
         restarted = threading.Event()
 
         def ask_until_restarted():
@@ -98,7 +103,8 @@ class RestartTest(unittest.TestCase):
             while len(self.answers) < 8:
                 self.ask(client)
             self.assertEqual(self.router.stop(), 0)
-            with self.assertRaises(openai.APIConnectionError):  # what the callers meet meanwhile
+            # Callers get this error during the restart.
+            with self.assertRaises(openai.APIConnectionError):
                 self.client.models.list()
             self.router = self.start_router(self.router.grpc, self.router.http.removeprefix("http://"))
         finally:

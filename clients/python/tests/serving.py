@@ -1,4 +1,4 @@
-"""A real `baton serve` for the tests, of the tiny model unless told otherwise, on free ports."""
+"""A real `baton serve` for tests, on free ports. Its model is the tiny one by default."""
 
 import json
 import os
@@ -17,8 +17,11 @@ MODEL = ROOT / "test/golden/tiny_llama3_bf16"
 
 
 class Process:
-    """A program of Baton's, once it has printed a line that has `until` in it. Its addresses: `grpc`, and `http` with the
-    scheme. Ends with the process that made it, at the latest."""
+    """A program of Baton that has printed a line with `until` in it.
+
+    Its addresses are `grpc`, and `http` with the scheme. It ends at the latest when the process
+    that
+    made it ends."""
 
     def __init__(self, *command, until=" info serving$"):
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -38,7 +41,7 @@ class Process:
         self._rest.start()
 
     def _drop_log(self):
-        """A log that nobody reads would hold up the server."""
+        """Reads the log and drops it. The server would block if its output were not read."""
         for _ in self._process.stdout:
             pass
 
@@ -74,14 +77,17 @@ class Server(Process):
                          str(threads), "--kv-memory-mb", "64", *flags)
 
     def metric(self, name, key="none"):
-        """Returns the value of a counter, whose `name` includes its labels. `key` is an operator's, as below."""
+        """Returns the value of a counter.
+
+        `name` includes the labels. `key` is an operator's key."""
         request = urllib.request.Request(f"{self.http}/metrics", headers={"authorization": f"Bearer {key}"})
         with urllib.request.urlopen(request) as page:
             return int(re.search(rf"^{re.escape(name)} (\d+)$", page.read().decode(), re.M)[1])
 
     def await_no_live_request(self, key="none"):
-        """Waits until every request has ended, prompts that are prefilled ahead included. `key` is an operator's, if the
-        server asks for keys."""
+        """Waits until every request has ended, including prefill hints.
+
+        `key` is an operator's key. It is needed if the server requires keys."""
         request = urllib.request.Request(f"{self.http}/ui/status", headers={"authorization": f"Bearer {key}"})
         while True:
             with urllib.request.urlopen(request) as page:
@@ -91,7 +97,9 @@ class Server(Process):
 
 
 class Certificate:
-    """One of 127.0.0.1 that only itself vouches for: the files `path` and `key`. Wants the program openssl."""
+    """A self-signed certificate of 127.0.0.1: the files `path` and `key`.
+
+    Needs the program openssl."""
 
     def __init__(self, name):
         self._directory = tempfile.TemporaryDirectory()
@@ -105,7 +113,7 @@ class Certificate:
 
 
 class Keys:
-    """A file of keys with one tenant, as `baton key` draws them; `key` is the client's half."""
+    """A file of keys with one tenant. `baton key` makes them. `key` is the part for the client."""
 
     def __init__(self, limits=""):
         self._directory = tempfile.TemporaryDirectory()

@@ -1,4 +1,4 @@
-"""`baton status --watch` on a terminal and into a pipe, against a real server."""
+"""Tests of `baton status --watch` on a terminal and in a pipe, with a real server."""
 
 import os
 import pty
@@ -22,7 +22,8 @@ class StatusTest(unittest.TestCase):
         return process
 
     def test_a_terminal_is_drawn_over_and_left_at_the_start_of_a_line_by_ctrl_c(self):
-        # A shell's background jobs, of which this may be one, ignore it, and what they start would, too.
+        # A job that a shell starts with & ignores SIGINT, and so do its child processes. This test
+        # may be such a job.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)

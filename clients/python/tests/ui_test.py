@@ -1,4 +1,4 @@
-"""The router's page at /ui, in a browser, while real agents run."""
+"""Tests of the router's page at /ui in a browser, while real agents run."""
 
 import subprocess
 import tempfile
@@ -11,10 +11,12 @@ from browser import Browser
 from serving import MODEL, PROGRAM, Keys, Process, Server
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
-HOSTILE = '<img src=x onerror="window.owned=1"><b>writer</b>'  # as it comes, an agent's name
+# The name of an agent.
+HOSTILE = '<img src=x onerror="window.owned=1"><b>writer</b>'
 TEXT = "Once upon a time there was a boat that sailed over the sea. "
 
-# How many pixels of the timeline have each phase's colour, and how many any at all, below its axis.
+# Counts the pixels of the timeline below its axis: those of each phase's colour, and all coloured
+# ones.
 PIXELS = """(() => {
   const canvas = document.getElementById("bars"), style = getComputedStyle(document.documentElement), count = {};
   const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
@@ -30,8 +32,8 @@ PIXELS = """(() => {
   return count;
 })()"""
 
-# Stops the page's polling and draws its spans anew, with equal lengths. The width of a span depends on how long it and the
-# others took: a span that was short beside the others is thinner than a pixel.
+# Stops the page's polling and draws all spans again with equal lengths. Otherwise a span that is
+# short compared with the other spans is thinner than a pixel.
 EVENLY = """(() => {
   ++round;
   for (const request of trace.requests) {
@@ -69,7 +71,7 @@ class UiTest(unittest.TestCase):
         self.browser.open((server or self.server).http + "/ui")
 
     def run_story(self, client, name, options=Options()):
-        """Two agents that are over, of which one has waited for the other."""
+        """Runs two agents to their ends. One of them waits for the other."""
         flow = client.workflow(name, options)
         writer = flow.announce(HOSTILE)
         reader = flow.agent("reader", TEXT * 3, OutputOf(writer, announced=True), "And so", sampling=GREEDY)
@@ -80,9 +82,11 @@ class UiTest(unittest.TestCase):
         return flow
 
     def assert_drawn(self, *phases):
-        """Asserts that the page has drawn a timeline by itself, and draws these phases in their colours. Stops its polling."""
+        """Asserts that the page draws a timeline with these phases in their colours.
+
+        Stops the page's polling."""
         pixels = self.browser.ask(PIXELS)
-        # The longest of six phases has a sixth of the widest row at least.
+        # The longest of six phases has at least a sixth of the widest row.
         longest = max(number for phase, number in pixels.items() if phase != "any")
         self.assertGreater(longest, 20, pixels)
         self.browser.ask(EVENLY)
@@ -94,7 +98,8 @@ class UiTest(unittest.TestCase):
         try:
             return [span for request in flow.trace().requests for span in request.spans]
         except BatonError as error:
-            self.assertEqual(error.code, grpc.StatusCode.NOT_FOUND)  # the reader's request is still on its way
+            # The request of the reader has not arrived yet.
+            self.assertEqual(error.code, grpc.StatusCode.NOT_FOUND)
             return []
 
     def test_workers_sessions_kv_and_a_workflow_are_shown_and_names_are_only_text(self):
@@ -105,7 +110,7 @@ class UiTest(unittest.TestCase):
         self.assertEqual([worker[0] for worker in workers], ["prefill", "decode"])
         for worker in workers:
             self.assertEqual((worker[2], worker[3]), ("ready", "tiny_llama3_bf16"))
-        # Workers report now and then that they have cached KV.
+        # Workers report their cached KV at intervals.
         self.browser.wait(rf"{rows('workers')}.every(row => /^\d+ \+ [1-9]\d* of [\d,]+$/.test(row[7]))")
         self.assertEqual(self.browser.ask(rows("sessions"))[0][0], "<i>talk</i>")
         self.assertRegex(self.browser.ask(TEXT_OF("hits")), r"^\d+ %$")
@@ -138,7 +143,8 @@ class UiTest(unittest.TestCase):
         reader = flow.agent("reader", TEXT, OutputOf(editor, announced=True), sampling=GREEDY)
         self.show()
         self.browser.wait(f'{SUMMARY}.startsWith("{flow.id}: 1 agent, 1 request") && {SUMMARY}.endsWith("; 1 live")')
-        self.browser.wait(f"(pixels => pixels.waiting > 20 && pixels.decode === 0)({PIXELS})")  # the wait is the only span
+        # The wait is the only span.
+        self.browser.wait(f"(pixels => pixels.waiting > 20 && pixels.decode === 0)({PIXELS})")
         flow.agent(editor, "Edit", sampling=GREEDY)
         reader.result()
         self.browser.wait(f'{NAMES}.length === 2')
@@ -153,7 +159,8 @@ class UiTest(unittest.TestCase):
         self.browser.wait(f'{SUMMARY}.startsWith("{second.id}:") && {chips}.length >= 2')
         self.browser.ask(f'[...{chips}].find(chip => chip.title === "{first.id}").click()')
         self.browser.wait(f'{SUMMARY}.startsWith("{first.id}:")')
-        self.browser.ask(EVENLY)  # the mouse could miss a span that was short
+        # The mouse could miss a short span.
+        self.browser.ask(EVENLY)
         x, y = self.browser.ask("""(() => {
           const box = document.getElementById("bars").getBoundingClientRect();
           const lane = trace.lanes.findIndex(lane => lane.name !== "reader");
@@ -196,7 +203,8 @@ class UiTest(unittest.TestCase):
         self.assertEqual(self.browser.ask("getComputedStyle(document.body).backgroundColor"), "rgb(15, 19, 25)")
         self.browser.wait(f'{TEXT_OF("link")} === "live"')
         self.assert_drawn("waiting", "decode")
-        self.browser.ask("poll()")  # resumes the polling
+        # Resumes the polling.
+        self.browser.ask("poll()")
         server.stop()
         self.browser.wait(f'{TEXT_OF("link")} === "the router does not answer"')
 
@@ -218,7 +226,9 @@ class UiProcessesTest(unittest.TestCase):
         browser.open(router.http + "/ui")
         states = f"{rows('workers')}.map(row => [row[1], row[2]]).flat().join()"
         browser.wait(f'{states} === "{prefill.grpc},ready,{decode.grpc},ready"')
-        decode.freeze()  # so that the prompt's KV stays with the prefill worker, until it gives the other up after 5 s
+        # The prompt's KV stays at the prefill worker until that worker gives the decode worker up,
+        # after 5 s.
+        decode.freeze()
         client.workflow("unfinished").agent("reader", TEXT * 4, sampling=GREEDY)
         browser.wait(f"{rows('workers')}[0][4] === '1'")
         prefill.begin_stop()

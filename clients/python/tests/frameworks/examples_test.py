@@ -1,4 +1,4 @@
-"""The examples with and without their one line: unmodified frameworks, by base URL."""
+"""Runs the examples with and without their line for Baton, with unmodified frameworks."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ THE_LINE = re.compile(r"^ +http_client=streaming_prefill.*\n", re.M)
 
 @contextlib.contextmanager
 def unhurried(server):
-    """Makes each call of a client with hints wait until the hints of earlier calls are prefilled."""
+    """Makes each call of a client with hints wait until earlier hints are prefilled."""
 
     def send(client, *arguments, **options):
         server.await_no_live_request()
@@ -36,7 +36,7 @@ def unhurried(server):
 
 
 def run(example, with_the_line, server):
-    """What it prints."""
+    """Runs an example and returns its output."""
     path = ROOT / "clients/python/examples" / f"{example}.py"
     program = path.read_text()
     if not with_the_line:
@@ -55,7 +55,9 @@ def run(example, with_the_line, server):
 
 class ExamplesTest(unittest.TestCase):
     def run_twice(self, example, answers):
-        """With the line and without it, each on a server of its own: the same answers to as many requests."""
+        """Runs an example with the line and without it, each on a new server.
+
+        Checks that both get the same answers to the same number of requests."""
         printed = []
         for with_the_line in (True, False):
             server = Server(model=MODEL, threads=2)
@@ -71,15 +73,20 @@ class ExamplesTest(unittest.TestCase):
         return printed
 
     def left(self, printed):
-        """Of the critic's prompts, which are every other: how many tokens of each were not there."""
+        """Returns the number of tokens that were not cached, for each prompt of the critic.
+
+        The critic's prompts are every second one."""
         return [int(whole) - int(share) for share, whole in re.findall(r"\((\d+) of (\d+) tokens were there\)", printed)][1::2]
 
     def assert_prefilled_ahead(self, example):
         ahead, plain = map(self.left, self.run_twice(example, 6))
-        self.assertEqual(ahead[0], plain[0])  # the critic had not been called yet
+        # The first call of the critic has no hint before it.
+        self.assertEqual(ahead[0], plain[0])
         for left, without in zip(ahead[1:], plain[1:]):
-            self.assertLess(left, 22)  # what does not fill a block of 16, and what ends the prompt
-            self.assertGreater(without, 32)  # the writer's words
+            # At most a partial block of 16 tokens and the end of the prompt are not cached.
+            self.assertLess(left, 22)
+            # The writer's output is not cached without hints.
+            self.assertGreater(without, 32)
 
     def test_langgraph(self):
         self.assert_prefilled_ahead("langgraph_agents")
@@ -88,7 +95,8 @@ class ExamplesTest(unittest.TestCase):
         self.assert_prefilled_ahead("agent_framework_agents")
 
     def test_autogen(self):
-        class Calls(logging.Handler):  # AutoGen itself does not tell what was cached; streams are not among these
+        # AutoGen does not report cached tokens. Its log has them, but not for streams.
+        class Calls(logging.Handler):
             def emit(self, record):
                 if isinstance(record.msg, LLMCallEvent):
                     usage = record.msg.kwargs["response"]["usage"]
@@ -99,9 +107,11 @@ class ExamplesTest(unittest.TestCase):
         logger.addHandler(handler)
         self.addCleanup(logger.removeHandler, handler)
         self.run_twice("autogen_agents", 8)
-        ahead, plain = left[:4], left[4:]  # of the writer's prompts, two for each subject
+        # The writer's prompts, two for each subject.
+        ahead, plain = left[:4], left[4:]
         self.assertLess(ahead[3], 22)
-        self.assertGreater(plain[3], 32)  # the critic's words
+        # The critic's output is not cached without hints.
+        self.assertGreater(plain[3], 32)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Unmodified frameworks call tools: the model's call comes as theirs, and what the tool says goes back to the model."""
+"""Tests of tool calls in unmodified frameworks.
+
+The framework gets the model's call in its own form. The model gets the tool's result."""
 
 import json
 import tempfile
@@ -18,7 +20,8 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from serving import ROOT, Server
 
 MODEL = ROOT / "models/smollm2-135m-instruct"
-# Calls as Qwen and Hermes write them. The model knows none, but goes on as it sees it done.
+# A template with calls in the format of Qwen and Hermes. The model was not trained on it. It
+# continues the pattern in its prompt.
 TEMPLATE = r"""
 {%- macro say(role, text) %}{{ '<|im_start|>' + role + '\n' + text + '<|im_end|>\n' }}{% endmacro %}
 {%- macro call(name, arguments) %}{{ '<tool_call>\n{"name": "' + name + '", "arguments": ' + arguments + '}\n</tool_call>' }}{% endmacro %}
@@ -71,7 +74,8 @@ class ToolsTest(unittest.IsolatedAsyncioTestCase):
         for whole in (True, False):
             if whole:
                 messages = app.invoke({"messages": [("user", QUESTION)]})["messages"]
-            else:  # each token is asked for as a stream then
+            # With stream_mode "messages", the framework asks for a stream of tokens.
+            else:
                 *_, state = app.stream({"messages": [("user", QUESTION)]}, stream_mode=["messages", "values"])
                 messages = state[1]["messages"]
             self.assertEqual([(call["name"], call["args"]) for call in messages[1].tool_calls], [("weather", {"city": "Paris"})])
