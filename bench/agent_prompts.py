@@ -1,5 +1,8 @@
-"""Prompts of bench/agents as token ids: pieces of real text from ../shared/data where that folder is, else random ids. The
-lengths are the same, so the figures may be compared."""
+"""Prompts of bench/agents as token ids.
+
+The ids are pieces of real text from ../shared/data if that folder exists, otherwise random ids. The
+lengths are the same in both cases, so the figures are comparable.
+"""
 
 import json
 import pathlib
@@ -8,14 +11,15 @@ import random
 import tokenizers
 
 DATA = pathlib.Path(__file__).resolve().parent.parent.parent / "shared" / "data"
-ENOUGH = 400_000  # characters of a source
+# Upper bound on the characters that are read from a source.
+ENOUGH = 400_000
 
 
 def field_of(path, field):
     return "\n".join(json.loads(line)[field] for line in (DATA / path).read_text().splitlines())
 
 
-# What a part of a prompt is, and the text that its pieces are taken from.
+# Kind of a part of a prompt -> function that returns its source text.
 KINDS = {
     "instructions": lambda: field_of("agents/taubench/MockRetailDomainEnv-few_shot.jsonl", "messages_display"),
     "notes": lambda: (DATA / "agents/reflexion_react/100_questions_5_trials.txt").read_text(),
@@ -25,7 +29,7 @@ KINDS = {
 
 
 class RandomIds:
-    """Ids below 1,000 are left out: special tokens are among them."""
+    """Random token ids. Ids below 1,000 are left out, because some of them are special tokens."""
 
     what = "random token ids"
 
@@ -34,7 +38,7 @@ class RandomIds:
 
 
 class RealText:
-    """A part begins at a line that its name chooses."""
+    """Token ids of real text. The name of a part determines the line at which it begins."""
 
     what = "text of ../shared/data: " + ", ".join(KINDS)
 
@@ -56,7 +60,7 @@ class RealText:
 
 
 def prompts(model_dir):
-    """In the tokens of the model in this folder."""
+    """Returns the source of prompts. Real text is in tokens of the model in `model_dir`."""
     tokenizer = pathlib.Path(model_dir) / "tokenizer.json"
     for needed in (DATA, tokenizer):
         if not needed.exists():

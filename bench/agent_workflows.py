@@ -1,4 +1,7 @@
-"""Agent workflows as data, and how they run against a router: all agents at once, or each when those before it are done."""
+"""Agent workflows as data, and their execution on a router.
+
+All agents are submitted at once, or each agent when its upstream agents have ended.
+"""
 
 import asyncio
 import dataclasses
@@ -10,7 +13,7 @@ import grpc
 
 @dataclasses.dataclass
 class Ids:
-    """Equal names and kinds give equal token ids, which agent_prompts makes."""
+    """A part of a prompt. Equal names and kinds give equal token ids, which agent_prompts makes."""
 
     name: str
     length: int
@@ -19,12 +22,16 @@ class Ids:
 
 @dataclasses.dataclass
 class Agent:
-    """`parts`: Ids, or the name of an earlier agent of the workflow, whose output stands there."""
+    """An agent.
+
+    A part of its prompt is Ids, or the name of an earlier agent for that agent's output.
+    """
 
     name: str
     parts: list
     output: int  # tokens
-    paced: bool = False  # in simulations: at the given rate
+    # In simulations, the agent generates at the given rate.
+    paced: bool = False
 
     def upstreams(self):
         return [part for part in self.parts if isinstance(part, str)]
@@ -32,7 +39,7 @@ class Agent:
 
 @dataclasses.dataclass
 class Ran:
-    """Times in seconds on one clock."""
+    """The result of an agent. Times are seconds on one clock."""
 
     started: float
     first: float
@@ -44,7 +51,10 @@ class Ran:
 
 
 def cascade(task, prefix, output):
-    """`task` names what is this workflow's own; all else is common to all workflows of a run."""
+    """Returns two agents A and B. B's prompt has the output of A.
+
+    `task` names the tokens of this workflow. All workflows of a run share all other tokens.
+    """
     common = [Ids("common", prefix, "instructions")] if prefix else []
     return [Agent("A", [Ids(task, 64, "question")], output, paced=True), Agent("B", [*common, "A", Ids("then", 16, "question")], 1)]
 
@@ -75,10 +85,11 @@ def writers(task):
 @dataclasses.dataclass
 class Server:
     target: bench_targets.Baton
-    prompts: object  # agent_prompts.RandomIds or RealText
+    # agent_prompts.RandomIds or RealText.
+    prompts: object
 
     async def run_agent(self, agent, prefix, salt, announced):
-        """Agents of the run are known to the server as `prefix` + name."""
+        """Runs an agent. Its request id is `prefix` + name. Raises RequestError."""
         request = self.target.types["GenerateRequest"](model=self.target.model, cache_salt=salt,
                                                        request_id=prefix + agent.name.replace(" ", "-"))
         for part in agent.parts:
@@ -104,8 +115,11 @@ class Server:
                    final.timings.upstream_ms)
 
     async def run_workflow(self, workflow, prefix, salt, overlap):
-        """What ran, by name. Overlapped: all agents are submitted at once. Sequential: each when its upstreams are done,
-        with the same segments."""
+        """Runs a workflow and returns the results by the agents' names.
+
+        With `overlap`, all agents are submitted at once. Otherwise each agent is submitted when its
+        upstream agents have ended. The segments are the same in both cases.
+        """
         tasks = {}
 
         async def start(agent):
@@ -118,7 +132,10 @@ class Server:
         return dict(zip(tasks, await asyncio.gather(*tasks.values())))
 
     async def run_workflows(self, workflows, run_id, overlap, share=True):
-        """Side by side. They find each other's KV in the cache, unless `share` is false, but never another run's."""
+        """Runs workflows at the same time.
+
+        They share cached KV unless `share` is false. Different runs never share KV.
+        """
         return await asyncio.gather(*(
             self.run_workflow(workflow, f"{run_id}-{n}-", run_id if share else f"{run_id}-{n}", overlap)
             for n, workflow in enumerate(workflows)))

@@ -1,14 +1,20 @@
-"""What overlap gains agent workflows: sequential (same server, same segments, each agent submitted when those before it are
-done) against overlapped (all submitted at once; prompts refer to outputs that do not exist yet), interleaved in one run.
+"""Measures the speed-up of agent workflows by overlap.
 
-  bench/agents                          starts a cluster of its own: one prefill and one decode worker, one thread each
-  bench/agents --full --json FILE       the whole grid, more repeats
-  bench/agents --server 127.0.0.1:7070  a router that runs already
-  bench/agents --simulated              A100s and H200s, 7B to 32B models, in virtual time (build target bench_simulator)
+- sequential: each agent is submitted when its upstream agents have ended.
+- overlapped: all agents are submitted at once. Prompts refer to outputs that do not exist yet.
 
-Prompts are pieces of ../shared/data (agents' transcripts, questions, articles) where that is, else random token ids, of the
-same lengths; outputs have fixed lengths. Every pair of runs has cache salts of its own, so neither finds
-the other's KV, and its tokens must be equal. Ratios above 1: overlap is faster.
+Both modes have the same server and the same segments, and take turns in one run.
+
+- `bench/agents` starts a cluster with one prefill and one decode worker that have one thread each.
+- `bench/agents --full --json FILE` measures the whole grid with more repeats.
+- `bench/agents --server 127.0.0.1:7070` measures a router that runs already.
+- `bench/agents --simulated` simulates A100s and H200s with models of 7B to 32B in virtual time. It
+  needs the build target bench_simulator.
+
+Prompts are pieces of ../shared/data (agents' transcripts, questions, articles) if that folder
+exists. Otherwise they are random token ids of the same lengths. Outputs have fixed lengths. The
+runs of a pair have different cache salts, so they do not share KV. Their tokens must be equal. A
+ratio above 1 means that overlap is faster.
 """
 
 import argparse
@@ -44,7 +50,10 @@ class Bench:
         self.progress = bench_serve.Progress(runs)
 
     async def pairs(self, make, concurrency):
-        """Per repeat: by mode, what each workflow's agents did. The mode that comes first changes."""
+        """Returns a dictionary for each repeat: mode -> results of each workflow's agents.
+
+        The first mode alternates between repeats.
+        """
         results = []
         for repeat in range(self.repeats):
             run_id = uuid.uuid4().hex[:12]
@@ -60,15 +69,17 @@ class Bench:
 
 
 def medians(pairs, measure):
-    """The median over repeats of what `measure` gives for a workflow (the mean of those side by side), in ms, and of the
-    ratio within each pair."""
+    """Returns medians over repeats: the measured time of each mode in ms, and the ratio of a pair.
+
+    `measure` returns seconds for a workflow. Workflows that run at the same time give their mean.
+    """
     values = [{mode: 1e3 * statistics.fmean(map(measure, pair[mode])) for mode in MODES} for pair in pairs]
     figures = {f"{mode}_ms": statistics.median(v[mode] for v in values) for mode in MODES}
     return figures | {"ratio": statistics.median(v["sequential"] / v["overlapped"] for v in values)}
 
 
 def token_ms(pairs, mode, name):
-    """Between two tokens of an agent."""
+    """Returns the median time between two tokens of an agent, in ms."""
     return statistics.median(1e3 * (ran[name].ended - ran[name].first) / max(1, len(ran[name].tokens) - 1)
                              for pair in pairs for ran in pair[mode])
 
@@ -94,7 +105,7 @@ async def whole_workflows(bench, concurrencies):
 
 
 async def ablation(bench, concurrency=8, prefix=2000, output=64):
-    """The same cascades without and with sharing of KV between the pipelines."""
+    """Measures the same cascades without and with sharing of KV between the pipelines."""
     kinds = {"sequential": (False, False), "streaming only": (True, False), "sharing only": (False, True), "full": (True, True)}
     times = {kind: [] for kind in kinds}
     for _, (kind, (overlap, share)) in itertools.product(range(bench.repeats), kinds.items()):
@@ -109,7 +120,10 @@ async def ablation(bench, concurrency=8, prefix=2000, output=64):
 
 
 async def beside_growing(bench):
-    """Time to first token of prompts that come one after the other, alone and while twelve long ones grow."""
+    """Measures the time to first token of consecutive prompts.
+
+    The prompts run alone, and then beside twelve long streaming prompts.
+    """
     ttft = {"alone": [], "beside": []}
     for repeat in range(bench.repeats):
         run_id = uuid.uuid4().hex[:12]
@@ -211,14 +225,14 @@ def parse_args():
     size.add_argument("--quick", action="store_true", help="12 cascades and the workflows, 3 repeats (default)")
     size.add_argument("--full", action="store_true", help="36 cascades, the workflows and the ablation, 5 repeats")
     parser.add_argument("--repeats", type=int)
-    parser.add_argument("--server", help="a router that runs; default: a cluster is started and stopped")
-    parser.add_argument("--model", default="", help="needed where the server has several")
+    parser.add_argument("--server", help="address of a running router; default: start a cluster, and stop it at the end")
+    parser.add_argument("--model", default="", help="name of a model; needed if the server has several")
     parser.add_argument("--model-dir", default=ROOT / "models" / "smollm2-135m-instruct",
-                        help="for the cluster; its tokenizer makes the prompts")
-    parser.add_argument("--json", help="write the figures here")
+                        help="model of the cluster; its tokenizer makes the prompts")
+    parser.add_argument("--json", help="write the figures to this file")
     parser.add_argument("--simulated", action="store_true",
-                        help="roofline of GPUs that are not here; --full: 1,728 cascades. Compares --schedule fcfs and sjf, too")
-    parser.add_argument("--svg", help="with --simulated: draw the distribution of the cascades' ratios here")
+                        help="simulate GPUs with a roofline; --full: 1,728 cascades. Also compares --schedule fcfs with sjf")
+    parser.add_argument("--svg", help="with --simulated: write a plot of the cascades' ratios to this file")
     return parser.parse_args()
 
 

@@ -1,5 +1,9 @@
-"""The simulated half of bench/agents: workflows on A100s and H200s that are not here, one worker of each kind on a device
-each, run by build/*/bin/bench_simulator in virtual time. Every figure that comes from this is simulated."""
+"""The simulated part of bench/agents.
+
+The program build/*/bin/bench_simulator runs workflows on simulated A100s and H200s in virtual time.
+There is one prefill worker and one decode worker, each on its own device. All figures are
+simulated.
+"""
 
 import itertools
 import json
@@ -15,13 +19,18 @@ from agent_workflows import Agent, Ids
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODELS = ("qwen2.5-7b", "qwen2.5-32b", "llama-3.1-8b")
 DEVICES = ("a100", "h200")
-RATES = (25, 50, 100, 200)  # tokens/s of the upstream
+# Tokens per second of the upstream agent.
+RATES = (25, 50, 100, 200)
 CHUNKS = (64, 128, 256, 512)
-# Concurrency, prefix, output and rate of cascades: those that the scheduler's rules were tried on, and others.
+# Values of concurrency, prefix, output and rate of cascades. GRID has the values with which the
+# scheduler's rules were developed, OTHERS has different values.
 GRID = ((1, 2, 4, 8), (0, 1000, 2000), (32, 64, 128), RATES)
 OTHERS = ((3, 6, 12), (0, 500, 3000), (24, 48, 100, 200), (30, 75, 150, 300))
-LOADS = (0.5, 0.8, 0.95)  # of what the prefill worker does when all its steps are full
-LEARN_S = 150  # until the router knows what follows whom: it learns from workflows that have been over for 120 s
+# Load as a share of the rate of a prefill worker whose steps are all full.
+LOADS = (0.5, 0.8, 0.95)
+# Seconds until the router has learned the order of agents. It learns from a workflow 120 s after
+# the workflow's end.
+LEARN_S = 150
 SCHEDULES = {"sequential": (False, "fcfs"), "SJF alone": (False, "sjf"), "overlap alone": (True, "fcfs"), "both": (True, "sjf")}
 
 
@@ -55,7 +64,7 @@ class Simulator:
         return result
 
     def pair(self, workflows, **shape):
-        """(sequential, overlapped), by workflow and agent."""
+        """Returns (sequential, overlapped) results, each by workflow and agent."""
         pair = [self.run(workflows, overlap, **shape)["workflows"] for overlap in (False, True)]
         self.different += sum(a[name].tokens != b[name].tokens for a, b in zip(*pair) for name in a)
         return pair
@@ -89,8 +98,11 @@ def cascades(simulator, grid):
 
 
 def ablation(simulator, model, device, rate, output, concurrency=8, prefix=2000):
-    """T with neither, either and both of overlap and sharing of KV between the pipelines. No T is shorter than the
-    upstream's decoding, which bounds the speed-up."""
+    """Measures T with and without overlap, and with and without sharing of KV between pipelines.
+
+    T is the time from A's first token to B's. T cannot be shorter than the decoding of A, which
+    bounds the speed-up.
+    """
     kinds = {"sequential": (False, False), "streaming only": (True, False), "sharing only": (False, True), "full": (True, True)}
     workflows = [agent_workflows.cascade(str(n), prefix, output) for n in range(concurrency)]
     shape = {"model": model, "device": device, "tokens_per_s": rate}
@@ -103,8 +115,9 @@ def ablation(simulator, model, device, rate, output, concurrency=8, prefix=2000)
 
 
 def chunking(simulator, model, device, tokens=1024):
-    """Prefill of one prompt in chunks against one pass; the last chunk against the first."""
-    prompt = [Agent("A", [Ids("prompt", tokens + 1, "document")], 1)]  # the last gets no KV in prefill
+    """Compares prefill of a prompt in chunks with one pass, and the last chunk with the first."""
+    # Prefill computes no KV for the last token of a prompt.
+    prompt = [Agent("A", [Ids("prompt", tokens + 1, "document")], 1)]
     seconds = {}
     for chunk in (*CHUNKS, tokens):
         steps = simulator.run([prompt], True, model=model, device=device, step_tokens=chunk)["prefill_steps"]
@@ -126,13 +139,16 @@ def whole_workflows(simulator, workflows, model, device):
 
 
 def short(task):
-    """Two agents, 1.3 k tokens of prompts, 64 of output."""
+    """Returns two agents with prompts of 600 and 1,232 tokens, and 32 tokens of output each."""
     return [Agent("triage", [Ids(f"{task} question", 600, "document")], 32),
             Agent("answer", [Ids(f"{task} question", 600, "document"), Ids(f"{task} page", 600, "document"), "triage"], 32)]
 
 
 def long(task):
-    """A chain of four, 16 k tokens of prompts that share nothing, 400 of output."""
+    """Returns a chain of four agents with 400 tokens of output.
+
+    The prompts have 16 k tokens and share no prefix.
+    """
     agents = [Agent("part 0", [Ids(f"{task} document 0", 4000, "document")], 100)]
     for n in range(1, 4):
         agents.append(Agent(f"part {n}", [Ids(f"{task} document {n}", 4000, "document"), f"part {n - 1}"], 100))
@@ -140,13 +156,17 @@ def long(task):
 
 
 def schedules(simulator, model, device, load, seconds, seed=1):
-    """Three short workflows for each long one, which come at random, at the same times under all schedules. Completion times of
-    those that come after LEARN_S."""
+    """Measures completion times of workflows under all schedules.
+
+    Three short workflows arrive for each long one. They arrive at random times, which are the same
+    for all schedules. The figures leave out workflows that arrive before LEARN_S.
+    """
     machine = {"model": model, "device": device}
     random = Random(f"mix {seed}")
     sample = simulator.run([kind(f"sample {n}") for n, kind in enumerate((short, short, short, long) * 8)], False, **machine)
     full = [step for step in sample["prefill_steps"] if step["tokens"] >= 512]
-    tokens = sum(step["tokens"] for step in sample["prefill_steps"]) / 32  # of a workflow
+    # Mean tokens of a workflow.
+    tokens = sum(step["tokens"] for step in sample["prefill_steps"]) / 32
     rate = load / (tokens * sum(step["s"] for step in full) / sum(step["tokens"] for step in full))
     arrivals = list(itertools.takewhile(lambda at: at < seconds, itertools.accumulate(
         random.expovariate(rate) for _ in itertools.count())))
@@ -171,7 +191,10 @@ def completion(kinds, workflows):
 
 
 def plot(rows, path):
-    """The distribution of the ratios as a self-contained picture: share of configurations up to each ratio, by prefix."""
+    """Writes a plot of the ratios' distribution as a self-contained SVG.
+
+    A curve shows the share of configurations up to each ratio, for one length of prefix.
+    """
     width, height, left, bottom = 640, 360, 60, 40
     most = max(row["ratio"] for row in rows) * 1.02
     x = lambda ratio: left + (ratio - 0.9) / (most - 0.9) * (width - left - 20)  # noqa: E731

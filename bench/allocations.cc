@@ -26,7 +26,7 @@ int64_t ThreadAllocations() { return thread_allocations; }
 
 }  // namespace baton
 
-// The forms with std::nothrow and for arrays call these.
+// The standard library's forms for arrays and std::nothrow call these operators.
 void* operator new(size_t size) { return baton::Allocate(size, 0); }
 void* operator new(size_t size, std::align_val_t alignment) {
   return baton::Allocate(size, static_cast<size_t>(alignment));

@@ -1,7 +1,8 @@
-// What it costs to read a chat with tools: from the body of an HTTP call to the tokens of its prompt.
+// Measures the CPU time to read a chat with tools, from the body of an HTTP call to the prompt's
+// tokens.
 //
-// The template is a model's own (--template FILE), and the tokenizer makes a token of each byte, so that the cost of
-// a real tokenizer does not hide that of the values which the template gets.
+// --template FILE is a model's own template. The tokenizer makes a token of each byte. A real
+// tokenizer would take so long that it hides the cost of the template's values.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -61,7 +62,7 @@ ServedModels Models(const Options& options) {
   return ServedModels(std::move(list));
 }
 
-// Microseconds of each part of one call.
+// Microseconds of the parts of one call.
 struct Cost {
   double parse = 0, fields = 0, prompt = 0;
 };

@@ -1,5 +1,6 @@
-// Kernels and forward passes of the CUDA backend against what the device can do at best, measured in the same run: the
-// rate of a large copy and of a large cuBLASLt product.
+// Measures kernels and forward passes of the CUDA backend as shares of the device's best rates.
+//
+// The best rates are those of a large copy and of a large cuBLASLt product in the same run.
 #include <cuda_runtime.h>
 
 #include <CLI/CLI.hpp>
@@ -42,7 +43,7 @@ struct Options {
   std::string json;
 };
 
-// What the device does at best.
+// The best rates of the device.
 struct Ceilings {
   double bytes_per_second = 0;  // read and written
   double flops_per_second = 0;  // bf16 in, fp32 accumulation
@@ -51,8 +52,8 @@ struct Ceilings {
   }
 };
 
-// Median seconds of what `enqueue` does, each time alone on the device: in a row, large products slow each other down
-// by the heat that they make.
+// Returns the median seconds of `enqueue`. Each call runs alone on the device, because consecutive
+// large products heat the device and slow each other down.
 double SecondsOf(const std::function<cudaError_t(cudaStream_t)>& enqueue, cudaStream_t stream) {
   constexpr int kRounds = 15;
   for (int i = 0; i < 3; ++i) Must(enqueue(stream));
@@ -74,7 +75,8 @@ double SecondsOf(const std::function<cudaError_t(cudaStream_t)>& enqueue, cudaSt
   return Median(seconds);
 }
 
-// The same for a short launch: several as one graph, so that no gap between them counts.
+// Returns the median seconds of a short launch. Several launches run as one graph, so that gaps
+// between launches are not measured.
 double SecondsOfShort(const std::function<cudaError_t(cudaStream_t)>& launch, cudaStream_t stream) {
   constexpr int kLaunches = 8;
   Must(launch(stream));
@@ -145,7 +147,8 @@ nlohmann::json BenchKernels(const Ceilings& ceilings, cudaStream_t stream) {
   return report;
 }
 
-// Every layer has the same weights on the host, and its own copy of them on the device: they take long to draw.
+// Makes random weights that all layers share on the host, because weights take long to draw. Each
+// layer has its own copy on the device.
 std::unique_ptr<Weights> SameLayers(ModelConfig shape, int64_t layers) {
   shape.layers = 1;
   auto weights = std::make_unique<RandomWeights>(shape, 1);
@@ -167,11 +170,12 @@ class ForwardBench {
                                           .same_bits = same_bits});
     BATON_CHECK(made.ok(), made.status().ToString());
     backend_ = *std::move(made);
-    // Small numbers, and no two rows alike in what follows: zeros run faster than data does.
+    // Fills KV with small numbers, because a GPU computes faster with zeros than with real data.
     Must(cudaMemset(backend_->kv_slab().data(), 0x3c, backend_->kv_slab().size()));
   }
 
-  // `spec`: how tokens are chosen on the device, as nearly all requests' are; greedily unless told otherwise.
+  // Measures one step. `spec` has the sampling parameters of all rows, which the device samples.
+  // The default is greedy.
   nlohmann::json Run(const ForwardStep& step, const Ceilings& ceilings,
                      const SampleSpec& spec = {.draw = {.temperature = 0}}) {
     std::mt19937 random(7);
@@ -220,11 +224,14 @@ class ForwardBench {
   static constexpr int kRounds = 13;
 
   struct Medians {
-    double seconds;       // by the host's clock around the whole pass, which ends with the logits on the host
-    double host_seconds;  // until all is enqueued, if it is a decode step: the host's own work, without its waiting
-    std::array<double, 2> first_seconds;  // of the pass that is the first of its size, and of the one that is captured
+    // Time of the whole pass by the host's clock. The pass ends with the logits on the host.
+    double seconds;
+    // Decode step: time until all work is enqueued. It is the host's own work without waits.
+    double host_seconds;
+    // Times of the first pass of this size, and of the pass that is captured as a graph.
+    std::array<double, 2> first_seconds;
   };
-  // Decode steps follow each other.
+  // Moves all sequences on by one token, to the next decode step.
   static void GoOn(Batch& batch) {
     for (SequenceSlice& slice : batch.slices) ++slice.start;
   }
@@ -240,15 +247,17 @@ class ForwardBench {
       const double took = std::chrono::duration<double>(Clock::now() - begin).count();
       if (batch.slices[0].wants_logits) GoOn(batch);
       if (round < 2) first_seconds[static_cast<size_t>(round)] = took;
-      if (round < 3) continue;  // a decode step is a graph from the second one on
+      // From the second step on, a decode step runs as a graph.
+      if (round < 3) continue;
       seconds.push_back(took);
       host_seconds.push_back(std::chrono::duration<double>(enqueued - begin).count());
     }
     return {Median(seconds), Median(host_seconds), first_seconds};
   }
 
-  // From the end of a decode step to that of the next, which began before it: the device waits for nobody. Nothing: one
-  // did not, as the log says.
+  // Returns the median time from the end of a decode step to the end of the next one. The next step
+  // is enqueued before the first one ends, so the device never waits. Returns nullopt if a step
+  // could not be enqueued early; the log has the reason.
   std::optional<double> AheadSeconds(Batch batch) {
     std::vector<double> seconds;
     Batch next = batch;
@@ -291,7 +300,7 @@ nlohmann::json BenchForward(const Options& options, const Ceilings& ceilings) {
           ForwardStep{.streams = 256, .history = 1024, .logits = true}}) {
       report.push_back(bench.Run(step, ceilings));
     }
-    // As models' own defaults have it (Qwen2.5): each stream has said a thousand different tokens.
+    // The default sampling parameters of Qwen2.5. Each stream has generated 1,000 different tokens.
     std::vector<SeenToken> seen;
     for (TokenId id = 0; id < 1000; ++id) seen.push_back({id * 7, 1});
     const SampleSpec penalised{.draw = {.temperature = 0.7F, .top_k = 20, .top_p = 0.8F, .repetition_penalty = 1.05F},
@@ -302,9 +311,10 @@ nlohmann::json BenchForward(const Options& options, const Ceilings& ceilings) {
   return report;
 }
 
-// KV blocks that leave the device and come back, as evicted ones do.
+// Measures copies of KV blocks from the device to the host and back, as eviction makes them.
 nlohmann::json BenchHostCopies(int device) {
-  constexpr int64_t kBlock = 2 << 20, kBlocks = 256;  // of Llama-3.1-8B
+  // Blocks of Llama-3.1-8B.
+  constexpr int64_t kBlock = 2 << 20, kBlocks = 256;
   const auto memory = CudaSlab::Allocate(device, kBlock * kBlocks);
   BATON_CHECK(memory.ok(), memory.status().ToString());
   const Slab slab = (*memory)->slab();
@@ -364,7 +374,7 @@ int Main(int argc, char** argv) {
                            {"product_flops_per_second", ceilings.flops_per_second},
                            {"kernels", BenchKernels(ceilings, stream)}};
   report["host_copies"] = BenchHostCopies(options.device);
-  // Whatever becomes of the rest, this is there.
+  // Writes a first report, so that a later failure does not lose it.
   if (const int written = WriteReport(report, options.json); written != 0 || options.kernels_only) return written;
   report["forward"] = BenchForward(options, ceilings);
   return WriteReport(report, options.json);

@@ -1,6 +1,7 @@
-// What a decode worker's host does between two steps, for which a device waits: from the tokens of one step to the
-// batch of the next; and what each token costs it until the token is sent. The backend of this program chooses tokens
-// by itself and computes nothing.
+// Measures the work of a decode worker's host between two steps, while a device waits. That work
+// begins with the tokens of one step and ends with the batch of the next step. The program also
+// measures the cost of each token until it is sent. Its backend returns fixed tokens and computes
+// nothing.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <condition_variable>
@@ -31,12 +32,13 @@ double MicrosecondsSince(SteadyTime begin) { return std::chrono::duration<double
 struct Options {
   std::vector<int> streams = {1, 16, 64, 256};
   int steps = 1000;
-  int device_us = 500;  // that a step takes of the device
+  // Simulated duration of a step on the device.
+  int device_us = 500;
   std::string model;
   std::string json;
 };
 
-// Chooses a letter for each row, and takes as long as a device would.
+// A backend that returns the same letter for each row, after the simulated duration of a step.
 class IdleBackend final : public Backend {
  public:
   // Counts the allocations between steps of `rows_counted` rows.
@@ -51,7 +53,7 @@ class IdleBackend final : public Backend {
                                      const Meanwhile& meanwhile) override {
     const SteadyTime begin = Now();
     const auto rows = std::ssize(batch.slices);
-    // The first steps, and those in which requests begin or end, are others.
+    // Leaves out the first step, and steps in which requests begin or end.
     if (rows == last_rows_) gaps_us_.push_back(std::chrono::duration<double, std::micro>(begin - ended_).count());
     last_rows_ = rows;
     if (rows == rows_counted_) {
@@ -60,14 +62,15 @@ class IdleBackend final : public Backend {
     }
     tokens_.assign(static_cast<size_t>(rows), {.id = 'n' - 'a', .logprob = 0});
     meanwhile.work();
-    while (Now() < begin + takes_) {  // as a host waits for a GPU
+    // Spins, as a host that waits for a GPU.
+    while (Now() < begin + takes_) {
     }
     ended_ = Now();
     return LogitsView{.rows = rows, .vocab = FakeBackend::kVocab, .sampled = tokens_};
   }
-  // From the end of a step to the beginning of the next. REQUIRES: no step runs.
+  // Times from the end of a step to the beginning of the next. REQUIRES: no step runs.
   const std::vector<double>& gaps_us() const { return gaps_us_; }
-  // Of the thread that calls Forward. REQUIRES: no step runs.
+  // Allocations of the thread that calls Forward. REQUIRES: no step runs.
   double allocations_per_token() const {
     return static_cast<double>(allocations_ + total_) / static_cast<double>((steps_ - 1) * rows_counted_);
   }
@@ -109,14 +112,15 @@ DecodeEngineOptions EngineOptions(const Setting& setting) {
   return options;
 }
 
-// A prompt of its own for each stream.
+// Makes a job. Each stream has a different prompt.
 DecodeJob JobOf(int stream, const Setting& setting) {
   std::vector<TokenId> tokens(kPromptTokens, stream % 26);
   tokens[0] = stream / 26 % 26;
   return TestJob(absl::StrCat("0123456789abcdef#1.", stream), std::move(tokens), setting.options.steps);
 }
 
-// The engine alone: what is behind the gap, or `ahead` of the end of the step before.
+// Measures the parts of the gap between two steps, with the engine alone. With `ahead`, measures
+// the part that runs before the end of the step.
 nlohmann::json Phases(const Setting& setting, bool ahead) {
   IdleBackend backend(BlocksOf(setting), std::chrono::microseconds(0), setting.streams);
   DecodeEngine engine(EngineOptions(setting));
@@ -131,7 +135,8 @@ nlohmann::json Phases(const Setting& setting, bool ahead) {
   }
   std::vector<double> begin_us, next_us, take_us, finish_us, tell_us;
   SamplerScratch scratch;
-  DecodeEvents told;  // the last step's live until the next one's are there, as in a worker
+  // As in a worker, the events of a step live until those of the next step exist.
+  DecodeEvents told;
   while (true) {
     SteadyTime begin = Now();
     DecodeStep* step = engine.BeginStep(now);
@@ -159,7 +164,7 @@ nlohmann::json Phases(const Setting& setting, bool ahead) {
           {"tell_us", Median(tell_us)}};
 }
 
-// A worker and all of its threads.
+// Measures the gap between two steps in a worker with all its threads.
 nlohmann::json Gap(const Setting& setting) {
   const SteadyClock clock;
   NoListener listener;
@@ -185,7 +190,8 @@ double ThreadCpuMicroseconds() {
   return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
 }
 
-// Measures the thread that delivers a worker's tokens to its service, from the second step on.
+// Measures the thread that delivers a worker's tokens to its service. The measurement begins with
+// the second step.
 class MeasuredListener final : public DecodeListener {
  public:
   explicit MeasuredListener(DecodeService& service) : service_(service) {}
@@ -247,8 +253,9 @@ class BenchRouter {
   Stream stream_;
 };
 
-// A worker that sends its tokens to a router: allocations of the threads of its steps and of its tokens' delivery, and
-// CPU time of the latter. gRPC's own threads are the router's, too, and are not counted.
+// Measures a worker that sends its tokens to a router. The figures are allocations of the thread of
+// the steps, and allocations and CPU time of the thread that delivers tokens. The router also uses
+// gRPC's threads, so they are not counted.
 nlohmann::json Tokens(const Setting& setting) {
   const SteadyClock clock;
   Metrics metrics;

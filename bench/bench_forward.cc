@@ -1,6 +1,8 @@
-// Whole forward passes on the CPU backend against what the machine can do at best: arithmetic rate and streaming read
-// bandwidth, measured in the same rounds; and one prompt computed in chunks against one pass. Medians and bests are
-// reported, because the machine may be noisy.
+// Measures whole forward passes of the CPU backend as shares of the machine's best rates, and
+// compares a prompt in chunks with one pass.
+//
+// The best rates are arithmetic rate and streaming read bandwidth, measured in the same rounds. The
+// machine may be noisy, so the report has medians and bests.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -36,8 +38,10 @@ using Clock = std::chrono::steady_clock;
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 struct Options {
-  std::string model;    // empty: random weights of SmolLM2-135M's shape
-  std::string kernels;  // empty: the fastest
+  // Directory of a model. Empty: random weights with the shape of SmolLM2-135M.
+  std::string model;
+  // Name of a kernel table. Empty: the fastest.
+  std::string kernels;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   int rounds = 9;
   std::string json;
@@ -58,24 +62,27 @@ ModelConfig SmolLm2Shape() {
   return shape;
 }
 
-// One step: `streams` sequences with `history` tokens each take up `tokens` more.
+// One step: `streams` sequences with `history` tokens each compute `tokens` more.
 struct Case {
   std::string name;
   int64_t streams = 1;
   int64_t tokens = 1;
   int64_t history = 0;
   bool logits = false;
-  std::vector<double> seconds = {};               // one per round
-  std::map<std::string, double> op_seconds = {};  // of all rounds, by kind of operation
+  // One value for each round.
+  std::vector<double> seconds = {};
+  // Sums over all rounds, by kind of operation.
+  std::map<std::string, double> op_seconds = {};
 
   ForwardStep Step() const { return {.streams = streams, .tokens = tokens, .history = history, .logits = logits}; }
 };
 
-// A prompt computed in chunks, each a step of its own that attends to those before it.
+// A prompt that is computed in chunks. Each chunk is a step that attends to earlier chunks.
 struct ChunkedPrompt {
   static constexpr int64_t kTokens = 1024;
   int64_t chunk = kTokens;
-  std::vector<double> seconds = {}, first_seconds = {}, last_seconds = {};  // one per round
+  // One value for each round.
+  std::vector<double> seconds = {}, first_seconds = {}, last_seconds = {};
 };
 
 class Bench {
@@ -98,7 +105,8 @@ class Bench {
     if (!packed.ok()) return packed.status();
     model_ = *std::move(packed);
     pack_seconds_ = SecondsSince(start);
-    // Histories of small numbers; untouched memory would be one page of zeros, always in the cache.
+    // Fills KV with small numbers. Untouched memory would be one page of zeros that is always
+    // cached.
     std::memset(slab_.data(), 0x3c, slab_bytes_);
     return absl::OkStatus();
   }
@@ -109,7 +117,8 @@ class Bench {
       for (Case& step : cases_) {
         flops_.push_back(roofline_.FlopsPerSecond(arithmetic_));
         bandwidths_.push_back(roofline_.ReadBytesPerSecond());
-        // Short steps run several times: what is measured is a running worker, not its first step.
+        // Short steps run several times, so that the figure is that of a running worker and not of
+        // its first step.
         for (int i = 0; i < (step.tokens > 1 ? 1 : 8); ++i) step.seconds.push_back(RunStep(step));
       }
       for (ChunkedPrompt& prompt : chunked_) RunChunks(prompt);
@@ -156,7 +165,7 @@ double Bench::RunStep(Case& step) {
   std::vector<std::vector<BlockId>> tables(step.streams);
   uint32_t next = 0;
   for (std::vector<BlockId>& table : tables) {
-    // Neighbours in a sequence are not neighbours in the slab.
+    // Neighbouring blocks of a sequence are not neighbours in the slab.
     for (int64_t i = 0; i < BlocksFor(end); ++i) table.push_back(BlockId(next++ * 7 % kBlocks));
   }
   Batch batch;
@@ -183,7 +192,7 @@ void Bench::RunChunks(ChunkedPrompt& prompt) {
   prompt.seconds.push_back(all);
 }
 
-// Each kind of operation's share of all time spent in operations.
+// Prints the share of each kind of operation in the time of all operations.
 std::map<std::string, double> OpShares(const Case& step) {
   double all = 0;
   for (const auto& [kind, seconds] : step.op_seconds) all += seconds;
@@ -245,7 +254,7 @@ nlohmann::json Bench::Report() const {
   return report;
 }
 
-// Ratios are medians of those within a round: a round's runs stand beside each other.
+// Ratios are medians of the ratios within each round, because the runs of a round are consecutive.
 nlohmann::json Bench::ReportChunks() const {
   const std::vector<double>& whole = chunked_.front().seconds;
   std::printf("%ld tokens in one pass: %.1f ms\n", static_cast<long>(ChunkedPrompt::kTokens), Median(whole) * 1e3);
@@ -294,7 +303,8 @@ int Main(int argc, char** argv) {
   }
   Bench bench(options, weights->config, **kernels);
   if (const absl::Status started = bench.Start(*weights); !started.ok()) return Fail(started);
-  weights.reset();  // all is packed
+  // The backend has packed copies of all weights.
+  weights.reset();
   bench.Run();
   const nlohmann::json report = bench.Report();
   return WriteReport(report, options.json);

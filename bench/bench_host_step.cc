@@ -1,7 +1,10 @@
-// What the CUDA backend's host does for a decode step, from the call to the last launch, without a GPU: on the device
-// that is the host (test/host_device), where a launch costs next to nothing and what it computes is not in these times.
-// It computes in between, over more memory than caches hold, so the lists of each step are out of them, as they may be
-// beside a server's other threads. What CUDA's own calls take comes on top.
+// Measures the host's work of the CUDA backend for a decode step, from the call to the last launch,
+// without a GPU.
+//
+// The device is the host (test/host_device). A launch costs almost nothing there, and the times
+// leave out its computation. The device computes between launches, over more memory than the caches
+// hold. The lists of each step are therefore not cached, as in a server with other threads. A real
+// GPU adds the time of CUDA's own calls.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -24,13 +27,15 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::vector<int> streams = {1, 16, 64, 256};
-  int history = 1024;  // tokens before each stream's first step
+  // Tokens of each stream before its first step.
+  int history = 1024;
   int steps = 40;
-  int seen = 0;  // tokens that penalties apply to, of each stream
+  // Tokens of each stream to which penalties apply.
+  int seen = 0;
   std::string json;
 };
 
-// Streams of one history each, every one with blocks of its own, in random order.
+// Streams with histories of equal length. Each stream has its own blocks, in random order.
 class Streams {
  public:
   Streams(int streams, int history, int64_t positions, int seen) : slices_(streams) {
@@ -71,7 +76,7 @@ class Streams {
   std::vector<SequenceSlice> slices_;
 };
 
-// Median.
+// Returns the median over the steps.
 double HostMicroseconds(Backend& backend, const Streams& streams, int steps) {
   std::vector<double> us;
   Batch batch = streams.Begin();
@@ -82,7 +87,8 @@ double HostMicroseconds(Backend& backend, const Streams& streams, int steps) {
                                         {[&] { enqueued = Clock::now(); }, [] { return nullptr; }});
     BATON_CHECK(logits.ok(), logits.status().ToString());
     streams.Next(batch);
-    if (step < 3) continue;  // the first are computed as they come, and captured
+    // The first steps run without a graph and are captured.
+    if (step < 3) continue;
     us.push_back(std::chrono::duration<double, std::micro>(enqueued - begin).count());
   }
   return Median(us);
@@ -99,7 +105,8 @@ int Main(int argc, char** argv) {
   app.add_option("--json", options.json, "writes the report here");
   CLI11_PARSE(app, argc, argv);
 
-  // Small: what a host does depends on streams and histories, and for a graph not on the model.
+  // A small model. The host's work depends on streams and histories. For a graph it does not depend
+  // on the model.
   ModelConfig shape;
   shape.layers = 1;
   shape.hidden = 64;

@@ -1,5 +1,8 @@
-// Projections against what the machine can do at best: arithmetic rate and streaming read bandwidth, measured in the
-// same rounds. The machine may be noisy, so every round measures everything once, and medians and bests are reported.
+// Measures projections of the CPU backend as shares of the machine's best rates.
+//
+// The best rates are arithmetic rate and streaming read bandwidth, measured in the same rounds. The
+// machine may be noisy. Every round therefore measures everything once, and the report has medians
+// and bests.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -22,7 +25,8 @@ namespace baton {
 namespace {
 
 struct Options {
-  std::string kernels;  // empty: the fastest
+  // Name of a kernel table. Empty: the fastest.
+  std::string kernels;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   int rounds = 15;
   std::string model = "smollm2";
@@ -30,7 +34,7 @@ struct Options {
   std::string json;
 };
 
-// One projection of a model, `layers` times with weights of its own.
+// One projection of a model. It runs for `layers` layers with different weights.
 struct Projection {
   std::string name;
   int64_t n, k;
@@ -39,7 +43,8 @@ struct Projection {
 };
 
 std::vector<Projection> ProjectionsOf(const std::string& model) {
-  if (model == "llama8b") {  // four of its 32 layers
+  // Four of the 32 layers.
+  if (model == "llama8b") {
     return {{"qkv", 6144, 4096, 4}, {"o", 4096, 4096, 4}, {"gate_up", 28672, 4096, 4, true}, {"down", 4096, 14336, 4}};
   }
   return {{"qkv", 960, 576, 30},
@@ -49,7 +54,8 @@ std::vector<Projection> ProjectionsOf(const std::string& model) {
           {"lm_head", 49152, 576, 1}};
 }
 
-// Small values from a linear congruence: what they are does not matter, only that no product is denormal.
+// Returns small values from a linear congruence. Their values do not matter, but no product may be
+// denormal.
 std::vector<float> Values(int64_t count) {
   std::vector<float> values(count);
   uint32_t state = 12345;
@@ -81,13 +87,14 @@ std::vector<PackedWeight> Pack(WeightMemory& memory, const KernelTable& kernels,
   return weights;
 }
 
-// A sequence of projections that is measured as one.
+// A sequence of projections that is measured as a whole.
 struct Case {
   std::string name;
   int64_t rows = 0;
   std::vector<const PackedWeight*> weights;
   std::vector<bool> gate_up;
-  std::vector<double> seconds;  // one per round
+  // One value for each round.
+  std::vector<double> seconds;
 };
 
 double Flops(const Case& c) {
@@ -173,7 +180,8 @@ void Bench::AddCases() {
   for (int64_t rows : {64, 128, 512}) AddCase("prefill", rows, layers_only);
   for (const Projection& p : projections_) {
     for (int64_t rows : {1, 32, 512}) {
-      if (p.name == "lm_head" && rows > 32) continue;  // a prefill has no head
+      // Prefill has no LM head.
+      if (p.name == "lm_head" && rows > 32) continue;
       AddCase(p.name, rows, {&p});
     }
   }
@@ -198,7 +206,7 @@ double Bench::RunCase(const Case& c) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The processor's name as Linux gives it.
+// Returns the processor's name from /proc/cpuinfo.
 std::string Machine() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

@@ -1,10 +1,13 @@
-// What the router costs: CPU and allocations of its process for each streamed token, and what it adds to a token's way
-// to the client.
+// Measures the cost of the router: CPU time and allocations for each streamed token, and the
+// latency that it adds to a token.
 //
-// The router runs in a process of its own, with real sockets on both sides. Workers and clients are in this process:
-// workers make one token for each of their requests in every step and do nothing else, and the same workers serve the
-// same messages to clients directly, for comparison. A token's id and its text are the step that made it, so that its
-// receiver knows when it was sent. The router's HTTP front is measured beside its gRPC front.
+// - The router runs in its own process, with real sockets on both sides. Workers and clients are in
+//   this process.
+// - Workers make one token for each of their requests in every step, and do nothing else. For
+//   comparison, they also serve the same messages directly to clients.
+// - The id and the text of a token are the number of its step. The receiver uses the number to find
+//   the time at which the token was sent.
+// - The program measures the router's gRPC front and its HTTP front.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -35,14 +38,17 @@ struct Options {
   int streams = 64;
   int step_ms = 20;
   int rounds = 5;
-  int seconds = 3;  // of each round, for each way
+  // Duration of each measurement of a round.
+  int seconds = 3;
   std::string commit;
   std::string json;
-  std::vector<std::string> router_of;  // prefill and decode worker: be the router
-  int64_t max_requests = 0;            // of that router
+  // Addresses of a prefill and a decode worker. If set, this process is the router.
+  std::vector<std::string> router_of;
+  // Upper bound on the live requests of that router.
+  int64_t max_requests = 0;
 };
 
-// One client with a connection of its own.
+// A client with its own connection.
 class Client final : public grpc::ClientReadReactor<v1::GenerateResponse> {
  public:
   Client(const std::string& address, const SendTimes& times) : times_(times) {
@@ -163,7 +169,7 @@ class Bench {
   }
 
  private:
-  // What the router's process spends in a while.
+  // Costs of the router's process during a measurement.
   struct Costs {
     double cpu_us = 0, allocations = 0;
   };
@@ -175,7 +181,8 @@ class Bench {
     return costs;
   }
 
-  // All latencies of a while, after everything is connected, and the router's costs meanwhile.
+  // Connects clients and measures for a while. Returns all latencies, and the router's costs in
+  // `costs`.
   std::vector<double> Window(const std::string& address, int streams, Costs& costs) {
     std::vector<std::unique_ptr<Client>> clients;
     for (int i = 0; i < streams; ++i) clients.push_back(std::make_unique<Client>(address, times_));
@@ -192,7 +199,7 @@ class Bench {
     return latencies;
   }
 
-  // The same over HTTP.
+  // Window() for HTTP.
   std::vector<double> HttpWindow(int streams, Costs& costs) {
     HttpStreams clients(router_.http(), streams, [this](int step) { return times_.MicrosecondsSince(step); });
     clients.AwaitFirst();
@@ -209,7 +216,8 @@ class Bench {
   RouterProcess router_;
 };
 
-// What HTTP costs besides streaming: the first token over gRPC's, what an idle stream and /metrics take.
+// Measures further costs of the HTTP front: the first token compared with gRPC, the memory of an
+// idle stream, and the time of /metrics.
 nlohmann::json MeasureFront(const Options& options) {
   constexpr int kIdle = 1000, kCalls = 200;
   SendTimes times;
@@ -240,7 +248,8 @@ nlohmann::json MeasureFront(const Options& options) {
           {"metrics_us", Median(metrics)}};
 }
 
-// A router that is full: how soon it says so to a client that asks without a pause, and what that does to its streams.
+// Measures a full router: the time until it refuses a client that repeats its request without a
+// pause, and the effect of these requests on running streams.
 nlohmann::json MeasureOverload(const Options& options) {
   SendTimes times;
   Workers workers(options.step_ms, times);

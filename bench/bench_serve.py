@@ -1,10 +1,18 @@
-"""Sends requests as they arrive (open loop: a slow server does not slow the arrivals) and reports what users would feel:
-time to first token (TTFT), time between tokens (ITL) and end-to-end time at p50, p95 and p99, and tokens per second.
+"""Sends load to a running server and reports latencies and rates.
 
-  bench/bench_serve --rate 2 --requests 100                        Poisson arrivals at a running Baton
-  bench/bench_serve --trace ../shared/data/traces/azure2023/AzureLLMInferenceTrace_conv.csv --speedup 0.1
-  bench/bench_serve --concurrency 32 --requests 256                closed loop: always 32 at once
-  bench/bench_serve --url http://127.0.0.1:8000 --model NAME ...   any OpenAI-compatible server (/v1/completions)
+The load is open-loop by default: a slow server does not slow the arrivals. The report has time to
+first token (TTFT), time between tokens (ITL) and end-to-end time at p50, p95 and p99, and tokens
+per second. Examples:
+
+- Poisson arrivals at a running Baton:
+  bench/bench_serve --rate 2 --requests 100
+- arrivals of a trace:
+  bench/bench_serve --trace ../shared/data/traces/azure2023/AzureLLMInferenceTrace_conv.csv
+  --speedup 0.1
+- closed loop with 32 requests at a time:
+  bench/bench_serve --concurrency 32 --requests 256
+- an OpenAI-compatible server (/v1/completions):
+  bench/bench_serve --url http://127.0.0.1:8000 --model NAME ...
 """
 
 import argparse
@@ -28,7 +36,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def poisson(args, rng):
-    """(arrival seconds, prompt tokens, output tokens, prefix groups) of each request; lengths vary by a third."""
+    """Yields (arrival in seconds, prompt tokens, output tokens, prefix groups) of each request.
+
+    Lengths vary by up to a third.
+    """
     at = 0.0
     for _ in range(args.requests):
         spread = lambda mean: max(1, round(mean * rng.uniform(2 / 3, 4 / 3)))  # noqa: E731
@@ -37,7 +48,10 @@ def poisson(args, rng):
 
 
 def mooncake(path):
-    """Each hash id names 512 tokens; equal ids are equal tokens."""
+    """Yields the requests of a Mooncake trace.
+
+    A hash id names 512 tokens. Equal ids name equal tokens.
+    """
     for line in open(path, encoding="utf-8"):
         row = json.loads(line)
         yield row["timestamp"] / 1000, row["input_length"], row["output_length"], row["hash_ids"]
@@ -53,7 +67,10 @@ def azure(path):
 
 
 def prompt_ids(length, groups, vocabulary, shared, rng):
-    """Random ids; the first `shared` are the same for all, and equal groups of 512 give equal ids."""
+    """Returns random ids. The first `shared` ids are equal for all prompts.
+
+    Equal groups have the same 512 ids.
+    """
     ids = random.Random("shared").choices(range(vocabulary), k=min(shared, max(0, length - 1)))
     for group in groups or []:
         ids += random.Random(group).choices(range(vocabulary), k=512)
@@ -77,7 +94,10 @@ def workload(args, info):
 
 
 class Progress:
-    """One line on stderr, rewritten as requests end; nothing where stderr is no terminal."""
+    """A progress line on stderr that changes when requests end.
+
+    Prints nothing without a terminal.
+    """
 
     def __init__(self, total):
         self.total, self.done, self.failed = total, 0, 0
@@ -93,7 +113,10 @@ class Progress:
 
 
 async def measure(target, ids, output, progress):
-    """One request: when it began, when each token came (seconds), its usage; or its error."""
+    """Runs a request.
+
+    Returns its start, the time of each token (seconds), its usage and its error.
+    """
     start = time.perf_counter()
     times = []
     try:
@@ -110,7 +133,8 @@ async def run(args):
     target = bench_targets.OpenAi(args.url, args.model) if args.url else bench_targets.Baton(args.server, args.model)
     info = await target.info()
     requests = list(workload(args, info))
-    await measure(target, [1, 2, 3], 2, Progress(1))  # the connection is not what is measured
+    # Connects before the measurement.
+    await measure(target, [1, 2, 3], 2, Progress(1))
     progress = Progress(len(requests))
     begin = time.perf_counter()
     if args.concurrency:
@@ -175,19 +199,19 @@ def report(args, figures):
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="127.0.0.1:7070", help="Baton's router (gRPC)")
-    parser.add_argument("--url", help="an OpenAI-compatible server instead")
-    parser.add_argument("--model", default="", help="needed where the server has several")
+    parser.add_argument("--url", help="address of an OpenAI-compatible server, in place of --server")
+    parser.add_argument("--model", default="", help="name of a model; needed if the server has several")
     parser.add_argument("--trace", help="a Mooncake .jsonl or Azure .csv trace instead of Poisson arrivals")
     parser.add_argument("--speedup", type=float, default=1.0, help="play arrivals faster (>1) or slower (<1)")
     parser.add_argument("--rate", type=float, default=1.0, help="Poisson arrivals per second; 0: all at once")
-    parser.add_argument("--concurrency", type=int, default=0, help="closed loop with this many at once")
+    parser.add_argument("--concurrency", type=int, default=0, help="closed loop with this many requests at a time")
     parser.add_argument("--requests", type=int, default=50)
     parser.add_argument("--prompt-tokens", type=int, default=256, help="mean length")
     parser.add_argument("--output-tokens", type=int, default=64, help="mean length")
-    parser.add_argument("--shared-prefix", type=int, default=0, help="first tokens that all prompts share")
-    parser.add_argument("--max-context", type=int, default=0, help="shorten what is longer (default: the model's context)")
+    parser.add_argument("--shared-prefix", type=int, default=0, help="number of first tokens that all prompts share")
+    parser.add_argument("--max-context", type=int, default=0, help="shorten longer requests (default: the model's context)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", help="write the figures here")
+    parser.add_argument("--json", help="write the figures to this file")
     return parser.parse_args()
 
 

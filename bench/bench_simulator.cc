@@ -1,21 +1,27 @@
-// Runs agent workflows, or sessions, in simulated clusters: one run per line of standard input, its result as one line
-// of standard output, JSON both. bench/agents and bench/sessions, --simulated, write the runs and read the results;
-// every figure is simulated.
+// Runs agent workflows, or sessions, in simulated clusters.
+//
+// A line of standard input is a run, and a line of standard output is its result. Both are JSON.
+// The programs bench/agents and bench/sessions write the runs and read the results with
+// --simulated. All figures are simulated.
 //
 //   {"model": "qwen2.5-7b", "device": "a100", "overlap": true, "share": true,
-//    "tokens_per_s": 50,     of agents with "paced": true; unset: all run at the device's speed
+//    "tokens_per_s": 50,     rate of agents with "paced": true; default: the device's speed
 //    "step_tokens": 512, "increment": 64, "open_step_ms": 25, "seed": 1,     optional
-//    "schedule": "sjf",                                  as the router's --schedule; "fcfs" where unset
-//    "arrivals": [0, 1.5],                               seconds, one for each workflow; unset: all at once
-//    "workflows": [[{"name": "A", "output": 64, "paced": true, "parts": [{"ids": "name", "length": 64}]},
+//    "schedule": "sjf",      the router's --schedule; default "fcfs"
+//    "arrivals": [0, 1.5],   seconds, one for each workflow; default: all at time 0
+//    "workflows": [[{"name": "A", "output": 64, "paced": true,
+//                    "parts": [{"ids": "name", "length": 64}]},
 //                   {"name": "B", "output": 1, "parts": [{"output_of": "A"}]}]]}
 //
-//   {"model": "qwen3-14b", "device": "a100",            and step_tokens, increment, seed, schedule, arrivals as above
+//   {"model": "qwen3-14b", "device": "a100",
 //    "groups": [{"module": "base", "prefill_workers": 4, "decoders": ["planner", "writer"]}],
-//    "routing": "least-loaded", "shadow_prefill": true, "concurrent": 8,     optional; see SessionOptions
-//    "max_sessions": 100,                                as the router's --max-sessions; 0: auto; unset: off
-//    "host_gb": 128,                                     as prefill workers' --kv-host-mb, in 1e9 bytes; unset: none
+//    "routing": "least-loaded", "shadow_prefill": true,      optional
+//    "concurrent": 8,        optional; see SessionOptions
+//    "max_sessions": 100,    the router's --max-sessions; 0: auto; default: off
+//    "host_gb": 128,         the prefill workers' --kv-host-mb in 1e9 bytes; default: none
 //    "sessions": [[{"model": "planner", "added": [{"ids": "name", "length": 64}], "output": 40}]]}
+//
+// The second form also takes step_tokens, increment, seed, schedule and arrivals.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -105,7 +111,7 @@ Json ToJson(const RunResult& result) {
           {"blocks_held", result.blocks_held}};
 }
 
-// Without tokens, and of steps only what they sum to: these runs are long.
+// Leaves out tokens, and sums up steps, because these runs are long.
 Json ToJson(const SessionsResult& result) {
   Json sessions = Json::array();
   for (const std::vector<TurnRan>& turns : result.sessions) {

@@ -1,5 +1,5 @@
-// How fast staged KV comes back from disk: read and found to be what was written, by one thread and by several.
-// Prints a table; --json writes the figures to a file.
+// Measures the rate at which staged KV is read from disk and verified, with one thread and with
+// several. Prints a table. --json writes the figures to a file.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ struct Rate {
   double mb_per_second = 0, cpu_ms_per_mb = 0;
 };
 
-// Calls `slot_done` for each slot, on so many threads.
+// Measures calls of `slot_done` for all slots on `threads` threads.
 template <typename Function>
 Rate Measure(int64_t slots, int64_t bytes, int threads, Function slot_done) {
   const double cpu = CpuSeconds();
@@ -63,7 +63,8 @@ Rate MedianOf(const std::vector<Rate>& rates) {
   return {Median(speed), Median(cpu)};
 }
 
-// Blocks of `bytes`, from the system's cache or, as far as it lets go of them, from the disk.
+// Measures blocks of `bytes` from the system's page cache, and from the disk. The system may keep
+// some blocks cached in the second case.
 nlohmann::json Run(const std::string& directory, int64_t bytes, int threads, int rounds) {
   const int64_t slots = kFileBytes / bytes;
   auto file = StagingFile::Create(directory, slots, bytes);
@@ -79,7 +80,8 @@ nlohmann::json Run(const std::string& directory, int64_t bytes, int threads, int
   };
   std::vector<Rate> written, cached, dropped;
   for (int round = 0; round < rounds; ++round) {
-    written.push_back(Measure(slots, bytes, 1, write));  // the file can be written by one thread alone in older commits
+    // In older commits only one thread can write the file.
+    written.push_back(Measure(slots, bytes, 1, write));
     cached.push_back(Measure(slots, bytes, threads, read));
     const int descriptor = (*file)->descriptor();
     BATON_CHECK(fdatasync(descriptor) == 0 && posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED) == 0, "dropping");
@@ -107,7 +109,8 @@ int Main(int argc, char** argv) {
   app.add_option("--json", json, "write the figures to this file");
   CLI11_PARSE(app, argc, argv);
   nlohmann::json report;
-  for (const int64_t bytes : {368640, 2097152}) {  // SmolLM2-135M in bf16, Llama 3.1 8B
+  // Blocks of SmolLM2-135M in bf16 and of Llama 3.1 8B.
+  for (const int64_t bytes : {368640, 2097152}) {
     for (const int threads : {1, 4}) report.push_back(Run(directory, bytes, threads, rounds));
   }
   return WriteReport(report, json);

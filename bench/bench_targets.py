@@ -1,4 +1,4 @@
-"""The servers that bench_serve can load: Baton over gRPC, or anything that speaks the OpenAI API."""
+"""The servers that bench_serve can measure: Baton over gRPC, and OpenAI-compatible servers."""
 
 import asyncio
 import json
@@ -9,11 +9,14 @@ from baton_client.messages import MESSAGES
 
 
 class RequestError(Exception):
-    """A request that the server refused or lost; the message groups equal failures."""
+    """A request that the server refused or lost. Equal failures have equal messages."""
 
 
 class Baton:
-    """Greedy requests of token ids, so that nothing depends on a tokenizer; the end of sequence is ignored."""
+    """Sends greedy requests to Baton. Ends of sequence are ignored.
+
+    Prompts are token ids, so that nothing depends on a tokenizer.
+    """
 
     def __init__(self, address, model):
         self.types = MESSAGES
@@ -37,7 +40,7 @@ class Baton:
         return {"context": chosen[0].context, "vocabulary": chosen[0].vocabulary}
 
     async def generate(self, ids, output):
-        """Yields how many tokens each message brought."""
+        """Yields the number of tokens of each message. Raises RequestError."""
         request = self.types["GenerateRequest"](model=self.model)
         request.segments.segments.add().token_ids.ids.extend(ids)
         request.sampling.max_tokens = output
@@ -55,7 +58,7 @@ class Baton:
 
 
 class OpenAi:
-    """/v1/completions with a prompt of token ids, streamed. One event is counted as one token."""
+    """Sends streamed requests of token ids to /v1/completions. One event counts as one token."""
 
     def __init__(self, url, model):
         parts = urllib.parse.urlsplit(url)
@@ -64,7 +67,8 @@ class OpenAi:
             raise RequestError(f"--url: expected http://HOST:PORT, got '{url}'")
 
     async def info(self):
-        # The API tells neither; ids below 1,000 exist in every vocabulary of these model families.
+        # The API has neither value. All vocabularies of these model families have the ids below
+        # 1,000.
         return {"context": 4096, "vocabulary": 1000}
 
     async def generate(self, ids, output):
@@ -81,7 +85,8 @@ class OpenAi:
             status = (await reader.readline()).split(b" ", 2)
             if len(status) < 2 or status[1] != b"200":
                 raise RequestError(f"HTTP {status[1].decode() if len(status) > 1 else 'no answer'}")
-            async for line in reader:  # events are lines; chunk sizes between them do not start with "data:"
+            # An event is a line. The chunk sizes between events do not start with "data:".
+            async for line in reader:
                 if line.startswith(b"data:") and b"[DONE]" not in line:
                     yield 1
         finally:

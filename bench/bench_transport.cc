@@ -1,5 +1,5 @@
-// How fast blocks move between two processes, against one bulk copy of the same bytes by the same means.
-// Prints a table; --json writes the figures to a file.
+// Measures transfers of blocks between two processes, and compares them with one bulk copy of the
+// same bytes over the same path. Prints a table. --json writes the figures to a file.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ const Device& DeviceOf(bool cuda) {
   return *found;
 }
 
-// Full of random bytes.
+// Makes a slab of random bytes.
 Slab MakeSlab(Transport& transport, bool cuda) {
   const absl::StatusOr<Slab> made = DeviceOf(cuda).MakeSlab(0, kSlab, transport);
   BATON_CHECK(made.ok(), made.status().ToString());
@@ -64,21 +64,23 @@ std::vector<uint64_t> WordsOf(const Slab& slab) {
   return words;
 }
 
-// How a run reaches memory.
+// The path of a run's transfers.
 struct Way {
   bool cuda = false;
-  bool shared = true;                // a device's memory is mapped by the other process
-  const char* transports = nullptr;  // UCX_TLS; null: all
+  // Whether the other process maps the device's memory.
+  bool shared = true;
+  // Value of UCX_TLS. Null: all transports.
+  const char* transports = nullptr;
   int rounds = 15;
 };
 
-// What the two processes have of each other.
+// The pipes between the two processes.
 struct Pipes {
   int from_peer, to_peer;
 };
 
-// The other process: has a slab, tells its descriptor and, whenever it is asked, the digest of its bytes; until its
-// parent is done.
+// Runs the other process, which has a slab. It sends its descriptor, and then the digest of the
+// slab's bytes for each byte that it receives. It ends when its parent closes the pipe.
 [[noreturn]] void BePeer(const Way& way, int to_parent, int from_parent) {
   auto transport = UcxTransport::Create({.share_device = way.shared});
   BATON_CHECK(transport.ok(), transport.status().ToString());
@@ -131,7 +133,8 @@ class Bench {
     return Seconds(std::chrono::steady_clock::now() - start);
   }
 
-  // Every block goes to another place, so that nothing coalesces: one descriptor for each block.
+  // Returns copies that move every block to another offset. No two blocks coalesce, so each block
+  // needs its own descriptor.
   static std::vector<BlockCopy> Scattered(int64_t block) {
     const int64_t blocks = kSlab / block;
     std::vector<BlockCopy> scattered;
@@ -142,7 +145,7 @@ class Bench {
     return scattered;
   }
 
-  // That the peer has the bytes which were pushed, where they were pushed to.
+  // Checks that the peer has the pushed bytes at the right offsets.
   void CheckBytes(int64_t block) {
     const std::vector<BlockCopy> scattered = Scattered(block);
     PushAndWait({{0, 0, kSlab}});
@@ -160,7 +163,7 @@ class Bench {
     BATON_CHECK(digest == DigestOf(expected), "the peer has other bytes than were pushed");
   }
 
-  // Interleaved with the bulk copies, so that other work on the machine disturbs all alike.
+  // Block copies and bulk copies take turns, so that other work on the machine slows both equally.
   nlohmann::ordered_json MoveBlocks(int64_t block) {
     const std::vector<BlockCopy> scattered = Scattered(block);
     const auto blocks = std::ssize(scattered);
@@ -187,7 +190,7 @@ class Bench {
             {"share_of_memcpy", rate(block_s) / rate(memcpy_s)}};
   }
 
-  // Within this process, from one half of the slab to the other, twice.
+  // Copies one half of the slab to the other half twice, within this process.
   double TimeMemcpy(int64_t bytes) {
     const auto half = static_cast<size_t>(bytes) / 2;
     const auto start = std::chrono::steady_clock::now();
@@ -195,7 +198,8 @@ class Bench {
     return Seconds(std::chrono::steady_clock::now() - start);
   }
 
-  // From Push to done, microseconds, median. The progress threads sleep between two pushes if they get to it.
+  // Returns the median time from Push to its completion, in microseconds. The progress threads may
+  // sleep between two pushes.
   double Latency(int64_t bytes) {
     std::vector<double> seconds;
     for (int i = 0; i < 2'000; ++i) seconds.push_back(Time({{0, 0, bytes}}));
@@ -211,7 +215,8 @@ class Bench {
   std::unique_ptr<Link> link_;
 };
 
-// In a child of its own, so that UCX starts anew with the transports of this run. The result comes by a pipe.
+// Runs a measurement in a child process, because UCX must start with the transports of this run.
+// The child sends its result through a pipe.
 nlohmann::ordered_json RunWith(const Way& way) {
   int result[2];
   BATON_CHECK(pipe(result) == 0, "pipe");

@@ -1,7 +1,9 @@
-"""What whole prompts lose to streaming prompts beside them, and what the streaming ones gain, in virtual time (build
-target bench_simulator). Every figure is simulated. Whole prompts and workflows arrive open-loop. A workflow is an
-upstream request, paced, and four readers that are submitted with it: each has a long prefix of its own, then the
-upstream's output, then an instruction.
+"""Simulates whole prompts beside streaming prompts, and measures the latencies of both.
+
+Time is virtual, and all figures are simulated. The program needs the build target bench_simulator.
+Whole prompts and workflows arrive open-loop. A workflow is a paced upstream request and four
+downstream requests that are submitted at the same time. The prompt of a downstream request has a
+long prefix of its own, the upstream's output and an instruction.
 
   bench/beside_streaming.py --json FILE
 """
@@ -21,7 +23,7 @@ import agents_simulated
 from agent_workflows import Agent, Ids
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Tokens a second that prefill computes at most, and the sizes that go with it.
+# Machines. "rate" is the upper bound on the tokens per second of prefill. The sizes fit that rate.
 MACHINES = {
     "smollm2-135m on cpu": {"model": "smollm2-135m", "device": "cpu", "step_tokens": 512, "tokens_per_s": 20, "rate": 560,
                             "seconds": 1200, "prefix": 800, "whole": 150, "output": 300},
@@ -31,7 +33,8 @@ MACHINES = {
                             "seconds": 120, "prefix": 4000, "whole": 600, "output": 200},
 }
 READERS = 4
-STREAMING_SHARE = 0.6  # of all prompt tokens
+# Share of all prompt tokens that belong to streaming prompts.
+STREAMING_SHARE = 0.6
 
 
 def arrivals(rng, rate, seconds):
@@ -40,7 +43,7 @@ def arrivals(rng, rate, seconds):
 
 
 def workload(machine, load, seed):
-    """[(time, workflow)]: at this load, in shares of what prefill computes."""
+    """Returns [(arrival, workflow)]. `load` is a share of the machine's "rate"."""
     rng = random.Random(f"{seed} {load}")
     tokens = machine["rate"] * load
     per_workflow = READERS * (machine["prefix"] + machine["output"])
@@ -57,7 +60,11 @@ def workload(machine, load, seed):
 
 
 def run(simulator, machine, load, seed, overlap=True, whole_alone=None, **rules):
-    """`whole_alone`: the same whole prompts' TTFT without any workflow beside them. None: this is that run."""
+    """Simulates a workload and returns latencies in ms.
+
+    `whole_alone` is the TTFT of the same whole prompts without workflows. None: runs the whole
+    prompts without workflows and returns their TTFT.
+    """
     events = workload(machine, load, seed)
     if whole_alone is None:
         events = [(at, workflow) for at, workflow in events if workflow[0].name == "whole"]
@@ -82,7 +89,7 @@ def quantiles(values):
 
 
 def figures(runs):
-    """Each quantile's median over the runs, and its least and most."""
+    """Returns the median, minimum and maximum of each quantile over the runs."""
     by_run = [{what: quantiles(values) for what, values in ms.items()} for ms in runs]
     return {what: {q: {"median": statistics.median(each), "min": min(each), "max": max(each)}
                    for q in ("median", "p90", "p99", "max")
@@ -100,7 +107,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--loads", type=float, nargs="+", default=[0.3, 0.6])
-    parser.add_argument("--json", help="write the figures here")
+    parser.add_argument("--json", help="write the figures to this file")
     args = parser.parse_args()
     simulator = agents_simulated.Simulator()
     rows = []

@@ -1,8 +1,14 @@
-"""What followers (docs/openai.md) gain: pairs of a writer and a critic who is told the writer's words, with and without, in turns.
+"""Measures the speed-up by prefill hints (field `followers`, docs/openai.md) on a running server.
 
-Against a running server: bench/followers.py --url http://127.0.0.1:8000 --model smollm2-135m-instruct. Prints JSON: the time to the
-critic's first token, that of both calls, and how many of its prompt's whole blocks of 16 tokens were not in the cache. With and
-without have a salt each, in which the instructions are in the cache from the first pair on."""
+  bench/followers.py --url http://127.0.0.1:8000 --model smollm2-135m-instruct
+
+A pair is a call of a writer and a call of a critic whose prompt has the writer's output. Pairs with
+hints and pairs without take turns. They have different cache salts. In both, the instructions are
+cached from the first pair on.
+
+Prints JSON: the time to the critic's first token, the time of both calls, and the number of tokens
+in whole blocks of 16 that were not cached.
+"""
 
 import argparse
 import json
@@ -25,7 +31,10 @@ def post(url, body):
 
 
 def pair(arguments, number, ahead):
-    """Seconds to the critic's first token and of both calls, and tokens that were not there."""
+    """Runs a pair.
+
+    Returns (seconds to the critic's first token, seconds of both calls, tokens not cached).
+    """
     subject = f"the {SUBJECTS[number % len(SUBJECTS)]}{' again' * (number // len(SUBJECTS))}"
     task = {"role": "user", "content": f"Write about {subject}."}
     common = {"model": arguments.model, "cache_salt": f"{RUN}.{ahead}", "seed": number}
@@ -55,10 +64,11 @@ def main():
     parser.add_argument("--url", default="http://127.0.0.1:8000")
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--pairs", type=int, default=32)
-    parser.add_argument("--tokens", type=int, default=64, help="of the writer")
+    parser.add_argument("--tokens", type=int, default=64, help="output tokens of the writer")
     arguments = parser.parse_args()
     runs = {False: [], True: []}
-    for number in range(-1, arguments.pairs):  # the first is to warm up
+    # The first pair warms up the cache and is left out of the figures.
+    for number in range(-1, arguments.pairs):
         for ahead in (True, False) if number % 2 else (False, True):
             runs[ahead].append(pair(arguments, number, ahead))
     report = {"pairs": arguments.pairs, "tokens": arguments.tokens}

@@ -1,8 +1,10 @@
-"""The speed that the CUDA backend is to reach, against what tools/gpu_check measured.
+"""Compares the measurements of tools/gpu_check with the speed that the CUDA backend must reach.
 
-  python3 bench/gpu_figures.py FOLDER    with cuda.json, and sdpa.json and transport.json where they were made
+  python3 bench/gpu_figures.py FOLDER
 
-A line for each figure, and which of the files are not there; ends with 1 if a figure is missed."""
+FOLDER has cuda.json. It may have sdpa.json and transport.json. Prints a line for each figure, and
+the names of missing files. The exit status is 1 if a figure is below its wanted value.
+"""
 
 import json
 import pathlib
@@ -35,7 +37,10 @@ def sdpa(cuda, peer):
 
 
 def figures(cuda, peer, transport):
-    """Name, what gives the figure, and what is wanted (0: it is told, and not judged)."""
+    """Yields (name, function that returns the figure, wanted value).
+
+    A figure with wanted value 0 is only printed.
+    """
     rows = [row for row in cuda.get("forward", []) if not row["same_bits"] and not row.get("seen_tokens")]
     step = dict(tokens=1, history=1024)
     if cuda:
@@ -63,7 +68,8 @@ def main():
         judged += wanted > 0
         try:
             got = figure()
-        except (KeyError, StopIteration, ValueError):  # the row that has it is not there
+        # The files have no row for this figure.
+        except (KeyError, StopIteration, ValueError):
             missed += wanted > 0
             print(f"{name:52} not measured")
             continue

@@ -44,7 +44,7 @@ std::shared_ptr<InProcessNetwork::Memory> MakeSlab() {
   return memory;
 }
 
-// What the pusher must know.
+// Data that the peer sends to the pushing process.
 struct Told {
   char address[64] = {};
   WriteRight right;
@@ -79,7 +79,7 @@ double Time(Link& link, const WriteRight& right, const std::vector<BlockCopy>& c
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Every block goes to another place, as in bench_transport.cc.
+// Pushes every block to another offset, as in bench_transport.cc. Returns GB/s.
 double Push(const KvLayout& layout, const TlsFiles& files, const Told& told) {
   const auto memory = MakeSlab();
   InProcessTransport others(std::make_shared<InProcessNetwork>());
@@ -89,7 +89,8 @@ double Push(const KvLayout& layout, const TlsFiles& files, const Told& told) {
   const int64_t block = layout.BlockBytes(), blocks = Blocks(layout);
   std::vector<BlockCopy> copies;
   for (int64_t i = 0; i < blocks; ++i) copies.push_back({i * block, (blocks - 1 - i) * block, block});
-  Time(**link, told.right, copies);  // maps all pages
+  // Maps all pages.
+  Time(**link, told.right, copies);
   std::vector<double> seconds;
   for (int round = 0; round < kRounds; ++round) seconds.push_back(Time(**link, told.right, copies));
   return static_cast<double>(blocks * block) / Median(seconds) / 1e9;
@@ -98,7 +99,8 @@ double Push(const KvLayout& layout, const TlsFiles& files, const Told& told) {
 double RunIn(const KvLayout& layout, const TlsFiles& files) {
   int told[2], end[2], result[2];
   BATON_CHECK(pipe(told) == 0 && pipe(end) == 0 && pipe(result) == 0, "pipe");
-  if (fork() == 0) {  // gRPC starts anew in both
+  // gRPC must start after the fork in both processes.
+  if (fork() == 0) {
     if (fork() == 0) {
       close(end[1]);
       BePeer(layout, files, told[1], end[0]);

@@ -1,11 +1,12 @@
-// How fast blocks move to a decode worker that guards them (`--guard-kv`).
+// A measurement of block transfers to a decode worker that guards its KV (`--guard-kv`).
 #pragma once
 
 #include "nlohmann/json.hpp"
 
 namespace baton {
 
-// Between this process and a child of it, by gRPC; with `tls` both show certificates. Forks: before any thread.
+// Measures transfers over gRPC between two child processes. With `tls`, both present certificates.
+// REQUIRES: this process has only one thread, because the function forks.
 nlohmann::ordered_json RunGuarded(bool tls);
 
 }  // namespace baton

@@ -23,7 +23,8 @@ double MicrosecondsSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Of a head with this field, and what follows it; 0: not all is there yet.
+// Returns the size of the first answer in `text`, with its head. Returns 0 if the answer is
+// incomplete.
 size_t AnswerSize(const std::string& text) {
   const size_t head = text.find("\r\n\r\n");
   if (head == std::string::npos) return 0;
@@ -33,7 +34,8 @@ size_t AnswerSize(const std::string& text) {
     const size_t size = head + 4 + static_cast<size_t>(std::atoll(text.c_str() + length + kLength.size()));
     return text.size() < size ? 0 : size;
   }
-  const size_t end = text.find("\r\n0\r\n\r\n", head);  // of a body in chunks
+  // The end of a body in chunks.
+  const size_t end = text.find("\r\n0\r\n\r\n", head);
   return end == std::string::npos ? 0 : end + 7;
 }
 

@@ -1,4 +1,4 @@
-// What a router's HTTP front is asked one call at a time, for bench_router: first tokens, metrics, refusals.
+// Clients for bench_router that make one call at a time, over HTTP and over gRPC.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace baton {
 
-// One connection, one call after another.
+// An HTTP client with one connection. Calls run one after another.
 class HttpCaller {
  public:
   explicit HttpCaller(const std::string& address);
@@ -16,11 +16,14 @@ class HttpCaller {
 
   struct Answer {
     int status = 0;
-    bool retry_after = false;   // it says when to try again
-    double first_token_us = 0;  // from the call; 0: there is none
+    // Whether the answer has the header Retry-After.
+    bool retry_after = false;
+    // Microseconds from the call to the first token. 0 if there is none.
+    double first_token_us = 0;
     double end_us = 0;
   };
-  Answer FirstToken();  // a completion of one token, streamed
+  // Streams a completion of one token.
+  Answer FirstToken();
   Answer Metrics();
 
  private:
@@ -30,7 +33,8 @@ class HttpCaller {
   std::string unread_;
 };
 
-// The same over gRPC: microseconds from the call to the first token, `count` times over one connection.
+// Makes `count` gRPC calls over one connection. Returns the microseconds from each call to its
+// first token.
 std::vector<double> GrpcFirstTokens(const std::string& address, int count);
 
 }  // namespace baton

@@ -20,7 +20,7 @@ namespace baton {
 namespace {
 
 constexpr char kBody[] = R"({"model":"bytes","prompt":"hello","max_tokens":500000,"stream":true})";
-// A token's text is this and the number of its step.
+// The text of a token is this character and the number of its step.
 constexpr char kMark = '#';
 
 }  // namespace
@@ -89,7 +89,8 @@ void HttpStreams::OnBytes(Stream& stream, const char* bytes, size_t size) {
   for (size_t mark = stream.unread.find(kMark); mark != std::string::npos; mark = stream.unread.find(kMark, mark + 1)) {
     size_t end = mark + 1;
     while (end < stream.unread.size() && std::isdigit(static_cast<unsigned char>(stream.unread[end]))) ++end;
-    if (end == stream.unread.size()) break;  // more of it comes
+    // The next bytes may have more digits.
+    if (end == stream.unread.size()) break;
     done = end;
     if (!std::exchange(stream.started, true)) ++started_;
     if (!measuring_) continue;

@@ -1,4 +1,4 @@
-// Clients of a router's HTTP front, for bench_router: each streams a completion over a connection of its own.
+// HTTP clients for bench_router. Each client streams a completion over its own connection.
 #pragma once
 
 #include <atomic>
@@ -10,16 +10,18 @@
 
 namespace baton {
 
-// A socket to HOST:PORT, which blocks and sends at once.
+// Returns a blocking socket that is connected to HOST:PORT and sends without delay (TCP_NODELAY).
 int ConnectTcp(const std::string& address);
 
 class HttpStreams {
  public:
-  // `microseconds_since`: the step whose number a token's text is; from another thread.
+  // `microseconds_since` returns the time since the step with a number. A thread of this object
+  // calls it.
   HttpStreams(const std::string& address, int count, std::function<double(int)> microseconds_since);
   ~HttpStreams();
 
-  void AwaitFirst();  // tokens, of all
+  // Waits for the first token of all streams.
+  void AwaitFirst();
   void Measure(bool measuring) { measuring_ = measuring; }
   std::vector<double> TakeLatencies();
 
@@ -27,7 +29,8 @@ class HttpStreams {
   struct Stream {
     int socket = -1;
     bool started = false;
-    std::string unread;  // the beginning of a token's text
+    // The incomplete text of a token.
+    std::string unread;
   };
   void Loop();
   void OnBytes(Stream& stream, const char* bytes, size_t size);
@@ -38,7 +41,8 @@ class HttpStreams {
   std::atomic<bool> measuring_ = false, stopping_ = false;
   std::atomic<int> started_ = 0;
   std::mutex mutex_;
-  std::vector<double> latencies_us_;  // guarded by mutex_
+  // Guarded by mutex_.
+  std::vector<double> latencies_us_;
   std::thread thread_;
 };
 

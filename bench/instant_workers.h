@@ -1,5 +1,6 @@
-// Workers for bench_router that compute nothing: prompts are done at once, and every request has a token in each step.
-// A token's id and its text are the step that made it, so that its receiver knows when it was sent.
+// Workers for bench_router that compute nothing. A prompt is complete at once, and every request
+// gets a token in each step. The id and the text of a token are the number of its step. The
+// receiver uses the number to find the time at which the token was sent.
 #pragma once
 
 #include <array>
@@ -38,7 +39,8 @@ inline WorkerInfo Info(WorkerRole role, const std::string& address, Incarnation 
   return info;
 }
 
-// When each step's tokens were sent. A step's slot is used again long after its tokens have arrived.
+// The times at which the tokens of steps were sent. A slot is reused long after its tokens have
+// arrived.
 class SendTimes {
  public:
   void Set(int32_t step) { times_[Slot(step)] = std::chrono::steady_clock::now().time_since_epoch().count(); }
@@ -51,7 +53,7 @@ class SendTimes {
   std::array<std::atomic<int64_t>, 65536> times_{};
 };
 
-// Every prompt is done at once.
+// A prefill worker that completes every prompt at once.
 class InstantPrefill final
     : public worker::v1::PrefillWorker::WithCallbackMethod_Attach<worker::v1::PrefillWorker::Service> {
  public:
@@ -80,7 +82,7 @@ class InstantPrefill final
   }
 };
 
-// A request for a single token has it at once.
+// A decode worker. A request with max_tokens 1 gets its token at once.
 class InstantDecode final
     : public worker::v1::DecodeWorker::WithCallbackMethod_Attach<worker::v1::DecodeWorker::Service> {
  public:
@@ -137,7 +139,7 @@ class InstantDecode final
   std::vector<RequestId> active_;
 };
 
-// The same tokens without a router: one stream for each client.
+// A service that sends the same tokens without a router, with one stream for each client.
 class DirectService final : public v1::Inference::WithCallbackMethod_Generate<v1::Inference::Service> {
  public:
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(grpc::CallbackServerContext*,
@@ -193,7 +195,7 @@ class DirectService final : public v1::Inference::WithCallbackMethod_Generate<v1
   std::vector<Stream*> streams_;
 };
 
-// All that makes tokens.
+// The workers, the direct service and the thread that runs their steps.
 class Workers {
  public:
   Workers(int step_ms, SendTimes& times) {
@@ -217,7 +219,8 @@ class Workers {
     stopping_ = true;
     stepper_.join();
   }
-  void Pause(bool paused) { paused_ = paused; }  // no tokens meanwhile
+  // Workers send no tokens while they are paused.
+  void Pause(bool paused) { paused_ = paused; }
   const std::string& prefill() const { return prefill_server_->address(); }
   const std::string& decode() const { return decode_server_->address(); }
   const std::string& direct() const { return direct_server_->address(); }

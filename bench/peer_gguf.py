@@ -1,5 +1,7 @@
-"""Writes a Hugging Face Llama with bf16 weights as GGUF, so that peers run the very weights that Baton runs. Runs in the
-peers' own environment: python peer_gguf.py MODEL_DIRECTORY OUT.gguf {bf16|f16}"""
+"""Converts a Hugging Face Llama with bf16 weights to GGUF, so that peers run the same weights.
+
+Runs in the peers' own environment: python peer_gguf.py MODEL_DIRECTORY OUT.gguf {bf16|f16}
+"""
 
 import json
 import pathlib
@@ -16,7 +18,7 @@ LAYER = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
 
 
 def tensors(path):
-    """(name, float32 array) of each bf16 tensor."""
+    """Yields (name, float32 array) of each tensor. All tensors must be bf16."""
     raw = np.memmap(path, dtype=np.uint8, mode="r")
     size = int(raw[:8].view(np.uint64)[0])
     for name, entry in json.loads(bytes(raw[8:8 + size])).items():
@@ -37,7 +39,10 @@ def gguf_name(name):
 
 
 def interleaved(weight, heads):
-    """llama.cpp turns neighbours, transformers halves."""
+    """Converts the rows of heads from the order of transformers to that of llama.cpp.
+
+    llama.cpp rotates neighbouring rows. transformers rotates rows that are half a head apart.
+    """
     rows, columns = weight.shape
     return weight.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 

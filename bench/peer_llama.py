@@ -1,6 +1,10 @@
-"""Times llama.cpp. Runs in the peers' own environment: python peer_llama.py MODEL.gguf THREADS ROUNDS
+"""Measures llama.cpp. Runs in the peers' own environment:
 
-Prints one JSON object: seconds of each step, without sampling. Histories are as long as bench_forward's."""
+python peer_llama.py MODEL.gguf THREADS ROUNDS
+
+Prints one JSON object with the seconds of each step, without sampling. Histories have the lengths
+of bench_forward.
+"""
 
 import ctypes
 import json
@@ -25,7 +29,10 @@ class Model:
         self.batch = ll.llama_batch_init(512, 0, 1)
 
     def step(self, rows):
-        """rows: (stream, position, wants logits). Returns seconds."""
+        """Runs a step and returns its seconds.
+
+        `rows` are (stream, position, whether to compute logits).
+        """
         for i, (stream, position, logits) in enumerate(rows):
             self.batch.token[i] = 17
             self.batch.pos[i] = position

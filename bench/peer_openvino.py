@@ -1,7 +1,10 @@
-"""Times OpenVINO GenAI. Runs in the peers' own environment: python peer_openvino.py MODEL.gguf THREADS ROUNDS
+"""Measures OpenVINO GenAI. Runs in the peers' own environment:
 
-Prints one JSON object: seconds of each step of its continuous batching pipeline, greedy sampling included (it cannot be
-left out). Histories are as long as bench_forward's."""
+python peer_openvino.py MODEL.gguf THREADS ROUNDS
+
+Prints one JSON object with the seconds of each step of the continuous batching pipeline. They
+include greedy sampling, which cannot be turned off. Histories have the lengths of bench_forward.
+"""
 
 import itertools
 import json
@@ -41,7 +44,8 @@ class Model:
 def main():
     path, threads, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     model = Model(path, threads)
-    handles = [model.add(64, 4)]  # kept: a dropped handle cancels its request
+    # OpenVINO cancels a request if its handle is dropped.
+    handles = [model.add(64, 4)]
     model.drain()
     seconds = {"prefill": [], "decode": [], "decode32": []}
     for _ in range(rounds):
@@ -53,7 +57,8 @@ def main():
         seconds["decode"] += [model.step() for _ in range(32)]
         model.drain()
     handles += [model.add(256, 4 * rounds + 40) for _ in range(32)]
-    for _ in range(32):  # prompts, at 512 tokens a step; the first streams decode meanwhile
+    # Prefills all prompts at 512 tokens a step. The first streams already decode in these steps.
+    for _ in range(32):
         model.step()
     seconds["decode32"] = [model.step() for _ in range(4 * rounds)]
     model.drain()

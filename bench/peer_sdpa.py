@@ -1,5 +1,8 @@
-"""Times PyTorch's scaled_dot_product_attention, causal bf16 prefill, by every backend it has, on the shapes that
-bench_cuda uses: what kernels/prefill_attention is compared with. Prints a table and, with --json FILE, writes it."""
+"""Measures PyTorch's scaled_dot_product_attention for causal prefill in bf16.
+
+Measures all backends of PyTorch on the shapes of bench_cuda. kernels/prefill_attention is compared
+with them. Prints a table. --json FILE writes the figures to FILE.
+"""
 
 import argparse
 import json
@@ -34,7 +37,8 @@ def seconds(run):
 def measure(shape, backend):
     batch, tokens, heads, kv_heads, head_dim = shape
     q = torch.randn(batch, heads, tokens, head_dim, device="cuda", dtype=torch.bfloat16)
-    # KV heads repeated beforehand: not every backend takes grouped heads, and this favours the peer.
+    # Repeats KV heads before the measurement, because some backends do not support grouped heads.
+    # That makes the peer faster.
     k, v = (torch.randn_like(q[:, :kv_heads]).repeat_interleave(heads // kv_heads, dim=1) for _ in range(2))
     with sdpa_kernel(backend):
         return seconds(lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))

@@ -1,14 +1,20 @@
-"""Compares forward passes of Baton with llama.cpp (llama-cpp-python) and OpenVINO GenAI on this machine: same weights, same
-threads, measured in turn in one run.
+"""Compares forward passes of Baton with llama.cpp (llama-cpp-python) and OpenVINO GenAI.
 
-  bench/peers                                      SmolLM2-135M-Instruct, all cores
-  bench/peers --peers llama.cpp --rounds 1         a quick look
+All engines have the same weights and threads, and take turns in one run on this machine.
 
-The first run installs both from PyPI into build/peers, an environment of its own (about 700 MB with the converted
-models); llama-cpp-python is compiled for this machine, which takes several minutes on two cores. Weights are written once as GGUF:
-bf16 for llama.cpp, and f16 for OpenVINO, whose GGUF reader knows no bf16 (it computes in bf16 where the processor does).
-Baton and llama.cpp are timed without sampling; OpenVINO's pipeline always samples, greedily here. Nothing of this runs
-in CI. Stop other work first: only ratios of one run on a quiet machine mean anything.
+- `bench/peers` measures SmolLM2-135M-Instruct on all cores.
+- `bench/peers --peers llama.cpp --rounds 1` is a quick check.
+
+The first run installs both engines from PyPI into the environment build/peers. It takes about 700
+MB with the converted models. pip compiles llama-cpp-python for this machine, which takes several
+minutes on two cores.
+
+The first run also writes the weights as GGUF: bf16 for llama.cpp, and f16 for OpenVINO. OpenVINO's
+GGUF reader does not support bf16. OpenVINO computes in bf16 if the processor does. The figures of
+Baton and llama.cpp are without sampling. OpenVINO's pipeline always samples, here greedily.
+
+CI does not run this. Stop other work first, because only ratios of one run on a quiet machine are
+meaningful.
 """
 
 import argparse
@@ -26,7 +32,7 @@ HOME = ROOT / "build" / "peers"
 PYTHON = HOME / "bin" / "python"
 PACKAGES = ["llama-cpp-python==0.3.36", "openvino-genai==2026.4.1.0", "gguf==0.19.0"]
 PEERS = {"llama.cpp": ("peer_llama.py", "bf16"), "openvino": ("peer_openvino.py", "f16")}
-# What is measured: name, tokens a step, the case of bench_forward that does the same, and the ratio we want.
+# Figures: name, title, tokens of a step, the equal case of bench_forward, and the wanted ratio.
 FIGURES = [("prefill", "prefill of 512", 512, ("prefill", 1, 512, 0), 1.5),
            ("decode", "decode, 1 stream", 1, ("decode", 1, 1, 64), 1.2),
            ("decode32", "decode, 32 streams", 32, ("decode", 32, 1, 256), 2.0)]
@@ -37,7 +43,7 @@ def fail(message):
 
 
 def run(command, **options):
-    """stdout of a command that must succeed."""
+    """Runs a command and returns its stdout. Ends the program if the command fails."""
     try:
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **options).stdout
     except (OSError, subprocess.CalledProcessError) as error:
@@ -45,7 +51,8 @@ def run(command, **options):
 
 
 def install():
-    done = HOME / "packages.txt"  # written last
+    # Written after all packages are installed.
+    done = HOME / "packages.txt"
     if done.exists() and done.read_text() == "\n".join(PACKAGES):
         return
     print(f"Installing {', '.join(PACKAGES)} into {HOME}", flush=True)
@@ -84,7 +91,7 @@ def measure_baton(args):
 
 
 def report(seconds, args):
-    """Rates are medians over all rounds; ratios are to the best peer."""
+    """Prints rates, which are medians over all rounds, and ratios to the best peer."""
     rates = {who: {name: tokens / statistics.median(all_seconds[name]) for name, _, tokens, _, _ in FIGURES}
              for who, all_seconds in seconds.items()}
     peers = [who for who in rates if who != "baton"]
@@ -109,7 +116,7 @@ def main():
                         help="Hugging Face directory of a Llama in bf16 with one model.safetensors")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--rounds", type=int, default=3, help="turns that each has")
+    parser.add_argument("--rounds", type=int, default=3, help="number of measurements of each engine")
     parser.add_argument("--bench-forward", type=pathlib.Path, default=ROOT / "build/release/bin/bench_forward")
     parser.add_argument("--json", type=pathlib.Path, help="write the result to this file")
     args = parser.parse_args()

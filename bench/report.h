@@ -1,4 +1,4 @@
-// What the programs that measure report with.
+// Helpers for the reports of programs that measure.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ inline double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// To `path`; nowhere if it is empty. Returns a program's exit code.
+// Writes a report to `path`, or nothing if `path` is empty. Returns the program's exit code.
 template <typename Json>
 int WriteReport(const Json& report, const std::string& path) {
   if (path.empty()) return 0;

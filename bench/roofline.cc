@@ -14,16 +14,20 @@ namespace baton {
 namespace {
 
 constexpr int64_t kBufferBytes = int64_t{384} << 20;
-constexpr int64_t kPieceBytes = int64_t{1} << 20;  // of the buffer, read by one thread at a time
-constexpr int64_t kFlopsIterations = 100000;       // well below a millisecond
-constexpr int64_t kFlopsShares = 8;                // per thread
+// Part of the buffer that one thread reads at a time.
+constexpr int64_t kPieceBytes = int64_t{1} << 20;
+// Takes well below a millisecond.
+constexpr int64_t kFlopsIterations = 100000;
+// Shares for each thread.
+constexpr int64_t kFlopsShares = 8;
 
 double Seconds(std::chrono::steady_clock::time_point since) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
 }
 
-// Each loop keeps `kChains` independent sums going, more than latency times pipes of any processor so far, and returns
-// something that depends on all of them. Operations: chains * lanes * 2 (* 2 for pairs) per iteration.
+// Each loop keeps `kChains` independent sums in flight and returns a value that depends on all of
+// them. The number of sums exceeds latency times pipes of all present processors. An iteration has
+// chains * lanes * 2 operations, and twice as many for pairs.
 constexpr int kSseChains = 12;
 float SseLoop(int64_t iterations) {
   __m128 sum[kSseChains];

@@ -1,4 +1,4 @@
-// What this machine can do at best, measured in the same run as what is compared with it.
+// The best rates of this machine, for comparison with measurements of the same run.
 #pragma once
 
 #include <cstddef>
@@ -9,22 +9,23 @@
 
 namespace baton {
 
-// Multiply-add rate of all threads, 2 operations each, from registers alone.
+// Kinds of multiply-add from registers. A multiply-add counts as 2 operations.
 enum class Arithmetic {
-  kSse,         // multiply, then add: no FMA without AVX2
-  kAvx2Fma,     //
-  kAvx512Fma,   //
+  kSse,  // multiply, then add: there is no FMA without AVX2
+  kAvx2Fma,
+  kAvx512Fma,
   kAvx512Bf16,  // pairs of bf16 (vdpbf16ps)
 };
 
-// What the named kernel table (kernels.h) multiplies with, for bf16 or fp32 weights.
+// Returns the arithmetic of the named kernel table (kernels.h), for bf16 or fp32 weights.
 Arithmetic ArithmeticOf(std::string_view kernels, bool bf16_weights);
 
 class Roofline {
  public:
   explicit Roofline(ThreadPool& pool);
 
-  // One short sample each: call them often, between other measurements, and take the median.
+  // Each call measures one short sample over all threads. Call them often, between other
+  // measurements, and use the median.
   double FlopsPerSecond(Arithmetic arithmetic);
   double ReadBytesPerSecond();
 
@@ -34,7 +35,8 @@ class Roofline {
   };
 
   ThreadPool& pool_;
-  std::unique_ptr<std::byte, Free> buffer_;  // far larger than any cache
+  // Much larger than any cache.
+  std::unique_ptr<std::byte, Free> buffer_;
 };
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// A router in a process of its own, for bench_router: its CPU time and memory are its alone.
+// A router in its own process for bench_router, so that its CPU time and memory can be measured.
 #pragma once
 
 #include <spawn.h>
@@ -24,10 +24,11 @@ extern char** environ;
 
 namespace baton {
 
-// Runs the router's process: it prints where it listens, then its count of allocations for each byte of its standard
-// input, and ends with that.
+// Runs the router's process. It prints its addresses. For each byte of standard input, it then
+// prints its number of allocations. It ends at the end of standard input.
 inline int BeRouter(const std::vector<std::string>& workers, int64_t max_requests) {
-  spdlog::set_level(spdlog::level::off);  // the address is all that it says
+  // The process prints only addresses and counts.
+  spdlog::set_level(spdlog::level::off);
   RouterOptions options;
   options.listen = "127.0.0.1:0";
   options.http = "127.0.0.1:0";

@@ -1,9 +1,13 @@
 """Token lengths of the sessions that bench/sessions runs.
 
-  tools/python bench/session_profiles.py FOLDER    measures them again: FOLDER has agents/reflexion_react and tokenizers/llama3_1
+  tools/python bench/session_profiles.py FOLDER
 
-The transcripts (ReAct agents of Reflexion on HotpotQA, 5 trials of 100 questions) tell the lengths of a question, of a step's
-thought with its action, of a step's observation, and the number of steps."""
+measures the lengths again. FOLDER has agents/reflexion_react and tokenizers/llama3_1.
+
+The lengths come from transcripts of Reflexion's ReAct agents on HotpotQA, 5 trials of 100
+questions. The transcripts have the lengths of questions, of a step's thought with its action, and
+of a step's observation. They also have the number of steps.
+"""
 
 import pathlib
 import re
@@ -14,17 +18,24 @@ from random import Random
 
 AGENTS = ("planner", "searcher", "critic", "writer")
 
-# Measured, means (main, below); Llama 3.1's tokens.
+# Means that measure() computed, in tokens of Llama 3.1.
 QUESTION, STEPS, OUTPUT, OBSERVATION, LONGEST_OBSERVATION, TRIALS = 21, 3.6, 41, 134, 532, 5
-# Assumed: the transcripts have one agent, and not its instructions.
-SYSTEM = 1500  # instructions with examples, the same for all sessions
-ROLE = 60  # what a turn adds to tell the next agent what it is to do
-PAUSE, PAUSE_SIGMA, LONGEST_PAUSE = 1.5, 1.2, 60.0  # s: a tool's time, lognormal: median, sigma of its logarithm (mean 3.1, p95 11), most
+# Assumptions. The transcripts have one agent and do not have its instructions.
+# Instructions with examples, the same for all sessions.
+SYSTEM = 1500
+# Instruction for the next agent that a turn adds.
+ROLE = 60
+# Time of a tool in seconds, lognormal: median, sigma of the logarithm, upper bound. The mean is
+# 3.1, the p95 is 11.
+PAUSE, PAUSE_SIGMA, LONGEST_PAUSE = 1.5, 1.2, 60.0
 
 
 def session(name, trials, random):
-    """Turns of four agents over one context: in each step of a trial all four take part in turn, then the step's observation
-    is added. ReAct has one trial, Reflexion goes on in the same context with the next."""
+    """Returns the turns of four agents over one context.
+
+    In each step of a trial, all four agents take a turn. Then the step's observation is added.
+    ReAct has one trial. Reflexion continues with further trials in the same context.
+    """
     turns, added = [], [("system", SYSTEM), (f"{name} question", QUESTION)]
     for trial in range(trials):
         for step in range(max(1, round(random.gauss(STEPS, 1.2)))):
@@ -39,7 +50,7 @@ def session(name, trials, random):
 
 
 def with_pauses(turns, random):
-    """The same turns; before an observation is added its tool takes time."""
+    """Returns the same turns with pauses. A tool takes time before its observation is added."""
     def pause(turn):
         works = turn["added"][0]["ids"].endswith("observation")
         return {"pause": min(PAUSE * exp(random.gauss(0, PAUSE_SIGMA)), LONGEST_PAUSE)} if works else {}
@@ -56,7 +67,7 @@ def sessions(profile, count, seed=1, pauses=False):
 
 
 def trials(text):
-    """Of each: its question, its thoughts with actions and its observations."""
+    """Yields (question, thoughts with actions, observations) of each trial."""
     for part in re.split(r"^Question: ", text, flags=re.M)[1:]:
         part = re.split(r"^(?:Correct answer:|#{8,}|-{8,})", part, flags=re.M)[0]
         question, *steps = re.split(r"^(?=Thought \d+:|Observation \d+:)", part, flags=re.M)

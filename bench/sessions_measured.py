@@ -1,11 +1,16 @@
-"""The measured half of bench/sessions: four agents with a model of their own each, on this machine's CPU, or on one GPU that all
-workers share, in real processes. The models are one model, each with one weight of its last norm changed, so that none may use
-another's KV; in `shared` the model itself is the prefill module. Eight workers, on the CPU with one thread each, in both systems:
+"""The measured part of bench/sessions.
 
-  baseline   a prefill and a decode worker for each model, which prefills all of the context again
-  shared     four prefill workers of the module, a decode worker for each decoder
+Four agents run in real processes, each with its own model. The processes run on this machine's CPU,
+or share one GPU. The four models are copies of one model. Each copy has one different weight in its
+last norm, so that the models cannot share KV. Both systems have eight workers. On the CPU each
+worker has one thread.
 
-Sessions have the lengths of session_profiles.py, tokens are random, and both systems run the same ones."""
+- baseline: a prefill and a decode worker for each model. Each model prefills the whole context.
+- shared: four prefill workers of the original model, and a decode worker for each copy.
+
+Sessions have the lengths of session_profiles.py. Tokens are random. Both systems run the same
+sessions.
+"""
 
 import asyncio
 import concurrent.futures
@@ -35,7 +40,10 @@ LOADER.exec_module(cluster)
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """`worker`: flags of every worker. `work` has the decoders and logs."""
+    """The setup of a measurement.
+
+    `worker` are flags of all workers. `work` has decoders and logs.
+    """
 
     module: pathlib.Path
     work: pathlib.Path
@@ -51,7 +59,7 @@ def on_cpu(module, work):
 
 
 def on_gpu(device, work, shape, kv_memory_mb):
-    """Random weights of a real shape. All workers load at once, or starting takes minutes."""
+    """Returns a setup with random weights of a real shape on a GPU."""
     module = work / shape
     if not module.exists():
         write_random_model(module, SHAPES[shape], same_layers=True)
@@ -61,7 +69,7 @@ def on_gpu(device, work, shape, kv_memory_mb):
 
 
 def decoder(setup, name):
-    """A directory with the module's files and weights, but for one bit of the first weight of the last norm."""
+    """Writes a copy of the module's directory. One bit of a weight of the last norm differs."""
     module, directory = setup.module, setup.work / name
     directory.mkdir(parents=True, exist_ok=True)
     for file in module.iterdir():
@@ -79,7 +87,7 @@ def decoder(setup, name):
 
 
 class Cluster:
-    """Four prefill and four decode workers and their router."""
+    """Four prefill workers, four decode workers and their router."""
 
     def __init__(self, system, setup, decoders):
         self.run, self.state = setup.work / f"run_{system}", {"processes": []}
@@ -96,6 +104,7 @@ class Cluster:
         commands = [[f"prefill-{d.name}", "baton-prefill", "--model", module if shared else d, *workers] for d in decoders]
         commands += [[f"decode-{d.name}", "baton-decode", "--model", d, *workers,
                       *(["--prefill-module", module] if shared else [])] for d in decoders]
+        # All workers start at the same time, because each takes long to load its weights.
         with concurrent.futures.ThreadPoolExecutor(len(commands)) as starters:
             addresses = list(starters.map(start, commands))
         prefill, decode = addresses[:len(decoders)], addresses[len(decoders):]
@@ -103,7 +112,7 @@ class Cluster:
                               "--prefill-workers", ",".join(prefill), "--decode-workers", ",".join(decode)])
 
     def counts(self):
-        """Bytes pushed and tokens computed so far, by all prefill workers."""
+        """Returns the bytes pushed and the tokens computed so far by all prefill workers."""
         totals = [0, 0]
         for log in self.run.glob("prefill-*.log"):
             url = re.search(r"metrics on (http://\S+)", log.read_text())[1]
@@ -146,7 +155,7 @@ async def run_session(call, types, name, todo, salt, vocabulary):
 
 
 async def run_sessions(address, todo, at_once, vocabulary):
-    """As many at a time; a system prompt that another run has had is not cached, by the salt."""
+    """Runs sessions, `at_once` at a time. A new cache salt separates the run from earlier runs."""
     types, salt = MESSAGES, uuid.uuid4().hex
     async with grpc.aio.insecure_channel(address) as channel:
         call = channel.unary_stream(
@@ -162,10 +171,11 @@ async def run_sessions(address, todo, at_once, vocabulary):
 
 
 def measure(row, system, setup):
-    """`row` names a run; adds what came of it."""
+    """Measures a run. Returns `row`, which names the run, with the figures."""
     counted = system.counts()
     ran = asyncio.run(run_sessions(system.address, sessions(row["profile"], row["sessions"]), row["concurrent"], setup.vocabulary))
-    time.sleep(1)  # workers tell their metrics several times a second, and shadows may compute still
+    # Workers update their metrics several times a second. Shadow prefill may still run.
+    time.sleep(1)
     pushed, computed = (after - before for after, before in zip(system.counts(), counted))
     row = row | turn_figures(ran) | {"gb_pushed": pushed / 1e9, "prefill_tokens": computed}
     print(f"{row['profile']:10} {row['system']:9} N {row['concurrent']:3}  p95 {row['p95_s']:7.2f} s  {row['tokens_per_s']:6.1f} tok/s  "
@@ -183,7 +193,7 @@ def measure_all(grid, named, setup, decoders):
 
 
 def run(setup, at_once, repeats):
-    """`at_once`: sessions at a time, of each measurement."""
+    """Measures both systems. `at_once` has the number of sessions at a time of each measurement."""
     decoders = [decoder(setup, agent) for agent in AGENTS]
     grid = [{"profile": "ReAct", "concurrent": n, "sessions": 2 * n} for n in at_once]
     rows = [row for repeat in range(repeats) for system in ("baseline", "shared")

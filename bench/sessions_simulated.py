@@ -1,16 +1,22 @@
-"""The simulated half of bench/sessions: four agents with a model of their own each, on 4 + 4 A100s that are not here, run by
-build/*/bin/bench_simulator in virtual time. Every figure that comes from this is simulated.
+"""The simulated part of bench/sessions.
 
-  baseline   a prefill and a decode worker for each model, which prefills all of the context again
-  shared     four prefill workers of one module, a decode worker for each decoder; routing and shadow prefill as said
-  one prefill worker   of the module, with the same decode workers: more sessions than its KV memory holds
+Four agents with their own models run on 4 + 4 simulated A100s. The program
+build/*/bin/bench_simulator simulates them in virtual time. All figures are simulated.
 
---max-sessions is auto, as it is by default, where nothing else is said. Decode workers take 256 requests in a step, as vLLM does
-by default on such GPUs, and not 64, Baton's own default, which is for CPUs; their KV memory, 56 GB beside Llama-3.1-8B, bounds them as it
-does in the simulator. That is so for baseline and shared alike.
+- baseline: a prefill and a decode worker for each model. Each model prefills the whole context.
+- shared: four prefill workers of one module, and a decode worker for each decoder. The names of
+  further systems state their routing and shadow prefill.
+- one prefill worker: one prefill worker of the module, with the same decode workers. The sessions
+  need more KV than its memory holds.
+- ..., host memory: each prefill worker keeps evicted KV in 128 GB of host memory. That is an eighth
+  of the 1 TB beside eight A100s. Copies run at 20 GB/s, the usual rate of PCIe 4.0 with page-locked
+  memory.
 
-  ..., host memory   each prefill worker keeps evicted KV in 128 GB of it, an eighth of the 1 TB beside eight A100s; copies take
-                     what 20 GB/s take, PCIe 4.0's usual rate of page-locked memory"""
+--max-sessions is auto, its default, unless the name states another value. Decode workers take 256
+requests in a step, the default of vLLM on such GPUs. Baton's own default is 64, for CPUs. The KV
+memory of a decode worker also bounds its requests. It has 56 GB beside Llama-3.1-8B. All these
+values hold for all systems.
+"""
 
 import concurrent.futures
 import itertools
@@ -32,7 +38,8 @@ def group(prefill_workers):
 PAIRS = {"groups": [group(1) | {"module": agent, "decoders": [agent]} for agent in AGENTS], "shadow_prefill": False}
 AUTO, HOST = {"max_sessions": 0}, {"host_gb": 128}
 OURS, ONE = {"groups": [group(4)]} | AUTO, {"groups": [group(1)]} | AUTO
-SYSTEMS = {  # and their colours
+# Name -> (settings of the simulator, colour in plots).
+SYSTEMS = {
     "baseline": (PAIRS | AUTO, "#ee6677"),
     "baseline, any number": (PAIRS, "#882255"),
     "shared": (OURS, "#4477aa"),
@@ -71,7 +78,7 @@ def binary():
 
 
 def turn_figures(ran):
-    """`ran`: of each session, its turns."""
+    """Returns figures of sessions. `ran` has the turns of each session."""
     turns = list(itertools.chain.from_iterable(ran))
     end_to_end = [session[-1]["ended"] - session[0]["started"] for session in ran]
     ttft = [turn["first"] - turn["started"] for turn in turns]
@@ -94,7 +101,7 @@ def figures(result, prefill_workers):
 
 
 def simulate(row):
-    """`row` names a run; adds what came of it."""
+    """Simulates a run. Returns `row`, which names the run, with the figures."""
     random = Random("arrivals")
     todo = sessions(row["profile"], row["sessions"], pauses=row["pauses"])
     run = {"model": row["model"], "device": "a100", "max_batch": MAX_BATCH, "sessions": todo} | SYSTEMS[row["system"]][0]
@@ -117,13 +124,14 @@ def simulate(row):
 
 
 def grid(args):
-    """The runs: those that are left out for want of time are the last."""
+    """Returns the runs. If time is short, the last ones are left out."""
     def rows(model, profile, systems, axis, values, count):
         return [{"model": model, "profile": profile, "pauses": args.pauses, "system": system, axis: value, "sessions": count(value)}
                 for value, system in itertools.product(values, systems)]
 
     llama, qwen = "llama-3.1-8b", "qwen3-14b"
-    many, some, for_40_s, for_60_s = (  # so many sessions
+    # Functions that return a number of sessions.
+    many, some, for_40_s, for_60_s = (
         lambda n: max(64, 3 * n), lambda n: max(48, 3 * n // 2), lambda rate: max(64, 40 * rate), lambda rate: max(96, 60 * rate))
     if args.host_tier:
         runs = rows(llama, "ReAct", with_and_without_host(*UNDER_PRESSURE[:2]), "concurrent", (128, 256, 512), some)
@@ -167,7 +175,7 @@ def grid(args):
 
 
 def ratios(rows):
-    """baseline to shared, of each pair of runs."""
+    """Returns the ratios of baseline and shared for each pair of runs."""
     by_run = {}
     for row in rows:
         key = (row["model"], row["profile"], "rate" if "rate" in row else "concurrent", row.get("rate", row.get("concurrent")))
@@ -179,7 +187,10 @@ def ratios(rows):
 
 
 def run(args, done=(), write=lambda figures: None):
-    """`args`: of the command. Runs that are `done` are not repeated. `write` gets the figures after each run."""
+    """Runs all simulations of the command line `args`.
+
+    Runs in `done` are not repeated. Calls `write` with the figures after each run.
+    """
     end = time.monotonic() + args.seconds
     rows, left = [], 0
 
@@ -199,7 +210,10 @@ def run(args, done=(), write=lambda figures: None):
 
 
 def panel(out, rows, axis, measure, title, at):
-    """One plot, measure against axis, log both, a line for each system and profile."""
+    """Adds a plot of `measure` against `axis` to `out`, with logarithmic axes.
+
+    The plot has a line for each system and profile.
+    """
     left, top, width, height = at
     points = [(row[axis], row[measure]) for row in rows]
     if not points:

@@ -1,11 +1,20 @@
-"""Whether the time of a tenant's answer tells it what another tenant has: probes that touch what the other has and
-probes that touch what nobody has, one after the other in random order, against one `baton serve` with keys. For each
-kind the medians, the difference with a 95 % interval (bootstrap), and the p of a rank test (Mann-Whitney, normal
-approximation). The control is a difference that must show: the same tenant's own cached prompt. On a machine without
-other work, or it shows noise. A round leaves some 1,900 tokens in the cache, which 1,500 rounds fill: what is probed is of
-its own round and still there, while all that is computed anew evicts from then on, the other's and nobody's alike.
+"""Measures whether response times reveal the data of another tenant.
 
-  tools/python bench/tenant_timing.py [--rounds 400] [--model DIR] [--json FILE]"""
+  tools/python bench/tenant_timing.py [--rounds 400] [--model DIR] [--json FILE]
+
+The program starts a `baton serve` with keys and sends probes in random order. A probe of tenant
+alpha uses data of tenant beta, or data that no tenant has. The report has, for each kind of probe:
+- both medians
+- their difference with a 95 % interval (bootstrap)
+- the p of a rank test (Mann-Whitney, normal approximation)
+
+The control is a difference that must appear: a cached prompt of the same tenant. Stop other work
+first, because it adds noise.
+
+A round adds about 1,900 tokens to the cache, and 1,500 rounds fill it. The probed data belongs to
+its own round, so it is still cached. In a full cache, every newly computed prompt evicts blocks,
+with both kinds of data.
+"""
 
 import argparse
 import datetime
@@ -31,7 +40,7 @@ PROMPT_TOKENS = 320
 
 
 class Tenant:
-    """A connection that is kept, and a key."""
+    """A tenant's key and persistent connection."""
 
     def __init__(self, address, key):
         self.connection = http.client.HTTPConnection(address)
@@ -40,7 +49,7 @@ class Tenant:
         self.key = key
 
     def ask(self, path, body=None, key=None):
-        """Status and microseconds to the end of the answer."""
+        """Sends a request. Returns (status, microseconds to the end of the answer)."""
         text = None if body is None else json.dumps(body)
         began = time.perf_counter_ns()
         self.connection.request(
@@ -65,8 +74,11 @@ def reference(request_id):
 
 
 def probes(alpha, beta, round_):
-    """By kind: what is asked of what the other tenant has, and of what nobody has, as functions that measure, and do
-    nothing else: what the server still does for the last answer would be over for one that came after a pause."""
+    """Returns pairs of probes by kind: with data of the other tenant, and with data of no tenant.
+
+    A probe is a function that only measures. Any other work in it would be a pause, in which the
+    server could finish its work for the last answer.
+    """
 
     def completed(tenant, body):
         status, micros = tenant.ask("/v1/completions", body)
@@ -97,7 +109,7 @@ def probes(alpha, beta, round_):
 
 
 def rank_test(a, b):
-    """Two-sided p that both are drawn alike; times have next to no ties."""
+    """Returns the two-sided p of equal distributions. REQUIRES: the times have almost no ties."""
     ranks = {index: rank for rank, index in enumerate(sorted(range(len(a) + len(b)), key=(a + b).__getitem__), 1)}
     u = sum(ranks[i] for i in range(len(a))) - len(a) * (len(a) + 1) / 2
     spread = math.sqrt(len(a) * len(b) * (len(a) + len(b) + 1) / 12)
@@ -124,7 +136,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--model", default=str(ROOT / "test/golden/tiny_llama3_bf16"))
-    parser.add_argument("--json", help="where the figures go, too")
+    parser.add_argument("--json", help="also write the figures to this file")
     arguments = parser.parse_args()
     keys = {name: secrets.token_hex(32) for name in ("alpha", "beta")}
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
@@ -160,7 +172,8 @@ def measure(server, keys, arguments):
             address = found[1]
         if line.endswith(" info serving\n"):
             break
-    threading.Thread(target=server.stdout.read, daemon=True).start()  # a log that nobody reads would hold it up
+    # Reads the log, because the server would block if its output were not read.
+    threading.Thread(target=server.stdout.read, daemon=True).start()
     alpha, beta = (Tenant(address, keys[name]) for name in ("alpha", "beta"))
     times = {}
     for round_ in range(arguments.rounds):

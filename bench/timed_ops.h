@@ -1,4 +1,4 @@
-// The operations of a forward pass with the time that each kind takes.
+// A wrapper of Ops that measures the time of each kind of operation in a forward pass.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ class TimedOps final : public Ops {
  public:
   explicit TimedOps(Ops& ops) : ops_(ops) {}
 
-  // Since the last call, by kind; norms count for the projection behind them.
+  // Returns the seconds since the last call, by kind. A norm counts for the projection after it.
   std::map<std::string, double> TakeSeconds() { return std::exchange(seconds_, {}); }
 
   absl::StatusOr<WeightId> Pack(const WeightSource& source) override { return ops_.Pack(source); }

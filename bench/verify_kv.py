@@ -1,10 +1,14 @@
-"""What --verify-kv costs, or --guard-kv: time to first token of prompts whose KV the prefill worker has and the decode worker lacks, so
-that little but the hand-off is in it, with and without the option, in real processes on this machine.
+"""Measures the cost of --verify-kv or --guard-kv in real processes on this machine.
 
-    bench/verify_kv models/smollm2-135m-instruct [--tokens 2048] [--rounds 15] [--option guard-kv] [--json FILE]
+    bench/verify_kv models/smollm2-135m-instruct [--tokens 2048] [--rounds 15]
+                    [--option guard-kv] [--json FILE]
 
-Two decode workers are there at once, each behind a router of its own, and take turns. Each has room for one prompt
-only, and two prompts alternate, so that all blocks of each move every time."""
+The figure is the time to first token of prompts, with and without the option. The prefill worker
+has the KV of the prompts and the decode worker does not, so the hand-off dominates this time.
+
+Two decode workers run at the same time, each behind its own router, and take turns. Each has room
+for only one prompt, and two prompts alternate. All blocks of a prompt therefore move each time.
+"""
 
 import argparse
 import asyncio
@@ -27,7 +31,7 @@ LOADER.exec_module(cluster)
 
 
 class Clusters:
-    """One prefill worker, and for each setting a decode worker and a router."""
+    """One prefill worker, and a decode worker and a router for each setting."""
 
     def __init__(self, model, tokens, option):
         self.run, self.state = ROOT / "build" / "bench_verify_kv", {"processes": []}
@@ -58,7 +62,8 @@ async def measure(routers, model, tokens, rounds):
     random = Random(1)
     prompts = [[random.randrange(vocabulary) for _ in range(tokens)] for _ in range(2)]
     times = {name: [] for name in targets}
-    for turn in range(-1, rounds):  # the first is computed
+    # The first turn computes the prompts and is left out of the figures.
+    for turn in range(-1, rounds):
         for prompt in prompts:
             for name, target in targets.items():
                 took = await first_token_ms(target, prompt)
@@ -74,7 +79,7 @@ def main():
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--option", choices=["verify-kv", "guard-kv"], default="verify-kv", help="of decode workers")
+    parser.add_argument("--option", choices=["verify-kv", "guard-kv"], default="verify-kv", help="option of the decode workers")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     clusters = Clusters(options.model.resolve(), options.tokens, f"--{options.option}")
