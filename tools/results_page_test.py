@@ -17,7 +17,7 @@ RUN = {"date": "2026-11-21", "commit": "abc1234", "machine": "one machine"}
 
 class ResultsPageTest(unittest.TestCase):
     def page(self, tables, documents=None, **files):
-        """The page of these tables. `documents` are JSON files by stem, and `files` are texts by name."""
+        """The page of these tables, with JSON files `documents` by stem and other files by name."""
         documents = {"run": RUN | {"rate": 0.75, "ms": 4.0}} if documents is None else documents
         with tempfile.TemporaryDirectory() as scratch:
             folder = pathlib.Path(scratch)
@@ -63,8 +63,8 @@ class ResultsPageTest(unittest.TestCase):
     def test_a_target_of_a_row_with_two_figures_is_a_ratio(self):
         document = RUN | {"ours": 30, "other": 20}
         row = '{ of = "r", at = ["ours"], compared = ["other"], unit = "tokens/s", wanted = 1.6 }'
-        self.assertEqual(self.rows(row, {"run": document}), [
-            "| r | ≥ 1.6 x | 20 tokens/s | 30 tokens/s | **1.50, missed** | M | 2026-11-21 | abc1234 |"])
+        [line] = self.rows(row, {"run": document})
+        self.assertTrue(line.startswith("| r | ≥ 1.6 x | 20 tokens/s | 30 tokens/s | **1.50, missed** | M |"))
 
     def test_the_innermost_object_states_the_commit(self):
         document = RUN | {"before": {"commit": "old", "us": 9}, "after": {"commit": "new", "us": 3}}
@@ -93,9 +93,10 @@ class ResultsPageTest(unittest.TestCase):
 
     def test_a_sweep_has_a_line_for_each_setting_or_each_figure(self):
         runs = [{"n": n, "system": system, "s": s} for n, system, s in ((16, "a", 4), (2, "a", 6), (16, "b", 1), (2, "b", 2))]
-        for columns, lines in (("figures", ["| N = 2 | 6 → 2 (3.00) | M | 2026-11-21 | abc1234 |",
-                                            "| N = 16 | 4 → 1 (4.00) | M | 2026-11-21 | abc1234 |"]),
-                               ("settings", ["| time, s | 6 → 2 (3.00) | 4 → 1 (4.00) | M | 2026-11-21 | abc1234 |"])):
+        origin = "| M | 2026-11-21 | abc1234 |"
+        by_setting = [f"| N = 2 | 6 → 2 (3.00) {origin}", f"| N = 16 | 4 → 1 (4.00) {origin}"]
+        by_figure = [f"| time, s | 6 → 2 (3.00) | 4 → 1 (4.00) {origin}"]
+        for columns, lines in (("figures", by_setting), ("settings", by_figure)):
             page = self.page(f"""
 [[tables]]
 title = "T"

@@ -6,7 +6,7 @@ from finetuning.study.words import CITIES, DAYS, FUNCTIONS, NAMES, THINGS, TOPIC
 
 
 # "node" begins with the same token as "name" in the base's tokenizer. A decoder cannot distinguish
-# the two words in this base's KV, even after long training (bench/results/README.md).
+# the two words in this base's KV, even after long training (docs/design/performance.md).
 _IDENTIFIERS = tuple(word for word in VARIABLES if word != "node")
 
 
