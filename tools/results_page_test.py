@@ -44,7 +44,7 @@ class ResultsPageTest(unittest.TestCase):
 
     def test_a_row_has_figure_target_ratio_machine_date_and_commit(self):
         self.assertEqual(self.rows('{ of = "rate", at = ["rate"], unit = "%", wanted = 50 }'),
-                         ["| rate | ≥ 50 % | 75 % | 1.50 | M | 2026-11-21 | abc1234 |"])
+                         ["| rate | ≥ 50 % | 75.0 % | 1.50 | M | 2026-11-21 | abc1234 |"])
 
     def test_a_ratio_above_1_is_better_if_less_is_better(self):
         self.assertEqual(self.rows('{ of = "time", at = ["ms"], unit = "ms", wanted = 8 }'),
@@ -78,8 +78,8 @@ class ResultsPageTest(unittest.TestCase):
             [line] = self.rows(f'{{ of = "s", at = ["runs", {{ n = {path} }}, "s"], unit = "s" }}', {"run": document})
             self.assertIn(f"| {text} |", line)
         for stat, text in (("min", "1 s"), ("range", "1 to 4 s"), ("at_least", "2 of 3")):
-            [line] = self.rows(f'{{ of = "s", at = ["runs", {{ n = 2 }}, "s"], unit = "s", stat = "{stat}", limit = 3 }}',
-                               {"run": document})
+            row = f'{{ of = "s", at = ["runs", {{ n = 2 }}, "s"], unit = "s", stat = "{stat}", limit = 3 }}'
+            [line] = self.rows(row, {"run": document})
             self.assertIn(f"| {text} |", line)
 
     def test_figures_in_other_units(self):
@@ -92,7 +92,8 @@ class ResultsPageTest(unittest.TestCase):
             self.assertIn(f"| {text} |", line)
 
     def test_a_sweep_has_a_line_for_each_setting_or_each_figure(self):
-        runs = [{"n": n, "system": system, "s": s} for n, system, s in ((16, "a", 4), (2, "a", 6), (16, "b", 1), (2, "b", 2))]
+        runs = [{"n": n, "system": system, "s": seconds}
+                for n, system, seconds in ((16, "a", 4), (2, "a", 6), (16, "b", 1), (2, "b", 2))]
         origin = "| M | 2026-11-21 | abc1234 |"
         by_setting = [f"| N = 2 | 6 → 2 (3.00) {origin}", f"| N = 16 | 4 → 1 (4.00) {origin}"]
         by_figure = [f"| time, s | 6 → 2 (3.00) | 4 → 1 (4.00) {origin}"]
@@ -135,7 +136,8 @@ times = [{{ of = "time", at = ["s"], unit = "s" }}]
 
     def test_a_file_without_a_row_is_refused(self):
         with self.assertRaisesRegex(results_page.PageError, "no table has these files: plot.svg"):
-            self.page('[[tables]]\ntitle = "T"\nfile = "run.json"\nrows = [{ of = "ms", at = ["ms"] }]', plot_dot_svg="")
+            self.page('[[tables]]\ntitle = "T"\nfile = "run.json"\nrows = [{ of = "ms", at = ["ms"] }]',
+                      plot_dot_svg="")
 
 
 if __name__ == "__main__":
