@@ -135,21 +135,21 @@ absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(ReserveRequest request, 
   const int64_t held = tree_.ReadyPrefix(request.keys);
   const int64_t blocks_now = blocks - held + tree_.CachedInPrefix(request.keys);
   const Admission admission = admission_(request, blocks_now);
-  if (std::holds_alternative<Wait>(admission)) return Refuse(std::move(request), blocks_now);
+  if (std::holds_alternative<Wait>(admission)) return Refuse(request, blocks_now);
   if (const auto* never = std::get_if<NeverFits>(&admission)) return *never;
 
   BlockTable table;
   for (BlockRef& block : tree_.Match(request.keys)) table.Append(std::move(block));
   while (static_cast<int64_t>(table.size()) < blocks) {
     std::optional<BlockRef> block = tree_.Allocate();
-    if (!block.has_value()) return Refuse(std::move(request), blocks_now);  // the pool had no block after all
+    if (!block.has_value()) return Refuse(request, blocks_now);  // the pool had no block after all
     table.Append(*std::move(block));
   }
   return Grant(std::move(request), std::move(table), static_cast<size_t>(held), now);
 }
 
-Wait HandoffReceiver::Refuse(ReserveRequest request, int64_t blocks_now) {
-  if (!request.cache_only) refused_.Add(std::move(request), blocks_now);
+Wait HandoffReceiver::Refuse(const ReserveRequest& request, int64_t blocks_now) {
+  if (!request.cache_only) refused_.Add(request, blocks_now);
   return Wait{};
 }
 

@@ -151,7 +151,7 @@ class HandoffReceiver {
   absl::Status CheckLink(const LinkRequest& request) const;
   absl::Status CheckReserve(const ReserveRequest& request) const;
   absl::Status CheckStart(const DecodeJob& job, const Reservation& reservation) const;
-  Wait Refuse(ReserveRequest request, int64_t blocks_now);
+  Wait Refuse(const ReserveRequest& request, int64_t blocks_now);
   Reserved Grant(ReserveRequest request, BlockTable table, size_t held, absl::Time now);
   Reservations::iterator Find(const ReservationRef& ref);
   void EndWriting(const Reservation& reservation);

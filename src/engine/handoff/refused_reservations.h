@@ -22,12 +22,12 @@ namespace baton {
 // Not thread-safe.
 class RefusedReservations {
  public:
-  // Keeps the request without its keys. Beyond 65,536 refusals the largest is forgotten.
-  void Add(ReserveRequest request, int64_t blocks_now);
+  // Keeps the sizes that the request asks for. Beyond 65,536 refusals the largest is forgotten.
+  void Add(const ReserveRequest& request, int64_t blocks_now);
   // A sequence or a reservation has ended, or a reservation was granted: there may be room for more.
   void RoomMayHaveCome() { room_may_have_come_ = true; }
   // The number of refused reservations, the smallest first, that `fits` admits beside each other
-  // now. Forgets them.
+  // now. Forgets them. The requests that `fits` gets have sizes alone.
   int64_t TakeFitting(absl::FunctionRef<bool(const ReserveRequest&, int64_t blocks_now)> fits);
 
  private:

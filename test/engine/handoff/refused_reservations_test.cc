@@ -64,6 +64,18 @@ TEST_CASE("refusals beyond 65,536 take no more memory: the largest is forgotten"
   CHECK(r.Take() == 1 << 16);
 }
 
+TEST_CASE("RefusedReservations keeps no memory for the keys of a request") {
+  RefusedReservations refused;
+  refused.Add({.request_id = "r", .keys = std::vector<BlockKey>(1000), .kv_tokens = 16000}, 1000);
+  refused.RoomMayHaveCome();
+  size_t keys = 1;
+  refused.TakeFitting([&keys](const ReserveRequest& request, int64_t) {
+    keys = request.keys.capacity();
+    return true;
+  });
+  CHECK(keys == 0);
+}
+
 TEST_CASE("each refusal is followed by room for one, however much comes free in whatever order") {
   ForEachSeed(20, [](uint64_t seed) {
     std::mt19937 random(seed);
