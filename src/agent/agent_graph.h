@@ -104,9 +104,9 @@ class AgentGraph {
   // nothing changed: ALREADY_EXISTS, an id that is live or that a prompt waits for; NOT_FOUND, an
   // upstream that is unknown or whose output is kept no longer; INVALID_ARGUMENT, a cycle, or a
   // prompt that is empty or too long; RESOURCE_EXHAUSTED, too many announced requests or references.
-  // REQUIRES: the spec stays, unchanged, until the prompt is complete or has failed, or the request
-  // is refused or over.
-  // Or it fails at once, as PromptFailed, because an upstream has: then so do its readers.
+  // If an upstream request has failed, the prompt fails at once, by a PromptFailed action, and so do
+  // the prompts that wait for its output. REQUIRES: `spec` stays unchanged until the prompt is
+  // complete or has failed, or until the request is refused or over.
   absl::StatusOr<PromptGrew> Submit(AgentNode& node, const PromptSpec& spec, absl::Time now);
   // The caller of Add or Submit could not go on with the request: nothing has changed. Prompts that
   // wait for it, as it was announced, wait on for another request of its id. Harmless if Add or

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "absl/container/flat_hash_set.h"
+#include "base/check.h"
 #include "base/strings.h"
 #include "kv/prefix_key.h"
 
@@ -58,6 +59,7 @@ absl::Status SettleMaxTokens(ClientRequest& request) {
 }
 
 void ScopePrompt(ClientRequest& request) {
+  BATON_CHECK(request.prompt.tokenizer == nullptr, "the names of references are scoped once");
   request.prompt.tokenizer = request.served->tokenizer.get();
   request.prompt.most_tokens = Room{*request.served, request.prefill_only ? 0 : 1}.limit();
   for (PromptSegment& segment : request.prompt.segments) {

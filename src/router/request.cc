@@ -21,11 +21,8 @@ SessionKey SessionOf(const ClientRequest& request) {
 Request::Request(ClientRequest request)
     : id(ScopedId(request.spec.cache_domain, request.id)), asked(std::move(request)) {
   if (!asked.workflow.empty()) upstreams = UpstreamsOf(asked);
-  if (asked.prompt.segments.empty()) {
-    SetRoute(ToRoute(asked));
-  } else {
-    ScopePrompt(asked);
-  }
+  ScopePrompt(asked);
+  if (asked.prompt.segments.empty()) SetRoute(ToRoute(asked));
 }
 
 void Request::SetRoute(Route route) {

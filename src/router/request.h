@@ -35,8 +35,8 @@ struct Request {
   };
 
   Request() = default;
-  // Derives the id, the upstreams and, of a complete prompt, the route. That takes time in proportion
-  // to the prompt and needs nothing else, so callers do it before they take a lock.
+  // Derives the id, the upstreams and, if the prompt is complete, the route. This takes time in
+  // proportion to the prompt, so Router::Submit does it before it takes its lock.
   explicit Request(ClientRequest request);
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;

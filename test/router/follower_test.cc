@@ -36,6 +36,14 @@ int64_t CountStarts(const Lines& lines, std::string_view start) {
 
 constexpr const char* kFixed = "0123456789abcdef";
 
+TEST_CASE("a prompt without a reference to the call is refused as what follows it, and leaves nothing") {
+  Driven d;
+  const RequestTicket call = Decoding(d);
+  CHECK(absl::IsInvalidArgument((*d).Follow(call, d.Request("", kFixed), d.now)));
+  CHECK(d.Take().empty());
+  CHECK((*d).core().live_requests() == 1);
+}
+
 TEST_CASE("what follows a call is prefilled while the call decodes, and the next request finds it") {
   Driven d;
   const RequestTicket call = Decoding(d);
