@@ -7,11 +7,14 @@
 namespace baton {
 
 // Plain data, copied to the device byte for byte. SamplingFields() lists the valid ranges.
+//
+// The penalties change the logits first: repetition, then presence, then frequency. After that the
+// temperature applies, then top-k, then top-p to the tokens that top-k keeps, then min-p.
 struct DrawParams {
   float temperature = 1;         // greedy below 1e-5
   int32_t top_k = 0;             // 0: off; 1: greedy
   float top_p = 1;               // 1: off
-  float min_p = 0;               // 0: off
+  float min_p = 0;               // least probability, relative to the likeliest token; 0: off
   float repetition_penalty = 1;  // on tokens of prompt and output (Keskar et al. 2019); 1: off
   float presence_penalty = 0;    // on tokens of the output (OpenAI); 0: off
   float frequency_penalty = 0;   // on tokens of the output, for each occurrence (OpenAI); 0: off

@@ -132,7 +132,9 @@ TEST_CASE("a number is valid at the ends of its range and invalid beyond them") 
     c.set(params, c.valid);
     CHECK(Validate(params, kVocab).ok());
     c.set(params, c.invalid);
-    CHECK(Validate(params, kVocab).code() == absl::StatusCode::kInvalidArgument);
+    const absl::Status status = Validate(params, kVocab);
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    CHECK(std::string(status.message()).find(c.field) != std::string::npos);
   }
 }
 
