@@ -82,11 +82,12 @@ def hash_comments(text):
 
 def python_comments(text):
     """Comments and docstrings."""
-    previous = tokenize.NEWLINE
+    previous, depth = tokenize.NEWLINE, 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT and not token.string.startswith("#!"):
             yield token.start[0], (token.line[: token.start[1]].strip() and BEHIND_CODE) + token.string.lstrip("#")
-        elif token.type == tokenize.STRING and previous in (tokenize.NEWLINE, tokenize.INDENT, tokenize.NL):
+        depth += (token.string in "([{") - (token.string in ")]}") if token.type == tokenize.OP else 0
+        if token.type == tokenize.STRING and depth == 0 and previous in (tokenize.NEWLINE, tokenize.INDENT, tokenize.NL):
             for i, line in enumerate(token.string.strip("\"'rf").split("\n")):
                 yield token.start[0] + i, " " + line.strip()
         if token.type not in (tokenize.COMMENT, tokenize.DEDENT):
