@@ -24,8 +24,8 @@ struct SamplerScratch {
   std::vector<TokenId> kept_ids;  // their tokens, ascending, [vocab]
 };
 
-// Chooses tokens. DrawParams states the order in which the parameters apply. Among equal logits, the
-// token with the lower id counts as more likely. The i-th random number is a hash of (seed, i).
+// Chooses tokens. DrawParams states the order in which the parameters apply. Among equal logits,
+// the token with the lower id counts as more likely. The i-th random number is a hash of (seed, i).
 class Sampler {
  public:
   // The repetition penalty counts the tokens of `prompt`. `default_seed` applies if `params` has no

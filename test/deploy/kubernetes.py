@@ -214,7 +214,9 @@ def memory_problems(manifests):
 
 
 def documented_certificates(folder):
-    """Runs the commands of docs/security.md for the files of Secret baton-peer; the names that the certificate is for."""
+    """Runs the commands of docs/security.md for the files of Secret baton-peer.
+
+    Returns the names that the certificate is for."""
     text = (ROOT / "docs/security.md").read_text()
     (block,) = [block for block in re.findall(r"^```sh\n(.*?)^```", text, re.S | re.M) if "openssl req" in block]
     subprocess.run(["bash", "-euc", block], cwd=folder, check=True, capture_output=True)
