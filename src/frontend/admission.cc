@@ -13,10 +13,11 @@
 namespace baton {
 namespace {
 
-// Of one tenant.
+// Upper bounds for one tenant.
 constexpr size_t kLongPromptsWaiting = 256;
 constexpr size_t kViewsWaiting = 32;
-constexpr size_t kBytesWaiting = 256u << 20;  // of all
+// Upper bound for all tenants together.
+constexpr size_t kBytesWaiting = 256u << 20;
 
 }  // namespace
 
@@ -67,7 +68,7 @@ absl::Status ClientAdmission::RunView(const Tenant& tenant, absl::AnyInvocable<v
 void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest> request, const CallContext& context,
                              std::shared_ptr<CallSink> sink) {
   const size_t bytes = PromptBytes(*request);
-  std::shared_ptr<BodyCharge> charge;  // null: it does not wait
+  std::shared_ptr<BodyCharge> charge;  // null if the request does not wait
   if (!IsShort(bytes)) {
     charge = std::make_shared<BodyCharge>(waiting_, context.caller->name);
     if (!charge->Add(request->ByteSizeLong())) {
@@ -83,7 +84,7 @@ void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest> request,
 
 void ClientAdmission::Admit(const v1::GenerateRequest& proto, const CallContext& context,
                             const std::shared_ptr<CallSink>& sink) {
-  // A long prompt may have waited: what nobody waits for any more is not tokenised.
+  // A long prompt may have waited for a thread. Its client may have left since then.
   if (sink->handle().cancelled()) return Refuse(*sink, absl::CancelledError("the client cancelled"));
   absl::StatusOr<ClientRequest> request = Read(proto, context);
   if (!request.ok()) return Refuse(*sink, request.status());
@@ -119,7 +120,7 @@ std::optional<RequestTicket> ClientAdmission::Submit(ClientRequest request, cons
     sink->handle().Submitted(*ticket);
     return *ticket;
   }
-  counted.sink.reset();  // its quota is free before the client hears of it
+  counted.sink.reset();  // frees the quota before the client receives the refusal
   Refuse(*sink, ticket.status(), absl::IsResourceExhausted(ticket.status()) ? kRetryHint : absl::ZeroDuration());
   return std::nullopt;
 }

@@ -1,4 +1,5 @@
-// What every front of the router does with a client's request: reads it, gives it an id, submits it.
+// The admission of client requests. All APIs use it to read a request, to give it an id, and to
+// submit it to the router.
 #pragma once
 
 #include <atomic>
@@ -20,81 +21,93 @@
 
 namespace baton {
 
-// A client that lets this much of its output pile up is cut off, so that it cannot hold memory.
+// Upper bound on the output that waits for a slow client. A client with more unread bytes is
+// disconnected, so that it cannot hold memory.
 inline constexpr size_t kMaxUnreadBytes = 1 << 20;
-// And one that reads nothing at all for this long, so that it cannot hold a stream.
+// Upper bound on the time in which a client reads nothing. A client that pauses for longer is
+// disconnected, so that it cannot hold a stream.
 inline constexpr absl::Duration kMaxReadPause = absl::Seconds(60);
 
-// A call that becomes a request.
+// The receiver of one request's answer. It belongs to the call that made the request.
 class CallSink : public RequestSink {
  public:
   virtual RequestHandle& handle() = 0;
-  // Before the request is submitted.
+  // Called before the request is submitted.
   virtual void SetId(const RequestId& id) = 0;
-  // The request was not accepted. A zero `retry_after` is not known.
+  // The request was not accepted. Zero in `retry_after` means that the delay is unknown.
   virtual void Refuse(const absl::Status& status, absl::Duration retry_after) = 0;
 };
 
-// Whose call it is, of which trace, and until when somebody waits for it, by the clock.
+// The caller, id, trace and deadline of a call. Its requests share them.
 struct CallContext {
   Caller caller;
-  std::string id{};  // what the answer calls it, where that is not a request's id: x-request-id
+  std::string id{};  // x-request-id of an HTTP call, under which the answer names the call
   TraceContext span{};
+  // The client waits until this time of the clock.
   absl::Time deadline = absl::InfiniteFuture();
-  bool further = false;  // a request of the call was submitted before this one
+  // Another request of the same call was submitted before this one.
+  bool further = false;
 };
 
-// Thread-safe. Whatever it runs elsewhere has run when it is gone.
+// Thread-safe. The destructor runs the tasks that still wait for a thread.
 class ClientAdmission {
  public:
-  // When a client that was refused for lack of room may come again.
+  // The delay after which a client that was refused for lack of room may try again.
   static constexpr absl::Duration kRetryHint = absl::Seconds(1);
 
-  // All must outlive it.
+  // The arguments must outlive this object.
   ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Callers& callers);
 
   Callers& callers() { return callers_; }
 
-  // Accepts nothing any more.
+  // From now on, refuses all calls.
   void Drain() { draining_ = true; }
-  // UNAVAILABLE: it drains.
+  // UNAVAILABLE after Drain.
   absl::Status Open() const;
-  // Why a call would be refused, whatever it is: before it is read, which takes time.
+  // Returns the refusal if any call of this caller would be refused now. Call it before reading the
+  // call, because reading takes time.
   std::optional<TenantQuotas::Refusal> WhyNot(const Caller& caller);
 
-  // Bytes of text that a request has tokenised.
+  // Bytes of text that ReadRequest tokenises for this request.
   static size_t PromptBytes(const v1::GenerateRequest& request) {
     return request.has_chat() ? TextBytes(request.chat()) : TextBytes(request.segments());
   }
-  // So many that a thread which serves others may tokenise them: it takes well under a millisecond.
+  // Whether a thread that serves other streams may tokenise a text of this size. Tokenising such a
+  // text takes well under a millisecond.
   static bool IsShort(size_t text_bytes) { return text_bytes <= size_t{16} << 10; }
-  // Runs `task`, which takes time in proportion to so many bytes of text: here or, if they are many, on another thread,
-  // where tenants take turns. RESOURCE_EXHAUSTED: too many of this tenant's wait.
+  // Runs `task`, whose time is proportional to `text_bytes`. Runs a short task in this call, and a
+  // long one on another thread, which serves tenants fairly (WorkQueue). RESOURCE_EXHAUSTED: too
+  // many long tasks of this tenant wait.
   absl::Status Run(const Tenant& tenant, size_t text_bytes, absl::AnyInvocable<void()> task);
-  // The same for what looks at many requests, and in a line of its own: who looks keeps no prompt waiting.
+  // Like Run, for a task that reads the records of many requests. These tasks have a thread of
+  // their own, so that they do not delay prompts.
   absl::Status RunView(const Tenant& tenant, absl::AnyInvocable<void()> task);
-  // Reads the request and submits it for `sink`, which is told if either fails. Times are the clock's. Accept tokenises
-  // long prompts on another thread, for which no more bytes wait than BodyBytes has for the tenant; Admit all of them
-  // here.
+  // Reads the request and submits it for `sink`. Calls sink->Refuse if either fails. Times are the
+  // clock's. Accept tokenises a long prompt on another thread, and refuses it if too many bytes of
+  // the tenant already wait there (BodyBytes). Admit does all the work in this call.
   void Accept(std::shared_ptr<const v1::GenerateRequest> request, const CallContext& context,
               std::shared_ptr<CallSink> sink);
   void Admit(const v1::GenerateRequest& request, const CallContext& context, const std::shared_ptr<CallSink>& sink);
-  // The two halves of Admit. The first takes time in proportion to the prompt. `values`: as in ReadPrompt.
+  // The two halves of Admit. Read takes time proportional to the prompt. `values` is as in
+  // ReadPrompt.
   absl::StatusOr<ClientRequest> Read(const v1::GenerateRequest& request, const CallContext& context,
                                      const ChatValues* values = nullptr);
-  // None: it was refused.
+  // Returns nothing if the request was refused.
   std::optional<RequestTicket> Submit(ClientRequest request, const CallContext& context,
                                       const std::shared_ptr<CallSink>& sink);
-  // Prefills what follows a caller's call that was submitted, if there is room, and quota to spare
-  // (TenantQuotas::HasSpare). Its references, which have no names, are to the call. Takes time in proportion to the
-  // prompt.
+  // Prefills a prefill hint of a submitted call. Does so only if there is room, and the tenant has
+  // quota to spare (TenantQuotas::HasSpare). References in `follower` have no request id, and mean
+  // the output of `call`. Takes time proportional to the prompt.
   void Follow(const Caller& caller, const RequestTicket& call, v1::GenerateRequest follower, const ChatValues& values);
-  // For requests that the router has not accepted; it counts the others itself.
+  // Counts a refusal and passes it to the sink. Use it only for requests that the router has not
+  // accepted, because the router counts its own refusals.
   void Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after = {});
 
-  // 128 random bits: who sees one learns neither another nor how many there are.
+  // 128 random bits. A client cannot derive another request's id, or the number of requests, from
+  // an id.
   static RequestId DrawId();
-  void JoinDecoders();  // those whose workers have attached since
+  // Adds the decoders of workers that have attached since the last call.
+  void JoinDecoders();
 
  private:
   Router& router_;
@@ -102,7 +115,8 @@ class ClientAdmission {
   const Clock& clock_;
   Callers& callers_;
   std::atomic<bool> draining_ = false;
-  const std::shared_ptr<BodyBytes> waiting_;  // messages for Accept's threads; HTTP counts its own
+  // bytes of the messages that wait for Accept's threads
+  const std::shared_ptr<BodyBytes> waiting_;
   WorkQueue long_prompts_, views_;
 };
 

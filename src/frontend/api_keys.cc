@@ -26,7 +26,7 @@ using Sha = std::array<uint8_t, 32>;
 
 constexpr char kHashPrefix[] = "sha256:";
 constexpr size_t kMaxTenantBytes = 64;
-constexpr size_t kMaxKeyBytes = 1024;  // longer ones are nobody's
+constexpr size_t kMaxKeyBytes = 1024;  // longer keys are always unknown
 
 Sha ShaOf(std::string_view key) {
   Sha sha;

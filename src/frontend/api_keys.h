@@ -1,4 +1,4 @@
-// Who may call the router: API keys, each of which belongs to a tenant.
+// API keys. Each key belongs to a tenant.
 #pragma once
 
 #include <array>
@@ -14,19 +14,21 @@
 
 namespace baton {
 
-// A file of keys:
-//   [research]                  # a tenant; its requests share KV, names, sessions and contexts with no other tenant's
+// A file of keys. Tenants share no KV, names, sessions or contexts.
+//   [research]                  # the tenant's name
 //   keys = ["sha256:9f86d0..."] # 64 hexadecimal digits, as `baton key` prints them
-//   operator = true             # may see workers, loads and metrics; this and what follows is optional
+//   operator = true             # may see workers, loads and metrics; optional, like all below
 //   max_requests = 64
 //   max_sessions = 16
 //   tokens_per_minute = 200000
 class ApiKeys {
  public:
-  // INVALID_ARGUMENT: file, line, what was expected and got. No key, or one that two tenants have, is an error.
+  // INVALID_ARGUMENT names the file and line, the expected value and the found value. A tenant
+  // without a key is an error. So is a key that appears twice.
   static absl::StatusOr<ApiKeys> Load(const std::string& path);
 
-  // Null: nobody's. Takes as long for any key: whether one is nearly right, or which tenant's it is, does not show.
+  // Returns the key's tenant, or null if the key is unknown. Takes the same time for every key, so
+  // that the time does not reveal a similar key or the key's tenant.
   std::shared_ptr<const Tenant> Find(std::string_view key) const;
 
  private:
@@ -37,27 +39,28 @@ class ApiKeys {
   std::vector<Entry> entries_;
 };
 
-// The keys of a router that runs. Thread-safe.
+// The keys of a running router. Thread-safe.
 class KeyRing {
  public:
-  // Without a file: whoever reaches the router may call it, as one tenant without a name.
+  // A ring without a file accepts every call, as one tenant without a name.
   KeyRing() = default;
-  // An empty path: no file. Errors are those of ApiKeys::Load.
+  // An empty path means no file. Errors are those of ApiKeys::Load.
   static absl::StatusOr<std::unique_ptr<KeyRing>> Load(const std::string& path);
 
   bool asks() const { return !path_.empty(); }
-  // What a call's "authorization" says: "Bearer KEY". UNAUTHENTICATED, in the same words for a missing and a wrong key.
+  // Returns the tenant of the key in a call's "authorization" header: "Bearer KEY". UNAUTHENTICATED
+  // has the same message for a missing and for a wrong key.
   absl::StatusOr<std::shared_ptr<const Tenant>> Authenticate(std::string_view authorization) const;
-  // Reads the file again; where it is wrong, the keys stay as they were. Requests that run go on.
+  // Reads the file again. If the file is wrong, the keys do not change. Running requests continue.
   absl::Status Reload();
 
  private:
-  std::string path_;          // empty: asks nobody
-  mutable std::mutex mutex_;  // guards what follows
+  std::string path_;          // empty if no keys are required
+  mutable std::mutex mutex_;  // guards the members below
   std::shared_ptr<const ApiKeys> keys_;
 };
 
-// A new key, and the line of the file that lets it in.
+// A new key, and its hash as the file of keys has it.
 struct NewKey {
   std::string key;
   std::string hash;  // "sha256:..."

@@ -8,10 +8,11 @@
 namespace baton {
 
 std::string SaltOf(const Tenant& tenant, const std::string& cache_salt) {
-  return tenant.name.empty() ? cache_salt : absl::StrCat(tenant.name, "\n", cache_salt);  // no name has a line's end
+  // A tenant's name contains no line feed.
+  return tenant.name.empty() ? cache_salt : absl::StrCat(tenant.name, "\n", cache_salt);
 }
 
-// Tells another sink everything, and the quotas the end.
+// Forwards everything to another sink, and reports the end of the request to the quotas.
 class Callers::CountedSink final : public RequestSink {
  public:
   CountedSink(Callers& callers, Caller caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink)
@@ -21,7 +22,7 @@ class Callers::CountedSink final : public RequestSink {
         reserved_tokens_(TokensOf(request)),
         sink_(std::move(sink)) {}
   ~CountedSink() override {
-    if (!ended_) End(0);  // the router did not accept it
+    if (!ended_) End(0);  // the router did not accept the request
   }
 
   void OnUpdate(TokenUpdate update) override { sink_->OnUpdate(std::move(update)); }
@@ -39,12 +40,13 @@ class Callers::CountedSink final : public RequestSink {
   const std::string session_;
   const int64_t reserved_tokens_;
   const std::shared_ptr<RequestSink> sink_;
-  bool ended_ = false;  // by the router's thread that ends it
+  bool ended_ = false;  // written by the router's thread that ends the request
 };
 
 Callers::Callers(const KeyRing& keys, const Clock& clock, Metrics& metrics)
     : keys_(keys), clock_(clock), counts_(metrics.Create<TenantCounts>()) {
-  counts_.quota_refusals.Of("");  // of no tenant: rules that subtract need the metric from the start
+  // The series without a tenant exists from the start, because rules that subtract series need it.
+  counts_.quota_refusals.Of("");
 }
 
 absl::StatusOr<Caller> Callers::AuthenticateOperator(std::string_view authorization) const {

@@ -1,4 +1,4 @@
-// Who calls the router, and how much of it they may use.
+// The tenants that call the router, and their quotas.
 #pragma once
 
 #include <memory>
@@ -19,13 +19,14 @@ namespace baton {
 
 using Caller = std::shared_ptr<const Tenant>;
 
-// What a tenant's request may share KV and names with: nothing of another tenant's, whatever salt it sends.
+// The cache domain of a tenant's request with this salt. Two tenants never have the same cache
+// domain.
 std::string SaltOf(const Tenant& tenant, const std::string& cache_salt);
 
 // Thread-safe.
 class Callers {
  public:
-  // All must outlive it.
+  // The arguments must outlive this object.
   Callers(const KeyRing& keys, const Clock& clock, Metrics& metrics);
 
   bool asks() const { return keys_.asks(); }
@@ -33,21 +34,24 @@ class Callers {
   absl::StatusOr<Caller> Authenticate(std::string_view authorization) const {
     return keys_.Authenticate(authorization);
   }
-  // The same for what tells of all tenants' requests together: PERMISSION_DENIED for a tenant that does not operate the
-  // router.
+  // Like Authenticate, for views of all tenants' requests together. PERMISSION_DENIED if the tenant
+  // is not an operator.
   absl::StatusOr<Caller> AuthenticateOperator(std::string_view authorization) const;
 
-  // Before a request is read, which takes time: whether Count would refuse whatever it is.
+  // Returns the refusal if Count would refuse any request of this caller now. Call it before
+  // reading a request, because reading takes time.
   std::optional<TenantQuotas::Refusal> Check(const Caller& caller);
-  // Counts a request of the tenant until it ends, or until the sink is dropped without having been told. The sink to
-  // submit it with tells `sink` everything. `further`: as in TenantQuotas.
+  // Counts a request of the tenant until it ends, or until the returned sink is destroyed without
+  // an end. Submit the request with the returned sink, which forwards everything to `sink`.
+  // `further` is as in TenantQuotas.
   struct Counted {
-    std::shared_ptr<RequestSink> sink{};  // null: refused
+    std::shared_ptr<RequestSink> sink{};  // null if the request was refused
     absl::Status status{};
     absl::Duration retry_after{};
   };
   Counted Count(const Caller& caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink, bool further);
-  // That a request may use, as far as is known: what outputs and a context bring to its prompt is counted at its end.
+  // The tokens that a request may use, as far as they are known at its start. Tokens that outputs
+  // and a context add to its prompt are counted at its end.
   static int64_t TokensOf(const ClientRequest& request);
   // As in TenantQuotas.
   bool HasSpare(const Caller& caller, int64_t tokens);
@@ -61,7 +65,7 @@ class Callers {
   const KeyRing& keys_;
   const Clock& clock_;
   TenantCounts counts_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   TenantQuotas quotas_;
 };
 

@@ -17,7 +17,7 @@ constexpr int kMaxMessages = 4096;
 constexpr size_t kMaxRoleBytes = 64;
 constexpr size_t kMaxRequestIdBytes = 128;
 
-// The prompt that is read so far.
+// The part of the prompt that has been read so far.
 class Parts {
  public:
   explicit Parts(const Room& room) : room_(room) {}
@@ -94,17 +94,17 @@ absl::StatusOr<std::vector<TokenId>> ReadIds(const v1::TokenIds& proto, const st
   return std::vector<TokenId>(ids.begin(), ids.end());
 }
 
-// A chat whose messages' references are written as marks, which no message contains otherwise.
+// A chat in which a mark replaces each reference. The messages do not contain the mark otherwise.
 struct MarkedChat {
   ChatInput input;
   std::string mark;  // followed by the reference's index and kMarkEnd
   std::vector<Reference> references;
 };
 
-constexpr size_t kMaxMarkBytes = 96;  // which each reference takes
+constexpr size_t kMaxMarkBytes = 96;  // upper bound on the text that replaces one reference
 constexpr std::string_view kMarkBegin = "\uE002", kMarkMore = "\uE000", kMarkEnd = "\uE001";
 
-// The most kMarkMore that follow a kMarkBegin.
+// The length of the longest run of kMarkMore that follows a kMarkBegin.
 size_t LongestMark(std::string_view text) {
   size_t longest = 0;
   for (size_t at = text.find(kMarkBegin); at != std::string_view::npos; at = text.find(kMarkBegin, at)) {
@@ -116,7 +116,7 @@ size_t LongestMark(std::string_view text) {
   return longest;
 }
 
-// "" is null, which templates treat as absent.
+// An empty text gives null, which templates treat as absent.
 absl::StatusOr<Json> ReadJsonList(std::string_view text, const std::string& field) {
   if (text.empty()) return Json();
   if (text.size() > kMaxToolBytes) {
@@ -139,11 +139,12 @@ absl::StatusOr<jinja::Value> ParseToolCalls(const v1::ChatMessage& message, cons
   return ToolCallsValue(calls);
 }
 
-// "" is none.
+// An empty text gives None.
 absl::StatusOr<jinja::Value> ParseVariables(const v1::Chat& chat) {
   constexpr std::string_view kField = "chat.template_kwargs";
   if (chat.template_kwargs().empty()) return jinja::None{};
-  if (chat.template_kwargs().size() > kMaxToolBytes) {  // before it is parsed; they may be far fewer
+  // Checked before parsing. CheckTemplateVariables limits the values further.
+  if (chat.template_kwargs().size() > kMaxToolBytes) {
     return absl::InvalidArgumentError(
         StrCat(kField, ": ", chat.template_kwargs().size(), " bytes, limit ", kMaxToolBytes));
   }
@@ -168,7 +169,7 @@ absl::StatusOr<ChatValues> ParseValues(const v1::Chat& chat) {
   return values;
 }
 
-// The same of all strings in a value.
+// LongestMark of all strings in a value.
 size_t LongestMarkIn(const jinja::Value& value) {
   size_t longest = 0;
   if (const auto* text = value.As<std::string>()) longest = LongestMark(*text);
@@ -181,7 +182,7 @@ size_t LongestMarkIn(const jinja::Value& value) {
   return longest;
 }
 
-// A mark that the chat does not contain. The mark does not overlap itself.
+// Returns a mark that the chat does not contain. The mark does not overlap itself.
 std::string MarkFor(const v1::Chat& chat, const ChatValues& values) {
   size_t longest = std::max(LongestMarkIn(values.tools), LongestMarkIn(values.variables));
   for (const jinja::Value& calls : values.tool_calls) longest = std::max(longest, LongestMarkIn(calls));
@@ -203,7 +204,7 @@ bool HasOutputs(const v1::Chat& chat) {
   });
 }
 
-// The message as the template sees it. A field that is not set is absent.
+// Returns the message as the template sees it. Fields that are not set are absent.
 jinja::Value ForTemplate(const v1::ChatMessage& message, std::string content, const jinja::Value& tool_calls) {
   jinja::Dict out = {{"role", message.role()}, {"content", std::move(content)}};
   if (!message.name().empty()) out.emplace_back("name", message.name());
@@ -321,7 +322,8 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
   marked.input.now = now;
   auto rendered = model.chat_template->Render(marked.input);
   if (!rendered.ok()) {
-    // Too much for the template is too much whenever it is sent.
+    // A chat that exceeds the template's limits would exceed them again, so the client must not
+    // retry.
     const bool never = absl::IsResourceExhausted(rendered.status());
     return absl::Status(never ? absl::StatusCode::kInvalidArgument : rendered.status().code(),
                         StrCat("chat: ", rendered.status().message()));

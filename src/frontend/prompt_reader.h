@@ -1,4 +1,4 @@
-// A client's prompt, as the segments that it is made of.
+// Reads a client's prompt into segments.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,18 @@
 
 namespace baton {
 
-// Token segments are never empty, and no two of them are neighbours unless a reference stood between them.
-// INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: chat without a template.
-// `now`: the time that a template shows. `with_prefix`: the tokenizer's prefix stands before a first segment of text.
-// `values`: of the chat, with one element of tool_calls for each message. The chat's texts of JSON are then ignored.
-// Null: the values are parsed from these texts.
+// In the result, token segments are never empty. A reference stands between any two of them. `now`
+// is the time that a chat template shows. If `with_prefix` is set, the tokenizer's prefix precedes
+// a first segment of text. `values` has the parsed JSON texts of the chat, with one element of
+// tool_calls for each message. If it is null, the JSON texts of the chat are parsed instead.
+// INVALID_ARGUMENT names field, value and limit. UNIMPLEMENTED if the model of a chat has no
+// template.
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room, bool with_prefix);
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now,
                                                       const ChatValues* values = nullptr);
 
-// Of a chat without references; with one it is INVALID_ARGUMENT. Other errors as above.
+// The tokens of a chat without references. INVALID_ARGUMENT if the chat has a reference. Other
+// errors are those of ReadPrompt.
 absl::StatusOr<std::vector<TokenId>> ChatTokens(const v1::Chat& chat, const ServedModel& model, absl::Time now,
                                                 const ChatValues* values = nullptr);
 

@@ -42,7 +42,7 @@ absl::Status ReadContext(const v1::GenerateRequest& in, const ServedModel& model
   return absl::OkStatus();
 }
 
-// Reads all fields but those of the output.
+// Reads all fields except those of the output.
 absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Room& room, absl::Time now,
                                         const ChatValues* values) {
   const ServedModel& model = room.model;
@@ -50,7 +50,8 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Roo
   out.served = &model;
   RETURN_IF_ERROR(CheckLength("session_id", in.session_id().size(), kMaxNameBytes));
   if (std::ranges::any_of(in.session_id(), [](unsigned char c) { return c < 0x20; })) {
-    return absl::InvalidArgumentError("session_id: expected no control characters");  // operators read it
+    // Operators read session ids, in `baton status` and at /ui.
+    return absl::InvalidArgumentError("session_id: expected no control characters");
   }
   RETURN_IF_ERROR(CheckLength("cache_salt", in.cache_salt().size(), kMaxNameBytes));
   RETURN_IF_ERROR(CheckLength("workflow", in.workflow().size(), kMaxAgentBytes));
@@ -66,7 +67,7 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Roo
     return absl::InvalidArgumentError("prompt: expected segments or chat, got none");
   }
   ASSIGN_OR_RETURN(out.prompt.segments, in.has_chat() ? ReadPrompt(in.chat(), room, now, values)
-                                                      : ReadPrompt(in.segments(), room, /*with_prefix=*/!continues));
+                                                      : ReadPrompt(in.segments(), room, !continues));
   if (out.prompt.segments.empty() && !continues) {
     return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
   }
@@ -74,7 +75,7 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Roo
     return absl::InvalidArgumentError(StrCat("join: unknown value ", int{in.join()}));
   }
   out.prompt.join = in.join() == v1::JOIN_ARRIVAL ? Join::kArrival : Join::kOrder;
-  // A prompt without references is complete here.
+  // A prompt without references becomes the request's token buffer at once.
   if (out.prompt.segments.size() == 1 && std::holds_alternative<std::vector<TokenId>>(out.prompt.segments[0])) {
     out.spec.tokens = std::get<std::vector<TokenId>>(std::move(out.prompt.segments[0]));
     out.prompt.segments.clear();
@@ -94,7 +95,7 @@ absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model
   if (sampling.max_tokens() < 0) {
     return absl::InvalidArgumentError(StrCat("sampling.max_tokens: expected >= 0, got ", sampling.max_tokens()));
   }
-  // SettleMaxTokens sets it, if there is an output.
+  // SettleMaxTokens sets the final value if the request generates tokens.
   if (!out.has_max_tokens || out.prefill_only) out.spec.sampling.max_tokens = 1;
   return Validate(out.spec.sampling, model.vocab);
 }

@@ -1,4 +1,4 @@
-// The edge: turns what a client sent into a request that everything behind may trust.
+// The reader of client requests. Code behind it may rely on the checks that it makes.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -10,18 +10,19 @@
 
 namespace baton {
 
-// Bytes of text in a prompt, to decide whether to tokenise at once or elsewhere.
+// Bytes of text in a prompt. They decide whether tokenising runs at once or on another thread.
 size_t TextBytes(const v1::Segments& segments);
 size_t TextBytes(const v1::Chat& chat);
 
-// INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: chat without a template. ReadRequest takes time linear
-// in the text. `now` and `values` are as in ReadPrompt. The id is empty if the client sent none. The deadline is not
-// set.
+// Reads and checks a request, in time linear in the text. `now` and `values` are as in ReadPrompt.
+// In the result, the id is empty if the client sent none, and the deadline is not set.
+// INVALID_ARGUMENT names field, value and limit. UNIMPLEMENTED if the model of a chat has no
+// template.
 absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,
                                           absl::Time now, const ChatValues* values = nullptr);
 
-// The Generate request that a message of either call is: a PrefillOnly request is one with the same fields and without
-// output.
+// Converts the message of either call to a Generate request. A PrefillOnly request becomes a
+// Generate request with the same fields and max_tokens 0.
 inline v1::GenerateRequest AsGenerate(v1::GenerateRequest request) { return request; }
 v1::GenerateRequest AsGenerate(v1::PrefillOnlyRequest request);
 

@@ -1,4 +1,4 @@
-// What clients are told of their requests, whichever front they came by.
+// Converts the outcome of a request to the messages that gRPC and HTTP clients receive.
 #pragma once
 
 #include "inference.pb.h"
@@ -8,7 +8,7 @@
 namespace baton {
 
 v1::Final ToFinal(const RequestOutcome& outcome);
-// Behind what it has.
+// Appends the update to the response.
 void AddTo(v1::GenerateResponse& response, const TokenUpdate& update);
 v1::PrefillOnlyResponse ToPrefillOnly(const RequestId& id, const RequestOutcome& outcome);
 

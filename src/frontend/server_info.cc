@@ -25,7 +25,8 @@ void Fill(const Router::WorkerView& view, v1::Worker& out) {
   out.set_draining(load.draining);
 }
 
-// A tenant's session is known by its salt, a line's end and its id (router/dispatcher.cc).
+// If there are tenants, a session's name is its salt, a line feed and its id
+// (router/dispatcher.cc).
 void Fill(const SessionGate::View& view, bool has_tenants, v1::Session& out) {
   const auto& [tenant, name] = view.key;
   out.set_session_id(has_tenants ? name.substr(name.rfind('\n') + 1) : name);

@@ -1,4 +1,4 @@
-// What a router tells its operators of itself.
+// The answer to GetServerInfo: workers, load and sessions of a router.
 #pragma once
 
 #include "frontend/callers.h"
@@ -7,7 +7,7 @@
 
 namespace baton {
 
-// No cache salt is told: it may be a secret.
+// Contains no cache salt, because a salt may be a secret.
 v1::GetServerInfoResponse ServerInfo(const Router& router, const Callers& callers);
 
 }  // namespace baton

@@ -29,7 +29,7 @@ v1::Span::Phase ToProto(Phase phase) {
   return v1::Span::PHASE_UNSPECIFIED;
 }
 
-// Cut between two characters of UTF-8.
+// Long messages are cut between two UTF-8 characters.
 std::string ErrorOf(const absl::Status& status) {
   if (status.ok()) return "";
   std::string text = StrCat(absl::StatusCodeToString(status.code()), ": ", Message(status));
@@ -48,7 +48,8 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
   const absl::Time origin = trace.lives.front()->stages.arrived;
   response.set_origin_us(absl::ToUnixMicros(origin));
   const auto micros = [origin](absl::Time time) { return absl::ToInt64Microseconds(time - origin); };
-  absl::flat_hash_map<RequestId, int32_t> indices;  // of an id used again: the latest request
+  // If a client has used an id again, the id maps to the latest request.
+  absl::flat_hash_map<RequestId, int32_t> indices;
   for (const auto& life : trace.lives) {
     v1::TracedRequest& out = *response.add_requests();
     out.set_request_id(life->outcome.id);

@@ -1,4 +1,4 @@
-// A tenant's workflows, and a workflow's lives → the protocol's.
+// Converts a tenant's workflows and the trace of one workflow to protobuf.
 #pragma once
 
 #include "inference.pb.h"

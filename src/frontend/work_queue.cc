@@ -52,11 +52,12 @@ void WorkQueue::RunOne(std::unique_lock<std::mutex>& lock, const std::string& te
   }
   lock.unlock();
   task();
-  task = nullptr;  // what it holds may take time to go, too
+  // Destroying a task may take long too, so it happens without the lock.
+  task = nullptr;
   lock.lock();
   Line& line = lines_[tenant];
   --line.running;
-  line.since = ++events_;  // those who waited meanwhile come first
+  line.since = ++events_;  // tenants that waited meanwhile come first
   if (line.running == 0 && line.tasks.empty()) lines_.erase(tenant);
 }
 

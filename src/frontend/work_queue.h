@@ -1,4 +1,5 @@
-// Threads for work that is too long for gRPC's own: tokenising a long prompt must not hold up other streams.
+// A queue of tasks with its own threads. It runs work that takes too long for gRPC's threads.
+// Tokenising a long prompt there would delay other streams.
 #pragma once
 
 #include <condition_variable>
@@ -15,33 +16,37 @@
 
 namespace baton {
 
-// Tenants take turns: whoever has the fewest tasks running is next, and of those, whoever waits longest for a turn. So
-// a tenant that has none running waits for the end of one task, however many others have given, unless more such
-// tenants came before it. A tenant's own tasks begin in the order in which they came.
+// The queue is fair between tenants. The next task belongs to the tenant with the fewest running
+// tasks. Among equal tenants, the one that has waited longest comes first. A tenant without a
+// running task therefore waits for one task to end, however many tasks other tenants have queued.
+// If other such tenants wait already, it waits behind them. A tenant's own tasks begin in the order
+// in which they arrived.
 class WorkQueue {
  public:
-  // `capacity`: tasks of one tenant that wait. The tenants bound what waits in all.
+  // `capacity` is an upper bound on the waiting tasks of one tenant. There is no bound on the sum
+  // over all tenants.
   WorkQueue(int threads, size_t capacity);
-  ~WorkQueue();  // runs what is queued, then ends
-  // False if `capacity` tasks of the tenant wait already; the task is then untouched by anyone.
+  ~WorkQueue();  // runs the queued tasks and joins the threads
+  // Returns false if `capacity` tasks of the tenant wait already. The task is then not moved from.
   bool TryRun(const std::string& tenant, absl::AnyInvocable<void()> task);
 
  private:
   struct Line {
     std::deque<absl::AnyInvocable<void()>> tasks{};
     int running = 0;
-    uint64_t since = 0;  // it waits for its turn; in the order of events
+    // The number of the event since which the tenant has waited for a thread.
+    uint64_t since = 0;
   };
   using Lines = absl::flat_hash_map<std::string, Line>;
 
   void Loop();
-  Lines::iterator Next();  // end: no task waits
+  Lines::iterator Next();  // end() if no task waits
   void RunOne(std::unique_lock<std::mutex>& lock, const std::string& tenant);
 
   const size_t capacity_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  Lines lines_;  // by tenant, of those with a task that waits or runs
+  Lines lines_;  // by tenant; only tenants with a waiting or running task
   uint64_t events_ = 0;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
