@@ -38,13 +38,15 @@ bool CompletionAnswer::over() const {
   return over_;
 }
 
-// Tells clients that might say what follows that they may, for another server would refuse it.
+// Adds a header by which clients can detect prefill hints. Other servers would refuse the field
+// `followers`.
 HttpResponse CompletionAnswer::WithLimits(HttpResponse response) const {
   if (chat_) response.headers.emplace_back("x-baton-followers", absl::StrCat(kMaxFollowers));
   return response;
 }
 
-// The reply calls nothing back, so it may be written with the lock held: events keep their order.
+// Writing with the lock held keeps events in order. The reply calls nothing back, so this cannot
+// deadlock.
 void CompletionAnswer::SendEvents() {
   reply_->Write(events_);
   events_.clear();
@@ -72,7 +74,7 @@ void CompletionAnswer::Fail(const absl::Status& status, absl::Duration retry_aft
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(over_, true)) return;
-    // A stream that has begun, if only to say that it waits, has no other status any more.
+    // Once a stream has begun, even with a comment, its status is sent and cannot change.
     if (!reply_->TrySend(ErrorResponse(call_id_, status, retry_after))) {
       writer_.Fail(status, events_);
       SendEvents();

@@ -1,4 +1,5 @@
-// One call of /v1/completions or /v1/chat/completions: joins its requests, its writer and its reply.
+// The answer to one call of /v1/completions or /v1/chat/completions. It joins the call's requests,
+// writer and reply.
 #pragma once
 
 #include <deque>
@@ -14,20 +15,21 @@
 
 namespace baton {
 
-// Kept by the router while a request of it is live. If one of them fails, the others are cancelled and the client is
-// told of that one; if the client goes away, all are. Thread-safe.
+// The router keeps this object while one of its requests is live. If one request fails, the others
+// are cancelled and the client receives that request's error. If the client leaves, all requests
+// are cancelled or detached. Thread-safe.
 class CompletionAnswer final : public std::enable_shared_from_this<CompletionAnswer> {
  public:
-  // `id`: of the completion. The router and the call's model must outlive it.
+  // `id` is the completion's id. The router and the call's model must outlive this object.
   static std::shared_ptr<CompletionAnswer> Make(Router& router, const CompletionCall& call, const CallId& call_id,
                                                 const std::string& id, std::shared_ptr<HttpReply> reply);
 
   std::shared_ptr<CallSink> sink(size_t choice) { return {shared_from_this(), &choices_.at(choice)}; }
-  // As the writer's.
+  // As CompletionWriter::SetThinking.
   void SetThinking(Thinking thinking);
-  // There is nothing more to say: what was not submitted need not be.
+  // Whether the answer has ended. Requests that are not submitted yet are then not needed.
   bool over() const;
-  // Of the whole call.
+  // Fails the whole call.
   void Fail(const absl::Status& status, absl::Duration retry_after);
 
  private:
@@ -35,7 +37,7 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
    public:
     Choice(CompletionAnswer& answer, size_t index, Router& router) : answer_(answer), index_(index), handle_(&router) {}
     RequestHandle& handle() override { return handle_; }
-    void SetId(const RequestId&) override {}  // the client knows the call by its own id
+    void SetId(const RequestId&) override {}  // the client sees only the completion's id
     void Refuse(const absl::Status& status, absl::Duration retry_after) override { answer_.Fail(status, retry_after); }
     void OnUpdate(TokenUpdate update) override { answer_.OnUpdate(index_, update); }
     void OnEnd(const RequestOutcome& outcome) override { answer_.OnEnd(index_, outcome); }
@@ -51,14 +53,14 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
   void OnUpdate(size_t choice, const TokenUpdate& update);
   void OnEnd(size_t choice, const RequestOutcome& outcome);
   void OnGone(Gone why);
-  void SendEvents();  // with the lock held
+  void SendEvents();  // REQUIRES: the caller holds the lock
   HttpResponse WithLimits(HttpResponse response) const;
 
   const CallId call_id_;
   const bool chat_, stream_;
   const std::shared_ptr<HttpReply> reply_;
   std::deque<Choice> choices_;  // fixed after construction
-  mutable std::mutex mutex_;    // guards what follows
+  mutable std::mutex mutex_;    // guards the members below
   CompletionWriter writer_;
   std::string events_;  // scratch
   bool over_ = false;

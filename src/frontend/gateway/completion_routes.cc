@@ -28,13 +28,14 @@ void Refuse(const GatewayParts& parts, const HttpCall& call, const absl::Status&
   call.reply->Send(ErrorResponse(call.id, status, retry_after));
 }
 
-// Runs `read` where the body's length asks for it; not while the router shuts down.
+// Runs `read` on a thread that suits the length of the body. Refuses the call if the router shuts
+// down or the caller has no quota left.
 void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvocable<void()> read) {
   if (const auto why = parts.admission.WhyNot(call->caller)) {
     return Refuse(parts, *call, why->status, why->retry_after);
   }
   auto unless_gone = [parts, call, read = std::move(read)]() mutable {
-    // A long body may have waited: what nobody waits for any more is not parsed.
+    // A long body may have waited for a thread. Its client may have left since then.
     if (call->reply->gone()) return parts.router.metrics().OnRefused(absl::StatusCode::kCancelled);
     read();
   };
@@ -42,7 +43,7 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
   if (!run.ok()) Refuse(parts, *call, run, ClientAdmission::kRetryHint);
 }
 
-// The text of a prompt's last tokens, as many as a tag has at most.
+// The text of the last tokens of a prompt. They are enough to contain the longest tag.
 std::string EndOf(const ClientRequest& request) {
   constexpr size_t kMostTokens = 16;
   std::span<const TokenId> ids = request.spec.tokens;
@@ -54,7 +55,7 @@ std::string EndOf(const ClientRequest& request) {
   return TokensText(*request.served->tokenizer, ids.last(std::min(ids.size(), kMostTokens)));
 }
 
-// A prompt is read once, however many samples of it are wanted.
+// Reads each prompt once, even if the call wants several samples of it.
 void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, CallContext context,
                const std::shared_ptr<CompletionAnswer>& answer) {
   size_t choice = 0;
@@ -80,7 +81,7 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
   const absl::StatusOr<Json> body = ParseJsonBody(call->request.body);
   if (!body.ok()) return Refuse(parts, *call, body.status());
   absl::StatusOr<CompletionCall> read = reader(*body, parts.models);
-  if (absl::IsNotFound(read.status())) {  // perhaps a decoder that has just come
+  if (absl::IsNotFound(read.status())) {  // the decoder's worker may have attached just now
     parts.admission.JoinDecoders();
     read = reader(*body, parts.models);
   }
@@ -89,7 +90,7 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
   SubmitAll(parts, *read, {call->caller, call->id.request_id, call->id.span, call->arrived + read->timeout}, answer);
 }
 
-// The body is one message.
+// REQUIRES: the body of the call is one message.
 template <typename Message>
 void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, absl::Duration timeout, AnswerForm form) {
   Message message;

@@ -18,7 +18,8 @@
 namespace baton {
 namespace {
 
-// Empty where there is none, and where there are several, of which none is to be believed.
+// Empty if the request has no traceparent, or more than one. With more than one, it is unclear
+// which of them is right.
 std::string_view TraceparentOf(const HttpRequest& request) {
   const auto is_one = [](const auto& header) { return absl::EqualsIgnoreCase(header.first, "traceparent"); };
   return std::ranges::count_if(request.headers, is_one) == 1 ? request.header("traceparent") : std::string_view();
@@ -62,7 +63,7 @@ CallId OpenAiGateway::IdOf(const HttpRequest& request) {
   return {usable ? std::string(given) : parts_.admission.DrawId(), BeginSpan(TraceparentOf(request))};
 }
 
-// Of a path that is not there, too: what there is, a stranger is not told.
+// Unknown paths need a key too, so that a caller without a key cannot find out which paths exist.
 absl::StatusOr<Caller> OpenAiGateway::CallerOf(const HttpRequest& request, const Route* route) const {
   const Callers& callers = parts_.admission.callers();
   const Route::For audience = route == nullptr ? Route::For::kTenants : route->audience;
@@ -83,9 +84,11 @@ HttpResponse OpenAiGateway::OtherMethod(const Route& route, const HttpRequest& r
   return response;
 }
 
-// Browsers name the page that makes a request. One of another site may not read the answer, but it could make anybody's
-// browser use a router that listens on loopback only. What came in clear, anyone on the way may have written: it is no
-// page of a port that encrypts. A port that does not may stand behind a proxy that does.
+// Whether a page of another site made this request. Browsers name the page's site in "origin". Such
+// a page cannot read the answer. Without this check, it could make any visitor's browser use a
+// router that listens on loopback only. If this port is encrypted, pages over plain HTTP count as
+// another site, because they can be forged on the way. If it is not encrypted, a proxy before it
+// may be, so both schemes are accepted.
 bool OpenAiGateway::IsOtherSites(const HttpRequest& request) const {
   const std::string_view origin = request.header("origin"), host = request.header("host");
   if (origin.empty() || origin == StrCat("https://", host)) return false;
@@ -103,7 +106,8 @@ std::optional<HttpResponse> OpenAiGateway::WhyNot(const Route* route, const Http
     return ErrorResponse(id, absl::InvalidArgumentError(StrCat("query: ", route->path, " takes none, got '",
                                                                absl::CHexEscape(head.query.substr(0, 256)), "'")));
   }
-  // Health asks for no key: a stranger could have bodies kept.
+  // Health checks need no key. Without this check, a caller without a key could fill memory with
+  // bodies.
   if (route->method == "GET" && HasBody(head)) {
     return ErrorResponse(id, absl::InvalidArgumentError(StrCat("body: ", route->path, " takes none")));
   }
@@ -143,7 +147,7 @@ std::optional<HttpResponse> OpenAiGateway::OnHead(HttpRequest& head) {
 
 void OpenAiGateway::OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   CallId id = IdOf(request);
-  // Again: the keys may have changed while the body came.
+  // The keys are checked again, because they may have changed since the head arrived.
   Decision decision = Decide(request, id);
   if (decision.refusal) return reply->Send(*decision.refusal);
   HttpCall call{std::move(request), std::move(reply), std::move(id), parts_.clock.Now(), std::move(decision.caller)};

@@ -1,4 +1,4 @@
-// The router's HTTP front: which path means what (kRoutes), and what all answers have in common.
+// The router's HTTP front end: the table of routes (kRoutes), and the checks that all calls share.
 #pragma once
 
 #include <memory>
@@ -16,11 +16,11 @@ namespace baton {
 
 class OpenAiGateway final : public HttpHandler {
  public:
-  // `listen`: host:port of --http. `encrypted`: it speaks HTTPS.
+  // `listen` is host:port of --http. `encrypted` means that the port speaks HTTPS.
   OpenAiGateway(const GatewayParts& parts, const std::string& listen, bool encrypted)
       : parts_(parts), encrypted_(encrypted), checks_host_(!parts.admission.callers().asks() && IsLoopback(listen)) {}
 
-  // Who may not call, or calls what is not there, is answered before its body is read.
+  // Answers calls without a valid key, and calls of unknown paths, before their body is read.
   std::optional<HttpResponse> OnHead(HttpRequest& head) override;
   void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
   HttpResponse Refusal(int status, const std::string& message) override;
@@ -29,15 +29,17 @@ class OpenAiGateway final : public HttpHandler {
   using Serve = void (*)(const GatewayParts& parts, const SharedCall& call);
   struct Route {
     std::string_view method;
-    std::string_view path;  // one that ends with a slash: and what follows
+    // A path that ends with a slash matches all paths that begin with it.
+    std::string_view path;
     Serve serve;
     enum class For { kTenants, kOperators, kAll } audience = For::kTenants;
     bool takes_query = false;
   };
   struct Decision {
-    std::optional<HttpResponse> refusal{};  // else what follows is there
+    // If unset, the members below are set.
+    std::optional<HttpResponse> refusal{};
     const Route* route = nullptr;
-    Caller caller{};  // also of a refused call, where it has a key
+    Caller caller{};  // set for a refused call too, if it has a valid key
   };
   static const Route kRoutes[];
 
@@ -45,18 +47,21 @@ class OpenAiGateway final : public HttpHandler {
   absl::StatusOr<Caller> CallerOf(const HttpRequest& request, const Route* route) const;
   bool IsOtherSites(const HttpRequest& request) const;
   Decision Decide(const HttpRequest& head, const CallId& id);
-  // Why this is no call of the route, which may be null.
+  // Returns a refusal if the request is not a valid call of the route. `route` may be null.
   static std::optional<HttpResponse> WhyNot(const Route* route, const HttpRequest& head, const CallId& id);
-  // The answer to a method that is not the route's.
+  // The answer to a request with a method that the route does not have.
   static HttpResponse OtherMethod(const Route& route, const HttpRequest& request, const CallId& id);
   CallId IdOf(const HttpRequest& request);
-  void WarnOfKey(const HttpRequest& head, const Route* route);  // that it is none
+  // Logs that the call has no valid key.
+  void WarnOfKey(const HttpRequest& head, const Route* route);
 
   const GatewayParts parts_;
   LogLimit wrong_keys_{};
   const bool encrypted_;
-  // Where anyone of this machine may call, a page must not. Whoever opens a router to other machines has names for it,
-  // and no page is needed to reach it.
+  // Whether the "host" header is checked. It is checked if no keys are required and the router
+  // listens on loopback, because a web page must not reach such a router. A router that other
+  // machines can reach has host names that Baton does not have a list of. Attackers reach it
+  // without a page.
   const bool checks_host_;
 };
 

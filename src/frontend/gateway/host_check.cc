@@ -11,7 +11,7 @@
 namespace baton {
 namespace {
 
-// The brackets of an IPv6 address go too.
+// Removes the brackets of an IPv6 address too.
 std::string_view WithoutPort(std::string_view host) {
   if (!host.starts_with('[')) return host.substr(0, host.rfind(':'));
   const size_t end = host.find(']');

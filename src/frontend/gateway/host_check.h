@@ -1,5 +1,5 @@
-// Whether a request means this server: with DNS rebinding, a web page has its own name lead here, so that the browser
-// takes the server for the page's site.
+// The check of the "host" header against DNS rebinding. In that attack, a web page lets its own
+// host name resolve to this server. The browser then treats the server as the page's site.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace baton {
 
-// `host`: of the header. PERMISSION_DENIED unless it is an IP address or localhost, with any port; or empty, as of
-// HTTP/1.0, which browsers do not speak.
+// Checks the value of the "host" header. PERMISSION_DENIED unless it is an IP address or localhost,
+// with any port, or empty. It may be empty in HTTP/1.0, which browsers do not use.
 absl::Status CheckHost(std::string_view host);
 
 }  // namespace baton

@@ -25,14 +25,15 @@ void OpenEventStream(HttpReply& reply, HttpResponse head) { reply.Open(std::move
 HttpResponse EventStream(const CallId& id) {
   HttpResponse response = Response(200, id, "text/event-stream", "");
   response.headers.emplace_back("cache-control", "no-cache");
-  response.headers.emplace_back("x-accel-buffering", "no");  // nginx would hold events back
+  response.headers.emplace_back("x-accel-buffering", "no");  // otherwise nginx buffers events
   return response;
 }
 
 HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after) {
   HttpResponse response = Response(HttpStatusOf(status), id, "application/json", ErrorBody(status));
   if (absl::IsUnauthenticated(status)) response.headers.emplace_back("www-authenticate", "Bearer");
-  // OpenAI's clients send a 409 or a 5xx again by themselves. These would only fail again, or cost as much again.
+  // OpenAI's clients retry a 409 or a 5xx on their own. These errors would repeat, or cost the same
+  // work again.
   if (absl::IsDeadlineExceeded(status) || absl::IsAborted(status) || absl::IsAlreadyExists(status)) {
     response.headers.emplace_back("x-should-retry", "false");
   }

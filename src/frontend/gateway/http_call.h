@@ -1,4 +1,4 @@
-// One HTTP request on its way through the gateway, and the forms of its answer.
+// One HTTP call in the gateway, and the forms of its answer.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@
 
 namespace baton {
 
-// What every answer to a call tells of it.
+// Ids that every answer to a call carries.
 struct CallId {
   std::string request_id;  // x-request-id
-  TraceContext span;       // traceparent: ours, in the caller's trace
+  TraceContext span;       // traceparent: this router's span in the caller's trace
 };
 
-// Thread-safe as far as its reply is: the rest does not change.
+// Thread-safe, because HttpReply is thread-safe and the other members do not change.
 struct HttpCall {
   HttpRequest request;
   std::shared_ptr<HttpReply> reply;
@@ -29,16 +29,17 @@ struct HttpCall {
   Caller caller;
 };
 
-// `content_type`: may be empty, where there is no body.
+// `content_type` may be empty if there is no body.
 HttpResponse Response(int status, const CallId& id, const std::string& content_type, std::string body);
 HttpResponse JsonResponse(const CallId& id, std::string body);
-// Answers with server-sent events, as they come. While there are none the client hears a comment from time to time.
+// Answers with server-sent events, as they are written. During a long pause the client receives
+// comments.
 void OpenEventStream(HttpReply& reply, HttpResponse head);
 HttpResponse EventStream(const CallId& id);
-// In OpenAI's shape. A zero `retry_after` is not known.
+// An error in OpenAI's JSON form. Zero in `retry_after` means that the delay is unknown.
 HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after = {});
 
-// What becomes of a request whose client has gone.
+// Cancels or detaches a request whose client has left.
 inline void LeaveTo(Gone why, RequestHandle& request) { why == Gone::kCutOff ? request.LetGo() : request.Cancel(); }
 
 }  // namespace baton

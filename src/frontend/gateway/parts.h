@@ -1,4 +1,4 @@
-// What the routes of the HTTP front work with.
+// The objects that the routes of the HTTP front end use.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace baton {
 
-// All outlive whatever has a copy of this, on any thread.
+// All objects must outlive every copy of this struct, on any thread.
 struct GatewayParts {
   Router& router;
   ServedModels& models;

@@ -29,7 +29,7 @@ void RpcAnswer::Refuse(const absl::Status& status, absl::Duration retry_after) {
 }
 
 void RpcAnswer::SendEvent() {
-  pending_.set_request_id(std::exchange(id_, {}));  // in the first alone
+  pending_.set_request_id(std::exchange(id_, {}));  // only the first event has it
   reply_->Write(ToEvent(ToJson(pending_)));
   pending_.Clear();
 }

@@ -1,4 +1,4 @@
-// The calls of baton.v1.Inference over HTTP: their messages as JSON.
+// Answers to the calls of baton.v1.Inference over HTTP, with the messages as JSON.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,19 @@
 namespace baton {
 
 enum class AnswerForm {
-  kWhole,        // one GenerateResponse
-  kEvents,       // server-sent events, each of which is a GenerateResponse
+  kWhole,  // one GenerateResponse
+  // Server-sent events. Each is a GenerateResponse.
+  kEvents,
   kPrefillOnly,  // one PrefillOnlyResponse
 };
 
-// The answer to a call of baton.v1.Inference over HTTP. The router keeps this object while the request is live.
+// The answer to one call. The router keeps this object while the request is live.
 class RpcAnswer final : public CallSink {
  public:
   RpcAnswer(Router& router, CallId call_id, std::shared_ptr<HttpReply> reply, AnswerForm form)
       : call_id_(std::move(call_id)), reply_(std::move(reply)), form_(form), handle_(&router) {}
-  // Opens the stream of events, and cancels or detaches the request when the client goes away. REQUIRES: the request is
-  // not submitted yet.
+  // Opens the stream of events. When the client leaves, cancels or detaches the request. REQUIRES:
+  // the request is not submitted yet.
   static void Watch(const std::shared_ptr<RpcAnswer>& answer);
   RequestHandle& handle() override { return handle_; }
   void SetId(const RequestId& id) override;
@@ -33,13 +34,14 @@ class RpcAnswer final : public CallSink {
   void OnEnd(const RequestOutcome& outcome) override;
 
  private:
-  void SendEvent();  // what is pending; with the lock held
+  // Sends pending_. REQUIRES: the caller holds the lock.
+  void SendEvent();
 
   const CallId call_id_;
   const std::shared_ptr<HttpReply> reply_;
   const AnswerForm form_;
   RequestHandle handle_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   RequestId id_;
   v1::GenerateResponse pending_;
   bool over_ = false;

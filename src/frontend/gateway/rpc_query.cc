@@ -29,7 +29,8 @@ absl::Status ReadStream(std::string_view value, RpcQuery& out, std::string_view 
 absl::Status ReadTimeout(std::string_view value, RpcQuery& out, std::string_view part) {
   int64_t milliseconds = 0;
   const bool digits =
-      value.find_first_not_of("0123456789") == std::string_view::npos;  // a sign or space would be one, too
+      // Digits only: SimpleAtoi would accept a sign or a space.
+      value.find_first_not_of("0123456789") == std::string_view::npos;
   if (!digits || !absl::SimpleAtoi(ToAbsl(value), &milliseconds) || milliseconds < 1 || milliseconds > kMaxTimeoutMs) {
     return Expected(StrCat("timeout_ms in [1, ", kMaxTimeoutMs, "]"), part);
   }

@@ -1,4 +1,4 @@
-// What /generate and /prefill_only are told beside their message, which has no field for it.
+// The query parameters of /generate and /prefill_only. They have no field in the message.
 #pragma once
 
 #include <string_view>
@@ -9,12 +9,13 @@
 namespace baton {
 
 struct RpcQuery {
-  bool stream = false;                                // the answer is events
-  absl::Duration timeout = absl::InfiniteDuration();  // from its arrival; then it is DEADLINE_EXCEEDED
+  bool stream = false;  // answer with events
+  // From the call's arrival. The request then fails with DEADLINE_EXCEEDED.
+  absl::Duration timeout = absl::InfiniteDuration();
 };
 
-// "stream=true" or "stream=false", where a call `may_stream`, and "timeout_ms=N", each at most once, with '&' between
-// them. INVALID_ARGUMENT: the query has anything else.
+// Reads "stream=true" or "stream=false", if the call `may_stream`, and "timeout_ms=N". Each may
+// appear once, separated by '&'. INVALID_ARGUMENT if the query has anything else.
 absl::StatusOr<RpcQuery> ReadRpcQuery(std::string_view query, bool may_stream);
 
 }  // namespace baton

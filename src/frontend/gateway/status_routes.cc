@@ -18,7 +18,7 @@ void Answer(const HttpCall& call, absl::StatusOr<std::string> body) {
   call.reply->Send(body.ok() ? JsonResponse(call.id, *std::move(body)) : ErrorResponse(call.id, body.status()));
 }
 
-// "%20" is a space; what is no escape stands for itself.
+// Decodes percent escapes: "%20" is a space. Malformed escapes are kept as they are.
 std::string Unescape(std::string_view text) {
   const auto digit = [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); };
   std::string out;
@@ -33,11 +33,11 @@ std::string Unescape(std::string_view text) {
   return out;
 }
 
-// `body_of`: takes time linear in the body.
+// `body_of` takes time linear in the body.
 void ServeTokens(const GatewayParts& parts, const SharedCall& call,
                  absl::StatusOr<std::string> (*body_of)(const Json& body, const ServedModels& models)) {
   const absl::Status run = parts.admission.Run(*call->caller, call->request.body.size(), [parts, call, body_of] {
-    if (call->reply->gone()) return;  // a long body may have waited
+    if (call->reply->gone()) return;  // the client may have left while a long body waited
     const absl::StatusOr<Json> body = ParseJsonBody(call->request.body);
     Answer(*call, body.ok() ? body_of(*body, parts.models) : body.status());
   });
@@ -50,7 +50,7 @@ absl::StatusOr<std::string> Tokenize(const Json& body, const ServedModels& model
   });
 }
 
-// OK: some model can be served.
+// OK if at least one model can be served.
 absl::Status Health(const GatewayParts& parts) {
   absl::Status why = parts.admission.Open();
   if (!why.ok()) return why;
@@ -78,7 +78,7 @@ void ServeDetokenize(const GatewayParts& parts, const SharedCall& call) { ServeT
 
 void ServeHealth(const GatewayParts& parts, const SharedCall& call) {
   absl::Status health = Health(parts);
-  // The names of models are for those who have a key.
+  // Only callers with a key may see the names of models.
   if (!health.ok() && parts.admission.callers().asks()) health = absl::UnavailableError("not ready");
   call->reply->Send(health.ok() ? JsonResponse(call->id, "{\"status\":\"ok\"}")
                                 : ErrorResponse(call->id, health, ClientAdmission::kRetryHint));

@@ -1,4 +1,4 @@
-// The routes that tell of models, tokens and the router itself.
+// The routes for models, tokenizers, health, version and metrics.
 #pragma once
 
 #include "frontend/gateway/parts.h"
@@ -9,7 +9,8 @@ void ServeModels(const GatewayParts& parts, const SharedCall& call);
 void ServeModel(const GatewayParts& parts, const SharedCall& call);
 void ServeTokenize(const GatewayParts& parts, const SharedCall& call);
 void ServeDetokenize(const GatewayParts& parts, const SharedCall& call);
-// 200 while a prefill and a decode worker of some model are attached and nothing shuts down; else 503, and why.
+// Answers 200 while some model has a prefill and a decode worker attached and the router does not
+// shut down. Otherwise answers 503 with the reason.
 void ServeHealth(const GatewayParts& parts, const SharedCall& call);
 void ServeVersion(const GatewayParts& parts, const SharedCall& call);
 void ServeMetricsText(const GatewayParts& parts, const SharedCall& call);

@@ -23,7 +23,8 @@ void AnswerHardened(const HttpCall& call, const absl::StatusOr<std::string>& jso
   call.reply->Send(Hardened(json.ok() ? JsonResponse(call.id, *json) : ErrorResponse(call.id, json.status())));
 }
 
-// A trace may be megabytes. `answer` is called on another thread, unless its client has gone.
+// Calls `answer` on another thread, because a trace may have megabytes. Skips it if the client has
+// left.
 template <typename Request>
 void AnswerElsewhere(const GatewayParts& parts, const SharedCall& call,
                      absl::StatusOr<std::string> (*answer)(const GatewayParts& parts, const HttpCall& call,
