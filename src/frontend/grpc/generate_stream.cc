@@ -59,7 +59,7 @@ void GenerateStream::OnUpdate(TokenUpdate update) {
     LogFields(spdlog::level::warn, "a client was cut off: it does not read what it asked for", {{"request", id_}});
   }
   handle_.LetGo();
-  context_->TryCancel();  // also ends the write that hangs
+  context_->TryCancel();  // also ends a write that hangs
 }
 
 void GenerateStream::OnEnd(const RequestOutcome& outcome) {
@@ -116,7 +116,8 @@ void GenerateStream::OnCancel() {
 }
 
 void GenerateStream::OnDone() {
-  std::shared_ptr<GenerateStream> last;  // outlives the lock
+  // Keeps this object alive until the lock is released.
+  std::shared_ptr<GenerateStream> last;
   const std::lock_guard lock(mutex_);
   last = std::move(self_);
 }

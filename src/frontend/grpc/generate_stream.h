@@ -1,4 +1,5 @@
-// One client's Generate call: tokens go out as fast as the client reads, merged while it is slower.
+// One client's Generate call. It sends tokens as fast as the client reads, and merges updates while
+// the client is slower.
 #pragma once
 
 #include <memory>
@@ -12,12 +13,12 @@
 
 namespace baton {
 
-// Owned by gRPC until OnDone, and by the router while the request is live.
+// gRPC owns this object until OnDone. The router also owns it while the request is live.
 class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public CallSink {
  public:
   static std::shared_ptr<GenerateStream> Make(grpc::CallbackServerContext* context, Router* router);
 
-  // The first message tells this id.
+  // The first message carries this id.
   void SetId(const RequestId& id) override;
   RequestHandle& handle() override { return handle_; }
   void Refuse(const absl::Status& status, absl::Duration retry_after) override;
@@ -31,16 +32,17 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, 
 
  private:
   GenerateStream(grpc::CallbackServerContext* context, Router* router) : context_(context), handle_(router) {}
-  void Continue();  // writes or finishes, as far as possible now
+  // Writes or finishes the call, if that is possible now.
+  void Continue();
   void Append(const TokenUpdate& update);
 
   grpc::CallbackServerContext* const context_;
   RequestHandle handle_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::shared_ptr<GenerateStream> self_;
   RequestId id_, untold_id_;
-  bool cut_off_ = false;          // nothing is written any more
-  v1::GenerateResponse pending_;  // not yet written
+  bool cut_off_ = false;          // if set, nothing more is written
+  v1::GenerateResponse pending_;  // the part of the answer that is not written yet
   bool has_pending_ = false;
   size_t pending_bytes_ = 0;
   grpc::ByteBuffer writing_;

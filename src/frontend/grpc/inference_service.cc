@@ -13,7 +13,7 @@
 namespace baton {
 namespace {
 
-// The calls' deadlines are wall-clock times; ours are the router's clock's.
+// Converts a call's deadline, which is a wall-clock time, to a time of the router's clock.
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context, const Clock& clock) {
   const absl::Duration left = absl::FromChrono(context.deadline()) - absl::Now();
   return left > absl::Hours(24 * 365) ? absl::InfiniteFuture() : clock.Now() + left;
@@ -29,14 +29,15 @@ absl::Status Parse(const grpc::ByteBuffer& bytes, google::protobuf::Message& mes
   return ExplainParseError({reinterpret_cast<const char*>(slice.begin()), slice.size()}, message);
 }
 
-// "" where the call says nothing.
+// Empty if the call has no such header.
 std::string_view AuthorizationOf(const grpc::CallbackServerContext& context) {
   const auto it = context.client_metadata().find("authorization");
   return it == context.client_metadata().end() ? std::string_view()
                                                : std::string_view(it->second.data(), it->second.size());
 }
 
-// "" where the call says nothing, or several things, of which none is to be believed.
+// Empty if the call has no traceparent, or more than one. With more than one, it is unclear which
+// of them is right.
 std::string_view TraceparentOf(const grpc::CallbackServerContext& context) {
   const auto [begin, end] = context.client_metadata().equal_range("traceparent");
   if (std::distance(begin, end) != 1) return {};
@@ -65,14 +66,15 @@ void InferenceService::Accept(grpc::CallbackServerContext& context, const grpc::
   Message message;
   if (absl::Status status = Parse(bytes, message); !status.ok()) return admission_.Refuse(*sink, status);
   admission_.Accept(std::make_shared<v1::GenerateRequest>(AsGenerate(std::move(message))),
-                    {*std::move(caller), /*id=*/"", std::move(span), DeadlineOf(context, clock_)}, sink);
+                    // The id of the call is empty: it is a header of HTTP.
+                    {*std::move(caller), "", std::move(span), DeadlineOf(context, clock_)}, sink);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(grpc::CallbackServerContext* context,
                                                                        const grpc::ByteBuffer* request) {
   const auto stream = GenerateStream::Make(context, &router_);
   Accept<v1::GenerateRequest>(*context, *request, stream);
-  return stream.get();  // keeps itself until OnDone
+  return stream.get();  // owns itself until OnDone
 }
 
 grpc::ServerUnaryReactor* InferenceService::PrefillOnly(grpc::CallbackServerContext* context,

@@ -1,4 +1,5 @@
-// baton.v1.Inference: decodes and checks, hands to the router, answers.
+// The server of baton.v1.Inference. It decodes and checks messages, submits requests to the router,
+// and answers.
 #pragma once
 
 #include <memory>
@@ -11,8 +12,8 @@
 
 namespace baton {
 
-// Calls with prompts are taken raw, so that a message that does not parse is answered with INVALID_ARGUMENT and the
-// field that is wrong, rather than with gRPC's UNIMPLEMENTED.
+// Calls with prompts take raw bytes. A message that does not parse is then answered with
+// INVALID_ARGUMENT and the name of the wrong field. gRPC's own parser would answer UNIMPLEMENTED.
 using InferenceServiceBase =
     v1::Inference::WithRawCallbackMethod_Generate<v1::Inference::WithRawCallbackMethod_PrefillOnly<
         v1::Inference::WithCallbackMethod_ListModels<v1::Inference::WithCallbackMethod_GetServerInfo<
@@ -20,7 +21,7 @@ using InferenceServiceBase =
 
 class InferenceService final : public InferenceServiceBase {
  public:
-  // All must outlive it, and it the server that serves it.
+  // The arguments must outlive this object, and this object the server that serves it.
   InferenceService(Router& router, ServedModels& models, const Clock& clock, ClientAdmission& admission);
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
@@ -35,7 +36,7 @@ class InferenceService final : public InferenceServiceBase {
                                   v1::TraceResponse* response) override;
 
  private:
-  // Reads `bytes` as a Message, which is a request of one of the two calls, and admits it.
+  // Reads `bytes` as a Message and submits it. Message is the request of Generate or PrefillOnly.
   template <typename Message>
   void Accept(grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes,
               const std::shared_ptr<CallSink>& sink);

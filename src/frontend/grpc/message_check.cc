@@ -17,13 +17,13 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::UnknownField;
 using google::protobuf::UnknownFieldSet;
 
-// Our messages nest less deep; anything deeper is not ours.
+// Upper bound on the nesting of messages. Baton's own messages nest less deep.
 constexpr int kMaxDepth = 16;
 
 std::optional<std::string> FindBadString(std::string_view bytes, const Descriptor& type, int depth) {
   UnknownFieldSet fields;
   if (depth == 0 || !fields.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return std::nullopt;
-  std::map<int, int> seen;  // of each field number, for indices
+  std::map<int, int> seen;  // how often each field number has occurred, for indices
   for (int i = 0; i < fields.field_count(); ++i) {
     const UnknownField& value = fields.field(i);
     const FieldDescriptor* field = type.FindFieldByNumber(value.number());
@@ -32,7 +32,7 @@ std::optional<std::string> FindBadString(std::string_view bytes, const Descripto
     const std::string name = field->is_repeated() ? absl::StrCat(field->name(), "[", index, "]") : field->name();
     const std::string& content = value.length_delimited();
     if (field->type() == FieldDescriptor::TYPE_STRING) {
-      // The check that refused the message.
+      // This is the check by which protobuf refused the message.
       if (!google::protobuf::internal::IsStructurallyValidUTF8(content)) return name;
     } else if (field->type() == FieldDescriptor::TYPE_MESSAGE) {
       const auto inner = FindBadString(content, *field->message_type(), depth - 1);

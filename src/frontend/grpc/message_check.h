@@ -1,4 +1,4 @@
-// Why a message could not be parsed, told by field.
+// Explains why a message could not be parsed, and names the field.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace baton {
 
-// For bytes that did not parse as `message`: INVALID_ARGUMENT that names the first string field that is not UTF-8, or
-// says that the encoding is broken.
+// Explains why `bytes` did not parse as `message`. Returns INVALID_ARGUMENT that names the first
+// string field that is not UTF-8. If there is none, the error states that the encoding is broken.
 absl::Status ExplainParseError(std::string_view bytes, const google::protobuf::Message& message);
 
 }  // namespace baton

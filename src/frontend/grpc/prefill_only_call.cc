@@ -36,7 +36,8 @@ void PrefillOnlyCall::OnEnd(const RequestOutcome& outcome) {
 }
 
 void PrefillOnlyCall::OnDone() {
-  std::shared_ptr<PrefillOnlyCall> last;  // outlives the lock
+  // Keeps this object alive until the lock is released.
+  std::shared_ptr<PrefillOnlyCall> last;
   const std::lock_guard lock(mutex_);
   last = std::move(self_);
 }

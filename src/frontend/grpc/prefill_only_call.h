@@ -1,5 +1,5 @@
-// One client's PrefillOnly call. It stands beside GenerateStream because gRPC serves a call with one answer by another
-// kind of reactor than a stream.
+// One client's PrefillOnly call. It is a class of its own, because gRPC has different reactors for
+// calls with one answer and for streams.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace baton {
 
-// Owned by gRPC until OnDone, and by the router while the request is live.
+// gRPC owns this object until OnDone. The router also owns it while the request is live.
 class PrefillOnlyCall final : public grpc::ServerUnaryReactor, public CallSink {
  public:
   static std::shared_ptr<PrefillOnlyCall> Make(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
@@ -19,7 +19,7 @@ class PrefillOnlyCall final : public grpc::ServerUnaryReactor, public CallSink {
   RequestHandle& handle() override { return handle_; }
   void Refuse(const absl::Status& status, absl::Duration retry_after) override;
 
-  void OnUpdate(TokenUpdate) override {}  // there are none
+  void OnUpdate(TokenUpdate) override {}  // a prefill-only request has no output
   void OnEnd(const RequestOutcome& outcome) override;
   void OnCancel() override { handle_.Cancel(); }
   void OnDone() override;
@@ -31,7 +31,7 @@ class PrefillOnlyCall final : public grpc::ServerUnaryReactor, public CallSink {
   grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer* const response_;
   RequestHandle handle_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::shared_ptr<PrefillOnlyCall> self_;
   RequestId id_;
 };
