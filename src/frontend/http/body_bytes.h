@@ -1,4 +1,4 @@
-// Bytes of memory that the bodies of requests may take, and whose they are.
+// A budget of memory for the bodies of requests, shared fairly between accounts.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,27 @@
 
 namespace baton {
 
-// An account may hold as much as is then left free: one alone a half, two that want all a third each. So whoever comes
-// finds as much room as anyone has. What is of no account may fill it. Thread-safe.
+// The bytes that an account holds may not exceed the bytes that then remain free. One account alone
+// can hold a half, and two accounts a third each. A new account therefore finds as much room as any
+// account holds. Bytes without an account may fill the whole budget. Thread-safe.
 class BodyBytes {
  public:
   explicit BodyBytes(size_t most) : most_(most) {}
 
-  // False if there is no room for them; nothing is taken then. `account` may be empty: none.
+  // Returns false, and takes nothing, if there is no room for the bytes. An empty `account` means
+  // that the bytes belong to no account.
   bool Take(const std::string& account, size_t bytes);
-  void Give(const std::string& account, size_t bytes);  // back. REQUIRES: they were taken
+  // Returns bytes to the budget. REQUIRES: they were taken for this account.
+  void Give(const std::string& account, size_t bytes);
 
  private:
   const size_t most_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   size_t taken_ = 0;
-  absl::flat_hash_map<std::string, size_t> held_;  // by account, those that hold some
+  absl::flat_hash_map<std::string, size_t> held_;  // by account; only accounts that hold bytes
 };
 
-// One request's share, which it gives back when it is gone.
+// One request's share of the budget. The destructor returns it.
 class BodyCharge {
  public:
   BodyCharge(std::shared_ptr<BodyBytes> all, std::string account)
@@ -36,7 +39,7 @@ class BodyCharge {
   BodyCharge(const BodyCharge&) = delete;
   BodyCharge& operator=(const BodyCharge&) = delete;
 
-  // False: there is no room, and it has what it had.
+  // Takes more bytes. Returns false, and takes none, if there is no room.
   bool Add(size_t bytes) {
     if (!all_->Take(account_, bytes)) return false;
     bytes_ += bytes;

@@ -1,4 +1,4 @@
-// Which connections are open, whose they are, and which must go when others come.
+// The table of open connections. It decides which connection is closed to make room for a new one.
 #pragma once
 
 #include <cstddef>
@@ -13,39 +13,49 @@
 
 namespace baton {
 
-// Strangers are connections of which no request has come with a valid key. They may be at most a half, and those of one
-// address a quarter: the one that has been silent for longest is closed for the next. Where no keys are asked for there
-// are none: guests have the quarter of an address, but for this machine's own, and only one that waits for a request is
-// closed. Nothing is closed for others once a key came with it. Thread-safe.
+// The limits of a server without and with keys:
+//
+// - If keys are required, a connection is a stranger until a request with a valid key arrives on
+//   it. Strangers may be at most half of all connections. Those of one address may be at most a
+//   quarter.
+// - If no keys are required, the connections of one address may be at most a quarter. Connections
+//   of this machine itself have no such limit.
+//
+// At a limit, a new connection replaces one without a key that the same limit counts: the one that
+// has been silent for longest. If no keys are required, it closes only connections that do not wait
+// for an answer. A connection on which a valid key arrived is never closed. Thread-safe.
 class ConnectionTable {
  public:
   using Id = uint64_t;
 
-  // `most`: connections. `asks`: for keys.
+  // `most` is an upper bound on connections. `asks` means that keys are required.
   ConnectionTable(int most, bool asks) : most_(static_cast<size_t>(most)), asks_(asks) {}
 
   enum class Room {
-    kFree,    // it was added
-    kMade,    // and another is closed for it
-    kNone,    // it was not: all are in use
-    kNoneOf,  // nor was this one: all of its address are
+    kFree,    // the connection was added
+    kMade,    // the connection was added, and another one is being closed for it
+    kNone,    // not added: all connections are in use
+    kNoneOf,  // not added: all connections of this address are in use
   };
-  // `address`: as of a socket, "10.0.0.1" or "2001:db8::1", of which the first half counts. `close`: closes it; called
-  // at most once, by another's Add.
+  // `address` is the text of a socket's address, "10.0.0.1" or "2001:db8::1". Only the first half
+  // of an IPv6 address counts. `close` closes the connection. It is called at most once, by the Add
+  // of another connection.
   Room Add(Id id, const std::string& address, std::function<void()> close);
-  // Those that follow do nothing for a connection that is not there (any more).
+  // The functions below do nothing for a connection that is not in the table.
   void Remove(Id id);
   void BeginRequest(Id id);
   void EndRequest(Id id);
-  void ShowKey(Id id);  // a valid one came with a request
+  // A request with a valid key has arrived on the connection.
+  void ShowKey(Id id);
 
   size_t size() const;
   void CheckInvariants() const;
 
  private:
   struct Address {
-    size_t connections = 0;         // without a key
-    std::map<uint64_t, Id> silent;  // by when they fell silent, those that may be closed
+    size_t connections = 0;  // connections without a key
+    // Connections that may be closed, by the order in which they fell silent.
+    std::map<uint64_t, Id> silent;
   };
   struct Entry {
     std::string address;
@@ -55,23 +65,26 @@ class ConnectionTable {
   };
   using Entries = absl::flat_hash_map<Id, Entry>;
 
-  // With the lock held.
+  // REQUIRES for the functions below: the caller holds the lock.
   void FallSilent(Id id, Entry& entry);
   void Speak(Entry& entry);
-  std::function<void()> Drop(Entries::iterator found);  // what closes it
+  std::function<void()> Drop(Entries::iterator found);  // returns the function that closes it
   void LeaveAddress(const Entry& entry);
 
   const size_t most_;
   const bool asks_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   Entries entries_;
-  absl::flat_hash_map<std::string, Address> addresses_;  // that have connections without a key
-  std::map<uint64_t, Id> silent_;                        // of all addresses
+  // Only addresses that have connections without a key.
+  absl::flat_hash_map<std::string, Address> addresses_;
+  // Connections of all addresses that may be closed, by the order in which they fell silent.
+  std::map<uint64_t, Id> silent_;
   size_t without_key_ = 0;
   uint64_t next_silence_ = 0;
 };
 
-// What of an address counts: all of IPv4's, the first 64 bits of IPv6's, which one host may have all of.
+// The part of an address that counts for the limit: all of an IPv4 address, and the first 64 bits
+// of an IPv6 address. One host may have all addresses with the same first 64 bits.
 std::string AddressShare(const std::string& address);
 
 }  // namespace baton

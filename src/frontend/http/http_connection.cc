@@ -17,11 +17,15 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
-constexpr size_t kSmallRead = 4 << 10;  // bytes: for heads, and what idle connections hold
+// Bytes to read at once for heads. An idle connection holds a buffer of this size.
+constexpr size_t kSmallRead = 4 << 10;
 constexpr size_t kKeptBuffer = 16 << 10;
-constexpr size_t kEncryptedAtOnce = 64 << 10;                // bytes; what an answer takes in memory beside itself
-constexpr size_t kMostOwed = kEncryptedAtOnce + (32 << 10);  // with keys that a client asks for and does not read
-constexpr size_t kLeastRest = 5;                             // bytes; that a body in chunks ends with: "0\r\n\r\n"
+// Bytes. Encrypting an answer takes this much memory besides the answer.
+constexpr size_t kEncryptedAtOnce = 64 << 10;
+// Bytes. It includes answers to key updates that a client requests and does not read.
+constexpr size_t kMostOwed = kEncryptedAtOnce + (32 << 10);
+// Bytes at the end of a chunked body: "0\r\n\r\n".
+constexpr size_t kLeastRest = 5;
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 int StatusOf(const boost::system::error_code& error) {
@@ -30,7 +34,7 @@ int StatusOf(const boost::system::error_code& error) {
   return 400;
 }
 
-// "http://host/path" is the same as "/path".
+// Removes the authority of a target: "http://host/path" becomes "/path".
 std::string_view WithoutAuthority(std::string_view target) {
   const size_t host = target.starts_with("http://") ? 7 : target.starts_with("https://") ? 8 : 0;
   if (host == 0) return target;
@@ -38,7 +42,8 @@ std::string_view WithoutAuthority(std::string_view target) {
   return slash == std::string_view::npos ? "/" : target.substr(slash);
 }
 
-// Without the body. Taken before it is read: the fields of a trailer come after it, and are no headers.
+// Returns the request without its body. It is taken before the body is read, because a trailer's
+// fields come after the body and are no headers.
 HttpRequest HeadOf(const http::request<http::string_body>& message) {
   const auto text = [](boost::beast::string_view view) { return std::string(view.data(), view.size()); };
   HttpRequest request;
@@ -136,24 +141,24 @@ void HttpConnection::CheckDeadlines(TimePoint now) {
   if (awaiting_room_ && now - stalled_since_ > absl::ToChronoNanoseconds(shared_.options.max_read_pause)) {
     return Leave(Gone::kCutOff);
   }
-  if (state_ == State::kReply) return BreakSilence(now);  // there is no deadline
+  if (state_ == State::kReply) return BreakSilence(now);  // this state has no deadline
   if (now < deadline_) return;
   if (state_ == State::kHandshake || state_ == State::kLinger || (state_ == State::kHead && !parser_)) return Close();
   const bool head = state_ == State::kHead;
   Guard([&] { Refuse(408, absl::StrCat("the ", head ? "request's headers" : "body", " did not come in time")); });
 }
 
-// --- what comes in -------------------------------------------------------------------------------------------------
+// --- Input --------------------------------------------------------------------------------------
 
 void HttpConnection::Read() {
   if (reading_ || input_ended_ || closed_) return;
-  // The next requests wait until this one is answered.
+  // The next requests are read after this one is answered.
   if (state_ == State::kReply && input_.size() >= shared_.options.max_header_bytes && !awaiting_message_) {
     return WatchErrors();
   }
   reading_ = true;
-  // Its word for the end is as good as the end, and so is the end without a word: a request's own framing says whether
-  // all of it has come.
+  // TLS's message for the end counts like the end of the socket. An end without that message counts
+  // too, because a request's own framing shows whether the request is complete.
   if (tls_ != nullptr && tls_->ended()) {
     return asio::post(loop_->context,
                       [self = shared_from_this()] { self->Guard([&] { self->OnRead(asio::error::eof, 0); }); });
@@ -174,11 +179,12 @@ void HttpConnection::OnRead(const Error& error, size_t bytes) {
   input_ended_ = error == asio::error::eof;
   if (state_ == State::kLinger) return input_ended_ ? Close() : Read();
   if (!Receive({chunk_.data(), bytes})) return;
-  if (input_ended_ && awaiting_message_) return Leave(Gone::kLeft);  // nothing can be sent any more
+  if (input_ended_ && awaiting_message_) return Leave(Gone::kLeft);  // nothing can be sent now
   if (state_ == State::kHandshake && input_ended_) return Close();
   if (state_ == State::kHead || state_ == State::kBody) return Advance();
   if (!input_ended_) return Read();
-  // A client that has closed its side may still want its answer. One that is gone answers what is sent with a reset.
+  // A client that has closed its side may still read its answer. A client that is gone answers data
+  // with a reset.
   WatchErrors();
   if (!reply_begun_ && !http_1_0_) SendInterim();
 }
@@ -188,7 +194,7 @@ bool HttpConnection::Receive(std::string_view bytes) {
     input_ += bytes;
     return true;
   }
-  // Every message of TLS begins with a control character, all of HTTP with a letter.
+  // A TLS message begins with a control character, and an HTTP request with a letter.
   if (!tls_->begun() && !bytes.empty() && absl::ascii_isalpha(static_cast<unsigned char>(bytes[0]))) {
     tls_.reset();
     Refuse(400, "this port takes encrypted requests only: expected https://, got http://");
@@ -211,7 +217,7 @@ bool HttpConnection::Receive(std::string_view bytes) {
 }
 
 void HttpConnection::OnHandshake() {
-  state_ = State::kHead;  // before the same deadline
+  state_ = State::kHead;  // the deadline of the handshake stays
   if (turned_away_) {
     Refuse(503, absl::StrCat("overloaded: ", shared_.options.max_connections, " connections are open"));
   }
@@ -219,7 +225,8 @@ void HttpConnection::OnHandshake() {
 
 void HttpConnection::FailTls(const absl::Status& why) {
   spdlog::debug("HTTP: a connection is closed: {}", std::string(why.message()));
-  if (!awaiting_room_) {  // tells the client why, if it can
+  // Sends the client the alert with the reason, if the socket takes it.
+  if (!awaiting_room_) {
     Error ignored;
     socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), ignored);
   }
@@ -260,8 +267,8 @@ void HttpConnection::BeginParser() {
 void HttpConnection::Parse() {
   while ((state_ == State::kHead || state_ == State::kBody) && !input_.empty()) {
     if (!parser_) BeginParser();
-    // Beast asserts to have these where the last chunk's line has come. Until a body in chunks ends, more of it
-    // follows.
+    // Beast asserts that these bytes are there after the last chunk's line. Until a chunked body
+    // ends, more bytes follow.
     if (state_ == State::kBody && parser_->chunked() && input_.size() < kLeastRest) return;
     Error error;
     const std::optional<size_t> put = Put(error);
@@ -292,7 +299,7 @@ std::optional<size_t> HttpConnection::Put(Error& error) {
   try {
     return parser_->put(asio::buffer(input_), error);
   } catch (const std::length_error&) {
-    // Of a field: those of a trailer are not held to the limit of headers.
+    // The parser throws this for a long field. The limit of headers does not cover trailers.
     Refuse(400, "the request is refused: a field is too long");
   } catch (const std::bad_alloc&) {
     Refuse(503, "overloaded: there is no memory to read the request");
@@ -313,7 +320,8 @@ bool HttpConnection::HeadIsFine() {
   }
   if (!http_1_0_ && head.count(http::field::host) != 1) return refused(400, "Host: expected exactly one");
   if (head.count(http::field::authorization) > 1) return refused(400, "Authorization: expected one at most");
-  // Other encodings around it would be passed on undone; what came with HTTP/1.0 some proxy did not understand.
+  // Another encoding around "chunked" would be passed on undecoded. In an HTTP/1.0 request, the
+  // header was passed on by a proxy that does not support it.
   const bool encoded = head.count(http::field::transfer_encoding) > 0;
   if (encoded && (http_1_0_ || head.count(http::field::transfer_encoding) > 1 ||
                   !boost::beast::iequals(head[http::field::transfer_encoding], "chunked"))) {
@@ -346,7 +354,7 @@ bool HttpConnection::HeadIsFine() {
 void HttpConnection::AnswerHead(const HttpResponse& answer) {
   const bool no_body = parser_->is_done();
   parser_.reset();
-  // A body that nobody reads would be taken for the next request.
+  // An unread body would be parsed as the next request, so the connection closes after the answer.
   BeginReply({.head_only = request_.method == "HEAD",
               .http_1_0 = http_1_0_,
               .keep_alive = no_body && keep_alive_ && !shared_.draining});
@@ -359,7 +367,7 @@ void HttpConnection::TakeRequest() {
   request.body = std::move(parser_->get().body());
   request.charge = std::move(charge_);
   parser_.reset();
-  request_.account = request.account;  // in which its answer counts
+  request_.account = request.account;  // the account that the answer counts for
   BeginReply({.head_only = request.method == "HEAD", .http_1_0 = http_1_0_, .keep_alive = keep_alive});
   shared_.handler.OnRequest(std::move(request), reply_);
 }
@@ -372,13 +380,13 @@ void HttpConnection::Refuse(int status, const std::string& message) {
   reply_->Send(shared_.handler.Refusal(status, message));
 }
 
-// --- what goes out -------------------------------------------------------------------------------------------------
+// --- Output -------------------------------------------------------------------------------------
 
 void HttpConnection::BeginReply(HttpReply::Form form) {
   Enter(State::kReply, absl::InfiniteDuration());
   silent_since_ = std::chrono::steady_clock::now();
   reply_begun_ = false;
-  // The loop outlives the connection as long as somebody has the reply.
+  // The loop outlives the connection while another object owns the reply.
   auto wake = [loop = loop_, weak = weak_from_this()] {
     asio::post(loop->context, [weak] {
       const auto self = weak.lock();
@@ -391,7 +399,7 @@ void HttpConnection::BeginReply(HttpReply::Form form) {
     return shared.handler.Refusal(503, "overloaded: too many large answers wait to be read");
   };
   reply_ = std::make_shared<HttpReply>(std::move(form), std::move(wake));
-  shared_.RequestBegins();  // last, for EndRequest counts what has a reply
+  shared_.RequestBegins();  // last, because EndRequest counts connections that have a reply
 }
 
 void HttpConnection::SendInterim() {
@@ -436,7 +444,8 @@ size_t HttpConnection::WriteSome(Error& error) {
   return tls_->outgoing().empty() ? std::exchange(encrypted_, 0) : 0;
 }
 
-// Who has left says so at what is sent, and whoever stands between cuts no connection that is used.
+// Sends a part of the answer to learn whether the client has left. The traffic also keeps proxies
+// between from closing the connection.
 void HttpConnection::BreakSilence(TimePoint now) {
   if (awaiting_room_ || now - silent_since_ < absl::ToChronoNanoseconds(shared_.options.max_silence)) return;
   silent_since_ = now;
@@ -455,7 +464,8 @@ void HttpConnection::AwaitRoom() {
 void HttpConnection::AwaitMessage() {
   if (input_ended_) return Leave(Gone::kLeft);
   awaiting_room_ = awaiting_message_ = true;
-  stalled_since_ = std::chrono::steady_clock::now();  // as long as one that does not read
+  // The same limit as for a client that does not read.
+  stalled_since_ = std::chrono::steady_clock::now();
   Read();
 }
 
@@ -490,7 +500,8 @@ void HttpConnection::Leave(Gone why) {
   if (why == Gone::kCutOff) {
     spdlog::warn("a client was cut off: it does not read what it asked for");
     Error ignored;
-    socket_.set_option(asio::socket_base::linger(true, 0), ignored);  // drops what it has not read
+    // Drops bytes that the client has not read.
+    socket_.set_option(asio::socket_base::linger(true, 0), ignored);
   }
   Close();
   if (reply) reply->Leave(why);
@@ -498,7 +509,8 @@ void HttpConnection::Leave(Gone why) {
 
 void HttpConnection::Close() {
   closed_ = true;
-  const bool whole = reply_ == nullptr;  // else its word would vouch for an answer that is cut
+  // TLS's message for the end would vouch for an answer that is cut off.
+  const bool whole = reply_ == nullptr;
   EndRequest();
   charge_.reset();
   Error ignored;

@@ -1,4 +1,5 @@
-// One client's connection: reads a request, has it answered, and again. All of it runs on one thread, its loop's.
+// One client's connection. It reads a request, has it answered, and reads the next. All of its code
+// runs on one thread, that of its loop.
 #pragma once
 
 #include <atomic>
@@ -27,11 +28,11 @@ class HttpConnection;
 // A thread that serves connections.
 struct HttpLoop {
   boost::asio::io_context context{1};
-  absl::flat_hash_set<std::shared_ptr<HttpConnection>> connections;  // that are open
-  bool stopped = false;                                              // no connection opens any more
+  absl::flat_hash_set<std::shared_ptr<HttpConnection>> connections;  // open connections
+  bool stopped = false;                                              // if set, no connection opens
 };
 
-// What the connections of a server have in common. Thread-safe.
+// The state that the connections of a server share. Thread-safe.
 class HttpShared {
  public:
   HttpShared(const HttpOptions& options_in, HttpHandler& handler_in) : options(options_in), handler(handler_in) {}
@@ -40,7 +41,7 @@ class HttpShared {
   std::atomic<bool> draining = false;
   std::atomic<int> connections = 0;
   ConnectionTable table{options.max_connections, options.asks_for_keys};
-  // Outlives the server with the requests that are kept.
+  // Owned by requests too, because a handler may keep requests for longer than the server lives.
   const std::shared_ptr<BodyBytes> bodies = std::make_shared<BodyBytes>(options.max_bodies_bytes);
 
   void RequestBegins();
@@ -51,9 +52,9 @@ class HttpShared {
   }
 
  private:
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable idle_;
-  int requests_ = 0;  // that wait for their answers
+  int requests_ = 0;  // requests that wait for their answers
 };
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
@@ -61,45 +62,53 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, boost::asio::io_context::executor_type>;
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // `shared` must outlive it. `id`: in its table. `peer`: the client's address.
+  // `shared` must outlive this object. `id` is the connection's id in shared.table. `peer` is the
+  // client's address.
   HttpConnection(Socket socket, HttpShared& shared, const std::shared_ptr<HttpLoop>& loop, ConnectionTable::Id id,
                  std::string peer);
   ~HttpConnection();
 
   void Start();
-  // Closes it for one that came, unless it has become somebody's to whom an answer is due.
+  // Closes the connection to make room for a new one. Does nothing if a body is being read or an
+  // answer is due, unless the connection is a stranger (ConnectionTable).
   void MakeRoom();
-  // Tells the client that there is no room for it.
+  // Answers 503, because there is no room, and closes the connection.
   void TurnAway();
   void CheckDeadlines(TimePoint now);
-  // Whoever it answers is told that the client left.
+  // Closes the connection. The reply, if there is one, reports `why` to its writer.
   void Leave(Gone why);
 
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using Error = boost::system::error_code;
   enum class State {
-    kHandshake,  // of TLS
-    kHead,       // waits for a request, or reads its line and headers
-    kBody,       // reads its body
+    kHandshake,  // the handshake of TLS
+    kHead,       // waits for a request, or reads its first line and headers
+    kBody,       // reads the body
     kReply,      // the request waits for its answer
-    kLinger,     // all is sent; what the client still sends is dropped, so that it sees the answer and no reset
+    // All is sent. More input is dropped, so that the client reads the answer and receives no
+    // reset.
+    kLinger,
   };
 
-  // Closes the connection if `work` throws, as whatever allocates may: the others go on.
+  // Closes the connection if `work` throws, for example for lack of memory. Other connections are
+  // not affected.
   template <typename Work>
   void Guard(Work&& work);
   void Enter(State state, absl::Duration patience);
   void Open();
   void Read();
   void OnRead(const Error& error, size_t bytes);
-  bool Receive(std::string_view bytes);  // decrypted, into input_; false: the connection has been answered or left
+  // Decrypts into input_. Returns false if the connection has been answered or closed.
+  bool Receive(std::string_view bytes);
   void OnHandshake();
   void FailTls(const absl::Status& why);
-  void Advance();  // with what has been read
+  void Advance();  // parses the input that has been read
   void Parse();
-  std::optional<size_t> Put(Error& error);  // bytes that the parser used; nothing: the request has been refused
-  bool HeadIsFine();                        // else it has been answered
+  // Returns the bytes that the parser used, or nothing if the request has been refused.
+  std::optional<size_t> Put(Error& error);
+  // Returns false if the request has been answered.
+  bool HeadIsFine();
   void AnswerHead(const HttpResponse& answer);
   void BeginParser();
   void TakeRequest();
@@ -110,10 +119,12 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void SendInterim();
   void Flush();
   bool AllIsSent() const { return sent_ == out_.size() && (tls_ == nullptr || tls_->outgoing().empty()); }
-  size_t WriteSome(Error& error);  // bytes of out_ that went with it
+  // Returns the bytes of out_ that were sent.
+  size_t WriteSome(Error& error);
   void BreakSilence(TimePoint now);
   void AwaitRoom();
-  void AwaitMessage();  // the rest of one of TLS, without which nothing can be sent
+  // Waits for the rest of a TLS message. Until it arrives, nothing can be sent.
+  void AwaitMessage();
   void FinishReply(bool keep_alive);
   void EndRequest();
   void Linger();
@@ -124,33 +135,37 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   const std::shared_ptr<HttpLoop> loop_;
   const ConnectionTable::Id id_;
   const std::string peer_;
-  bool has_key_ = false;  // some request of it had
+  bool has_key_ = false;  // a request with a valid key has arrived
   State state_ = State::kHead;
-  TimePoint deadline_ = TimePoint::max();  // of the state
+  TimePoint deadline_ = TimePoint::max();  // the end of the state
   bool closed_ = false;
-  bool turned_away_ = false;         // which it is told after the handshake
-  std::unique_ptr<TlsSession> tls_;  // null: nothing is encrypted
+  bool turned_away_ = false;         // the client is refused after the handshake
+  std::unique_ptr<TlsSession> tls_;  // null if nothing is encrypted
 
-  // What comes in.
-  std::vector<char> chunk_;  // what is being read; of fixed size meanwhile
+  // Input.
+  std::vector<char> chunk_;  // the buffer of the running read; its size is fixed meanwhile
   std::string input_;        // read and not yet parsed
   bool reading_ = false, input_ended_ = false, watching_ = false;
   std::optional<Parser> parser_;  // from a request's first byte to its last
-  HttpRequest request_;           // without its body; from the end of its head on
-  bool keep_alive_ = false;       // as its head says
+  HttpRequest request_;           // the head without the body, from the end of the head on
+  bool keep_alive_ = false;       // the head's value
   size_t head_bytes_ = 0;
   std::shared_ptr<BodyCharge> charge_;  // for the body that is being read
 
-  // What goes out.
+  // Output.
   std::shared_ptr<HttpReply> reply_;
-  bool reply_begun_ = false;  // some of it was taken to be sent
+  bool reply_begun_ = false;  // part of the answer was taken to be sent
   bool http_1_0_ = false;
   std::string out_;  // [0, sent_) is sent
   size_t sent_ = 0;
-  size_t encrypted_ = 0;                                   // bytes after these, which tls_ is to send
-  bool awaiting_room_ = false, awaiting_message_ = false;  // the second never without the first
+  // Bytes of out_ after sent_ that tls_ has encrypted and is to send.
+  size_t encrypted_ = 0;
+  // If awaiting_message_ is set, awaiting_room_ is set too.
+  bool awaiting_room_ = false, awaiting_message_ = false;
   TimePoint stalled_since_;
-  TimePoint silent_since_;  // when an answer's last part was taken to be sent; before the first: when it was due
+  // The time at which the last part of the answer was taken to be sent. Before the first part, the
+  // time at which the request was taken.
+  TimePoint silent_since_;
 };
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// A request and an answer of HTTP/1.1, as those who serve it see them.
+// An HTTP/1.1 request and response, as handlers see them.
 #pragma once
 
 #include <memory>
@@ -13,24 +13,26 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;
-  std::string path, query;  // around the first '?', as they came; the query may be empty
+  std::string path, query;  // before and after the first '?', not decoded; query may be empty
   HttpHeaders headers;
   std::string body;
-  std::string peer;                    // its address
-  std::string account;                 // whose share of HttpOptions::max_bodies_bytes it counts in; empty: nobody's
-  std::shared_ptr<const void> charge;  // what it counts for among HttpOptions::max_bodies_bytes, as long as it is kept
+  std::string peer;  // the client's address
+  // The account of HttpOptions::max_bodies_bytes that the request counts for. Empty if it has none.
+  std::string account;
+  // The request's share of HttpOptions::max_bodies_bytes, held as long as the request is kept.
+  std::shared_ptr<const void> charge;
 
-  // The first value of this name, whatever the case of its letters; empty: there is none.
+  // The value of the first header of this name, in any case of letters. Empty if there is none.
   std::string_view header(std::string_view name) const;
 };
 
 struct HttpResponse {
   int status = 200;
-  HttpHeaders headers;  // without those that say how the body is sent
+  HttpHeaders headers;  // without the headers that describe how the body is sent
   std::string body;
 };
 
-// What follows a status code: "Not Found".
+// The phrase after a status code: "Not Found".
 std::string_view ReasonPhrase(int status);
 
 }  // namespace baton

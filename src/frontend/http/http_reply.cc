@@ -12,7 +12,8 @@
 namespace baton {
 namespace {
 
-constexpr size_t kSmallAnswer = 16 << 10;  // bytes; of as many as there are connections
+// Bytes. Answers up to this size do not count in the budget. There is at most one per connection.
+constexpr size_t kSmallAnswer = 16 << 10;
 
 }  // namespace
 
@@ -83,7 +84,7 @@ void HttpReply::Write(std::string_view part) {
     const std::lock_guard lock(mutex_);
     if (gone_ || part.empty()) return;
     BATON_CHECK((begun_ || head_) && !ended_, "parts come between the beginning and the end of an answer");
-    // What comes now the client had no chance to read yet, however much it is.
+    // The client had no chance to read this part yet, so its size does not count.
     const bool too_much = unsent_.size() + sending_ > form_.max_unread;
     BeginLocked();
     AppendPart(part);
@@ -126,7 +127,7 @@ void HttpReply::OnGone(absl::AnyInvocable<void(Gone)> callback) {
     const std::lock_guard lock(mutex_);
     if (ended_) return;
     gone = gone_;
-    // One that was cut off is told by Leave, as the connection takes notice of it.
+    // If the client was cut off, Leave calls the callback when the connection handles it.
     if (!gone) on_gone_ = std::move(callback);
   }
   if (gone) callback(*gone);
@@ -147,7 +148,8 @@ HttpReply::State HttpReply::Take(std::string& out) {
 
 void HttpReply::Sent(size_t bytes) {
   const std::lock_guard lock(mutex_);
-  sending_ -= std::min(sending_, bytes);  // a question may have been sent before the answer
+  // An interim response may have been sent before the answer.
+  sending_ -= std::min(sending_, bytes);
   if (ended_ && sending_ == 0 && unsent_.empty()) form_.charge.reset();
 }
 

@@ -1,4 +1,5 @@
-// The answer to one request: whoever has it writes it from any thread, its connection sends what there is when it can.
+// The answer to one request. Its owner writes the answer from any thread. The connection sends it
+// as fast as the client reads.
 #pragma once
 
 #include <cstddef>
@@ -14,75 +15,82 @@
 
 namespace baton {
 
-// Why nobody takes an answer any more.
+// The reason why a client no longer takes an answer.
 enum class Gone {
-  kLeft,    // the client went away
-  kCutOff,  // it did not read what it asked for, and was sent away
+  kLeft,    // the client left
+  kCutOff,  // the client did not read its answer and was disconnected
 };
 
-// Thread-safe. Nothing blocks, and no call of it runs a callback but OnGone, if the client has gone already.
+// Thread-safe. No function blocks. Among the owner's functions, only OnGone may run the owner's
+// callback during the call, if the client has gone already.
 class HttpReply {
  public:
   struct Form {
-    bool head_only = false;        // of a HEAD
-    bool http_1_0 = false;         // no chunks: the end of the connection ends the body
+    bool head_only = false;        // the request is a HEAD
+    bool http_1_0 = false;         // no chunks: closing the connection ends the body
     bool keep_alive = true;        // the connection may take another request
-    size_t max_unread = 1u << 20;  // bytes; of an answer that comes in parts
-    // What a whole answer that is not small counts in until it is sent; null: in nothing.
+    size_t max_unread = 1u << 20;  // bytes; for an answer in parts
+    // The budget for a whole answer that is not small, until it is sent. Null if there is no
+    // budget.
     std::unique_ptr<BodyCharge> charge{};
-    // Its answer instead, where there is no room. Not null where `charge` is not.
+    // Makes the answer to send if there is no room in the budget. REQUIRES: set if `charge` is set.
     std::function<HttpResponse()> too_much{};
   };
-  // `wake`: there is something to Take, or the client was cut off; from any thread.
+  // `wake` is called from any thread when there is something to Take, or when the client was cut
+  // off.
   HttpReply(Form form, std::function<void()> wake) : form_(std::move(form)), wake_(std::move(wake)) {}
 
-  // The whole answer. REQUIRES: none has begun.
+  // Sends a whole answer. REQUIRES: no answer has begun.
   void Send(const HttpResponse& response);
-  // The same; false: one that comes in parts has begun.
+  // Like Send. Returns false if an answer in parts has begun.
   bool TrySend(const HttpResponse& response);
-  // An answer that comes in parts; its body is the first, or empty. A client that has left more than form.max_unread
-  // of them unread when the next comes is cut off.
+  // Begins an answer in parts. The head's body is the first part, or empty. A client is cut off if
+  // it has more than form.max_unread bytes unread when the next part is written.
   void Begin(const HttpResponse& head);
-  // The same, but it begins with its first part, or when the client has heard nothing for a while: then with `sign`,
-  // and so again after each such while. Until it begins, another answer may be sent whole.
+  // Prepares an answer in parts, which begins with the first Write. If nothing is written for a
+  // while, it begins with `sign`, and `sign` is repeated after each such pause. Until it begins,
+  // Send may send a whole answer instead.
   void Open(HttpResponse head, std::string sign);
   void Write(std::string_view part);
   void End();
   bool gone() const;
   size_t unsent() const;  // bytes that the connection has not sent yet
-  // `callback` is called once, on a thread of the server, if the client goes before the end; here, if it has.
+  // `callback` is called once if the client leaves before the end of the answer. The call is on a
+  // thread of the server, or in OnGone if the client has left already.
   void OnGone(absl::AnyInvocable<void(Gone)> callback);
 
-  // --- of its connection ---------------------------------------------------------------------------------------
+  // --- For the connection only ------------------------------------------------------------------
   struct State {
-    bool ended = false;       // nothing more comes
-    bool keep_alive = false;  // what the client was told
+    bool ended = false;       // nothing more will be written
+    bool keep_alive = false;  // the value that the client received
     int status = 0;           // of the answer, once it has begun
   };
   bool cut_off();
-  // Moves what there is to send into `out`, which must be empty and has all been sent before.
+  // Moves the bytes to send into `out`. REQUIRES: `out` is empty, and all bytes taken before are
+  // sent.
   State Take(std::string& out);
-  void Sent(size_t bytes);  // of what was taken
-  // The client has heard nothing for a while. Whether there is something to Take now.
+  void Sent(size_t bytes);  // of the bytes taken
+  // The client has received nothing for a while. Returns whether there is something to Take now.
   bool BreakSilence();
-  // Nobody takes anything any more.
+  // The client has left, or was cut off. Later writes are dropped.
   void Leave(Gone why);
 
  private:
-  // With the lock held.
+  // REQUIRES for the functions below: the caller holds the lock.
   void SendLocked(const HttpResponse& response);
   void AppendHead(const HttpResponse& head, std::optional<size_t> length);
   void AppendPart(std::string_view part);
   void BeginLocked();
 
-  Form form_;  // its charge is gone once all is sent; the rest does not change
+  // The charge is released once all is sent. The other fields do not change.
+  Form form_;
   const std::function<void()> wake_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::string unsent_;
   size_t sending_ = 0;  // bytes that were taken and not yet sent
   int status_ = 0;
   bool begun_ = false, ended_ = false, awake_ = false, keep_alive_ = false;
-  // Of an answer that is open: its head, until it has begun.
+  // The head of an answer that is open, until the answer has begun.
   std::optional<HttpResponse> head_;
   std::string sign_;
   std::optional<Gone> gone_;

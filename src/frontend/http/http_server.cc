@@ -23,17 +23,19 @@ namespace {
 namespace asio = boost::asio;
 using Error = boost::system::error_code;
 
-constexpr std::chrono::milliseconds kAcceptPause(100);  // when the process has no descriptor left
-constexpr int kTurnedAway = 64;                         // connections beyond the limit that are told of it
+constexpr std::chrono::milliseconds kAcceptPause(100);  // after the process ran out of descriptors
+// Connections beyond the limit that still receive an answer. More are closed at once.
+constexpr int kTurnedAway = 64;
 
-// How often deadlines are looked at: no deadline is missed by more than a quarter.
+// The period of checks for deadlines. A deadline is missed by at most a quarter.
 std::chrono::nanoseconds SweepPeriod(const HttpOptions& o) {
   const absl::Duration least =
       std::min({o.header_timeout, o.body_timeout, o.idle_timeout, o.linger_timeout, o.max_read_pause, o.max_silence});
   return absl::ToChronoNanoseconds(std::clamp(least / 4, absl::Milliseconds(1), absl::Seconds(1)));
 }
 
-// Until it is stopped, whatever is thrown: for lack of memory one event is lost, not the process.
+// Runs until the loop is stopped. If an event throws, for example for lack of memory, only that
+// event is lost.
 void RunLoop(HttpLoop& loop) {
   while (true) {
     try {
@@ -56,11 +58,11 @@ struct HttpServer::Parts {
   };
 
   HttpShared shared;
-  std::vector<std::unique_ptr<Runner>> runners;  // fixed once started
+  std::vector<std::unique_ptr<Runner>> runners;  // not changed after Start
   std::optional<asio::ip::tcp::acceptor> acceptor;
   std::optional<asio::steady_timer> accept_pause;
-  // Of the accepting thread.
-  size_t next = 0;  // runner
+  // Used by the accepting thread only.
+  size_t next = 0;  // index of a runner
   ConnectionTable::Id next_id = 0;
   LogLimit full{};
 
@@ -75,7 +77,7 @@ struct HttpServer::Parts {
   void Accept();
   void OnAccept(const Error& error, Runner& runner, HttpConnection::Socket socket);
   void Take(Runner& runner, HttpConnection::Socket socket);
-  void Warn(const std::string& what);  // that there is no room
+  void Warn(const std::string& what);  // logs that there is no room
   void Sweep(Runner& runner);
 };
 
@@ -90,7 +92,8 @@ absl::StatusOr<std::string> HttpServer::Parts::Listen() {
   if (!error) {
     const asio::ip::tcp::endpoint endpoint = found.begin()->endpoint();
     acceptor->open(endpoint.protocol(), error);
-    if (!error) acceptor->set_option(asio::socket_base::reuse_address(true), error);  // after a restart
+    // A restarted router can bind its port at once.
+    if (!error) acceptor->set_option(asio::socket_base::reuse_address(true), error);
     if (!error) acceptor->bind(endpoint, error);
     if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
   }
@@ -165,13 +168,13 @@ void HttpServer::Parts::Warn(const std::string& what) {
 }
 
 void HttpServer::Parts::Sweep(Runner& runner) {
-  // First, so that what follows may fail.
+  // The next sweep is scheduled first, because the code below may throw.
   runner.sweep.expires_after(SweepPeriod(shared.options));
   runner.sweep.async_wait([this, &runner](const Error& aborted) {
     if (!aborted && !runner.loop->stopped) Sweep(runner);
   });
   const auto now = std::chrono::steady_clock::now();
-  // A copy: connections that are closed leave the set.
+  // A copy, because closed connections leave the set.
   const std::vector<std::shared_ptr<HttpConnection>> open(runner.loop->connections.begin(),
                                                           runner.loop->connections.end());
   for (const auto& connection : open) connection->CheckDeadlines(now);
@@ -222,7 +225,7 @@ void HttpServer::Stop() {
   }
   for (const auto& runner : parts.runners) {
     runner->loop->context.restart();
-    runner->loop->context.poll();  // connections that came meanwhile
+    runner->loop->context.poll();  // connections that arrived meanwhile
   }
 }
 

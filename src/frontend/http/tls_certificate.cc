@@ -16,7 +16,7 @@
 namespace baton {
 namespace {
 
-constexpr std::string_view kProtocol("\x08http/1.1", 9);  // as ALPN writes it
+constexpr std::string_view kProtocol("\x08http/1.1", 9);  // in the format of ALPN
 
 absl::StatusOr<std::string> ContentOf(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -25,14 +25,14 @@ absl::StatusOr<std::string> ContentOf(const std::string& path) {
   return content;
 }
 
-// So that no copy of the key lies about.
+// Files are compared by their digests, so that no copy of the key stays in memory.
 std::string DigestOf(const std::string& text) {
   std::string digest(EVP_MAX_MD_SIZE, '\0');
   EVP_Digest(text.data(), text.size(), reinterpret_cast<unsigned char*>(digest.data()), nullptr, EVP_sha256(), nullptr);
   return digest;
 }
 
-// What OpenSSL said last.
+// Makes an error from OpenSSL's last error.
 absl::Status Wrong(const std::string& path, const char* expected) {
   const char* reason = ERR_reason_error_string(ERR_peek_last_error());
   ERR_clear_error();
@@ -40,7 +40,8 @@ absl::Status Wrong(const std::string& path, const char* expected) {
       absl::StrCat(path, ": ", expected, reason == nullptr ? "" : absl::StrCat(" (", reason, ")")));
 }
 
-// A client that speaks none of what we do is told so; one that does not say what it speaks is taken to speak it.
+// Refuses a client that offers only other protocols. A client that offers none is assumed to use
+// HTTP/1.1.
 int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* length, const unsigned char* offered,
                    unsigned offered_length, void*) {
   unsigned char* found = nullptr;
@@ -53,11 +54,12 @@ int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* length, co
   return SSL_TLSEXT_ERR_OK;
 }
 
-// What a stranger's first message may have us reckon: well under a millisecond. OpenSSL's own choice has groups of
-// finite fields, where it is 145 ms.
+// Bounds the computation for a client's first message to well under a millisecond. OpenSSL's
+// default includes groups of finite fields, which take 145 ms.
 bool ChooseKeyExchange(SSL_CTX* context) {
   return SSL_CTX_set1_groups_list(context, "X25519:P-256") == 1 &&
-         SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20") == 1;  // of TLS 1.2
+         // For TLS 1.2.
+         SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20") == 1;
 }
 
 std::shared_ptr<SSL_CTX> NewContext() {
@@ -65,11 +67,13 @@ std::shared_ptr<SSL_CTX> NewContext() {
   if (context == nullptr) throw std::bad_alloc();
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_options(context.get(), SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET);
-  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);  // of connections that are idle
-  // No session is resumed: the key of tickets would live as long as the context, and what it opens with it.
+  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);  // for idle connections
+  // Sessions are not resumed. A key of session tickets would live as long as the context, and with
+  // it the secrets that it can decrypt.
   SSL_CTX_set_num_tickets(context.get(), 0);
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
-  const auto no_password = [](char*, int, int, void*) { return -1; };  // else it asks the terminal
+  // Without this callback, OpenSSL asks for a password on the terminal.
+  const auto no_password = [](char*, int, int, void*) { return -1; };
   SSL_CTX_set_default_passwd_cb(context.get(), no_password);
   SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);
   return context;
@@ -85,7 +89,7 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> ContextOf(const TlsCertificate::Files& 
   if (SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(), SSL_FILETYPE_PEM) != 1) {
     return Wrong(files.key, "expected the certificate's private key in PEM, without a password");
   }
-  // Keys of another kind (EC, where the certificate is for RSA) are not compared above.
+  // Keys of another type (EC for an RSA certificate) are not compared above.
   if (SSL_CTX_check_private_key(context.get()) != 1) return Wrong(files.key, "expected the certificate's private key");
   return context;
 }
@@ -106,7 +110,8 @@ absl::StatusOr<bool> TlsCertificate::Renew() {
   absl::Status status = certificate.status();
   if (status.ok()) status = key.status();
   auto context = status.ok() ? ContextOf(files_) : status;
-  if (!context.ok()) {  // tried again the next time: the reason may be another than what they hold
+  // Tried again at the next call, because the error may have a cause outside the files.
+  if (!context.ok()) {
     if (now == refused_) return false;
     refused_ = std::move(now);
     return context.status();

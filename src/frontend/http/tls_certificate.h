@@ -1,4 +1,4 @@
-// The certificate that a server shows, which may be renewed while it runs.
+// The certificate that a server presents. It can be renewed while the server runs.
 #pragma once
 
 #include <openssl/types.h>
@@ -14,29 +14,32 @@ namespace baton {
 // Thread-safe.
 class TlsCertificate {
  public:
-  // PEM files: the chain, the server's own first, and its key.
+  // PEM files. The certificate file has the chain, with the server's own certificate first.
   struct Files {
     std::string certificate;
     std::string key;
   };
-  // INVALID_ARGUMENT: a file cannot be read or is not PEM, or the key is not the certificate's. FAILED_PRECONDITION:
-  // OpenSSL lacks what we speak.
+  // INVALID_ARGUMENT if a file cannot be read or is not PEM, or if the key does not match the
+  // certificate. FAILED_PRECONDITION if OpenSSL lacks the key exchange or ciphers that Baton uses.
   static absl::StatusOr<std::shared_ptr<TlsCertificate>> Load(Files files);
 
-  // Looks whether the files have changed: true if they have, and what they hold is shown to those who come from now on.
-  // INVALID_ARGUMENT: they have, to what cannot be used, and all stays as it was. Told once of each such change.
+  // Reads the files if they have changed, and returns whether they have. New connections then use
+  // the new certificate. INVALID_ARGUMENT if the new files cannot be used. The old certificate then
+  // stays. The same change returns the error only once.
   absl::StatusOr<bool> Renew();
-  // For a new connection, and as long as that lasts. TLS 1.2 or newer, with keys by X25519 or P-256, for
-  // HTTP/1.1.
+  // The context for a new connection, which may keep it. It allows TLS 1.2 or newer, key exchange
+  // by X25519 or P-256, and HTTP/1.1.
   std::shared_ptr<SSL_CTX> context() const;
 
  private:
   explicit TlsCertificate(Files files) : files_(std::move(files)) {}
 
   const Files files_;
-  std::mutex renewal_mutex_;     // guards what follows; held while files are read, which may take long
-  std::string shown_, refused_;  // digests of the files as they are used, and as they last could not be
-  mutable std::mutex mutex_;     // guards what follows
+  // Guards the two strings. It is held while files are read, which may take long.
+  std::mutex renewal_mutex_;
+  // Digests of the files in use, and of the last files that could not be used.
+  std::string shown_, refused_;
+  mutable std::mutex mutex_;  // guards context_
   std::shared_ptr<SSL_CTX> context_;
 };
 

@@ -7,14 +7,14 @@ constexpr size_t kRecordHeader = 5;   // type, version (2), length (2)
 constexpr size_t kMessageHeader = 4;  // type, length (3)
 constexpr char kHandshake = 22;
 
-// Of the last bytes of a header, the most significant first.
+// The value of the last bytes of a header, with the most significant byte first.
 size_t LengthIn(std::string_view bytes) {
   size_t length = 0;
   for (const char byte : bytes) length = length << 8 | static_cast<unsigned char>(byte);
   return length;
 }
 
-// The next bytes of `from`, up to `size`.
+// Removes and returns the first bytes of `from`, at most `size`.
 std::string_view Cut(std::string_view& from, size_t size) {
   const std::string_view part = from.substr(0, size);
   from.remove_prefix(part.size());

@@ -1,4 +1,4 @@
-// How long a client says that its first messages of TLS are, before OpenSSL takes memory for them.
+// Checks the length of a client's first TLS messages, before OpenSSL takes memory for them.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +7,23 @@
 
 namespace baton {
 
-// Reads along what a client sends in clear. OpenSSL takes 131 kB for a ClientHello that says so, of whoever connects,
-// and keeps it; with one of no more than kMost it has what it takes anyway.
+// Parses the handshake that a client sends in clear. For a ClientHello that announces 131 kB,
+// OpenSSL takes and keeps that much memory, for any client. A message of at most kMost bytes costs
+// OpenSSL no extra memory.
 class TlsHello {
  public:
-  static constexpr size_t kMost = 16u << 10;  // bytes of one message; those of browsers have less than 2,000
+  // Bytes of one message. Browsers send less than 2,000.
+  static constexpr size_t kMost = 16u << 10;
 
-  // What comes next, cut anywhere. False: a message says that it has more than kMost bytes. REQUIRES: none did before.
+  // Takes the next input, cut anywhere. Returns false if a message announces more than kMost bytes.
+  // REQUIRES: no earlier call returned false.
   bool Take(std::string_view bytes);
 
  private:
-  bool TakeMessages(std::string_view part);  // of a record
+  bool TakeMessages(std::string_view part);  // `part` belongs to a handshake record
 
-  std::string record_, message_;  // their headers, as far as they have come
-  bool is_handshake_ = false;     // what the record has
+  std::string record_, message_;  // their headers, as far as they have arrived
+  bool is_handshake_ = false;     // the type of the current record
   size_t record_left_ = 0, message_left_ = 0;
 };
 

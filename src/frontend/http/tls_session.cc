@@ -17,16 +17,17 @@
 namespace baton {
 namespace {
 
-// Bytes without plaintext that a client may send: more than a record (16 KiB) has before its plaintext comes out. Each
-// request for new keys is answered, at no cost to who asks.
+// Upper bound on the bytes that a client sends without plaintext. It exceeds one record (16 KiB),
+// because plaintext appears only when a record is complete. Without the bound, a client could
+// request new keys forever, at no cost to itself.
 constexpr size_t kMostIdleBytes = 64u << 10;
-constexpr size_t kMostSent = 64u << 10;  // bytes that are sent and still there
-// As OpenSSL refuses a message that is too long: an alert in a record, fatal, "illegal parameter".
+constexpr size_t kMostSent = 64u << 10;  // sent bytes that are still kept
+// The alert that OpenSSL sends for a message that is too long: fatal, "illegal parameter".
 constexpr std::string_view kTooLong("\x15\x03\x03\x00\x02\x02\x2f", 7);
 
 }  // namespace
 
-// OpenSSL's own memory BIOs keep the memory of the most that they ever held.
+// A BIO that reads and writes the session's strings. OpenSSL's memory BIOs never return memory.
 struct TlsBytes {
   static TlsSession& SessionOf(BIO* bio) { return *static_cast<TlsSession*>(BIO_get_data(bio)); }
 
@@ -47,7 +48,7 @@ struct TlsBytes {
     BIO_clear_retry_flags(bio);
     try {
       SessionOf(bio).outgoing_.append(from, static_cast<size_t>(size));
-    } catch (const std::exception&) {  // which C code cannot pass on
+    } catch (const std::exception&) {  // C code cannot pass exceptions on
       return -1;
     }
     return size;
@@ -75,7 +76,7 @@ TlsSession::TlsSession(SSL_CTX* context) : ssl_(SSL_new(context), SSL_free) {
   if (bio == nullptr) throw std::bad_alloc();
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
-  SSL_set_bio(ssl_.get(), bio, bio);  // owns it
+  SSL_set_bio(ssl_.get(), bio, bio);  // takes ownership of `bio`
   SSL_set_accept_state(ssl_.get());
 }
 
@@ -89,15 +90,17 @@ absl::Status TlsSession::Receive(std::string_view bytes, std::string& plaintext)
   incoming_ = bytes;
   begun_ = begun_ || !bytes.empty();
   if (established_) idle_bytes_ += bytes.size();
-  // A client of TLS 1.2 has no second hello, and what follows its first is encrypted under the same type of record.
+  // Only TLS 1.3 needs the check. A TLS 1.2 client has no second hello, and the data after its
+  // first is encrypted under the same type of record.
   if (!established_ && SSL_version(ssl_.get()) == TLS1_3_VERSION && !hello_.Take(bytes)) {
     failed_ = true;
     outgoing_ += kTooLong;
     return absl::InvalidArgumentError(absl::StrCat("TLS: a message of more than ", TlsHello::kMost, " bytes"));
   }
-  std::array<char, 16u << 10> part;  // a record
+  std::array<char, 16u << 10> part;  // the size of a record
   while (true) {
-    ERR_clear_error();  // else what another connection left there is taken for this one's
+    // Without this, an error of another connection would count for this one.
+    ERR_clear_error();
     const int got = SSL_read(ssl_.get(), part.data(), static_cast<int>(part.size()));
     if (got > 0) {
       plaintext.append(part.data(), static_cast<size_t>(got));
@@ -124,7 +127,7 @@ void TlsSession::Send(std::string_view plaintext) {
   if (sent == static_cast<int>(plaintext.size())) return;
   failed_ = true;
   ERR_clear_error();
-  throw std::bad_alloc();  // all is taken unless there is no memory
+  throw std::bad_alloc();  // SSL_write takes everything unless memory is short
 }
 
 bool TlsSession::Close() {
@@ -139,12 +142,13 @@ void TlsSession::Sent(size_t bytes) {
   BATON_CHECK(bytes <= outgoing_.size() - sent_, "more was sent than there was");
   sent_ += bytes;
   if (sent_ < outgoing_.size()) {
-    if (sent_ > kMostSent) outgoing_.erase(0, std::exchange(sent_, 0));  // what grows as fast as it is sent is not kept
+    // Under a steady load, outgoing_ is never empty, so sent bytes are erased here.
+    if (sent_ > kMostSent) outgoing_.erase(0, std::exchange(sent_, 0));
     return;
   }
   sent_ = 0;
   outgoing_.clear();
-  constexpr size_t kKept = 4u << 10;  // bytes; what a token takes
+  constexpr size_t kKept = 4u << 10;  // bytes; enough for one token
   if (outgoing_.capacity() > kKept) std::string().swap(outgoing_);
 }
 

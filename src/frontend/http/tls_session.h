@@ -1,4 +1,4 @@
-// TLS of one connection, without its socket: bytes come in and go out as strings.
+// The TLS state of one connection, without its socket. Bytes come in and go out as strings.
 #pragma once
 
 #include <openssl/types.h>
@@ -13,40 +13,45 @@
 
 namespace baton {
 
-// Not thread-safe. What throws for lack of memory leaves it unusable.
+// Not thread-safe. After an exception for lack of memory, the session is not usable.
 class TlsSession {
  public:
-  // Of the server's side.
+  // A session of the server's side.
   explicit TlsSession(SSL_CTX* context);
   ~TlsSession();
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
 
-  // Takes what the client sent, cut anywhere, and appends the plaintext to `plaintext`, which grows by no more than
-  // there was, and a record (16 KiB). INVALID_ARGUMENT: no TLS that we speak, or the client will have none of us;
-  // outgoing() may tell it why, and no other call may follow. The same for one that sends nothing but messages of TLS,
-  // or says that its first is longer than TlsHello takes.
+  // Takes bytes from the client, cut anywhere, and appends the plaintext to `plaintext`. It appends
+  // at most one record (16 KiB) more than bytes.size(). INVALID_ARGUMENT in these cases:
+  //
+  // - The client does not use a supported TLS, or refuses the connection.
+  // - The client sends TLS messages without plaintext only.
+  // - The client announces a longer first message than TlsHello allows.
+  //
+  // After the error, outgoing() may have an alert for the client, and no other call may follow.
   absl::Status Receive(std::string_view bytes, std::string& plaintext);
-  bool begun() const { return begun_; }  // something was received
+  bool begun() const { return begun_; }  // bytes were received
   bool established() const { return established_; }
-  bool ended() const;  // the client has said that it sends nothing more
-  // After the handshake a client may send more messages of it, as for new keys: until the rest of one has come, nothing
-  // can be sent.
+  bool ended() const;  // the client has sent TLS's message for the end
+  // After the handshake a client may send more handshake messages, for example for new keys. While
+  // such a message is incomplete, nothing can be sent.
   bool can_send() const;
 
-  // REQUIRES: can_send(), and no Close before.
+  // REQUIRES: can_send(), and no earlier Close.
   void Send(std::string_view plaintext);
-  // Says that nothing more is sent; false if that was said before, or cannot be said. What comes is received still.
+  // Ends the output with TLS's message for the end. Returns false if that message was made before,
+  // or cannot be made. Input is still received.
   bool Close();
 
-  // For the client, in this order.
+  // Bytes to send to the client, in order.
   std::string_view outgoing() const { return std::string_view(outgoing_).substr(sent_); }
-  void Sent(size_t bytes);  // of outgoing()
+  void Sent(size_t bytes);  // removes the first bytes of outgoing()
 
  private:
-  friend struct TlsBytes;  // what OpenSSL reads and writes by
+  friend struct TlsBytes;  // the callbacks by which OpenSSL reads and writes
 
-  std::string_view incoming_;  // not yet read; of the call that runs
+  std::string_view incoming_;  // input of the running call, not yet read
   std::string outgoing_;       // [0, sent_) is sent
   size_t sent_ = 0;
   size_t idle_bytes_ = 0;  // received since the last plaintext, after the handshake
