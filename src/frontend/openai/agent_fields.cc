@@ -12,7 +12,8 @@
 namespace baton {
 namespace {
 
-// The number of a name in an enum of the protocol, by the end of its constant: "partial" for ON_FAILURE_PARTIAL.
+// Reads a name of an enum of the protocol. The name is the end of the enum's constant: "partial"
+// for ON_FAILURE_PARTIAL.
 template <typename Enum, size_t N>
 std::optional<Enum> ReadEnum(FieldReader& reader, std::string_view field,
                              const std::pair<std::string_view, Enum> (&names)[N]) {

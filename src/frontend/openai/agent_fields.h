@@ -1,4 +1,4 @@
-// Segments and references, which agents ask for beside OpenAI's fields.
+// Readers of segments and references. These are Baton's fields in OpenAI's bodies.
 #pragma once
 
 #include <string_view>
@@ -8,13 +8,15 @@
 
 namespace baton {
 
-// "output_of" of `owner`: a request id, or an object with the fields of baton.v1.OutputOf.
+// Reads the field "output_of" of `owner`: a request id, or an object with the fields of
+// baton.v1.OutputOf.
 void ReadOutputOf(FieldReader& owner, v1::OutputOf& out);
 
-// "segments": a list of {"text"}, {"token_ids"} or {"output_of"}. `vocab`: token ids are below it.
+// Reads "segments": a list of {"text"}, {"token_ids"} or {"output_of"}. Token ids are below
+// `vocab`.
 void ReadSegmentList(FieldReader& body, int32_t vocab, v1::Segments& segments);
 
-// Token ids in [0, vocab). INVALID_ARGUMENT names the element.
+// Reads token ids in [0, vocab). INVALID_ARGUMENT names the element.
 absl::Status ReadTokenIds(const Json& list, std::string_view path, int32_t vocab, v1::TokenIds& ids);
 
 }  // namespace baton

@@ -42,7 +42,8 @@ constexpr ApiField kFirstFields[] = {
 constexpr ApiField kLastFields[] = {
     {.name = "user", .apis = kGenerate, .read = ReadLabel},
     {.name = "safety_identifier", .apis = kGenerate, .read = ReadLabel},
-    {.name = "prompt_cache_key", .apis = kGenerate, .read = ReadLabel},  // a cache is found by the prompt itself
+    // The prompt itself finds the cache.
+    {.name = "prompt_cache_key", .apis = kGenerate, .read = ReadLabel},
     {.name = "metadata", .apis = kGenerate, .read = ReadMetadata},
     {.name = "prompt_cache_retention", .apis = kGenerate, .state = State::kFixed, .value = R"("in_memory")"},
     {.name = "store", .apis = kGenerate, .state = State::kFixed, .value = "false"},
@@ -70,7 +71,7 @@ constexpr ApiField kLastFields[] = {
     {.name = "segments", .apis = kCompletions, .read = ReadSegments},
     {.name = "prompt", .apis = kCompletions, .read = ReadPrompt},
     {.name = "echo", .apis = kCompletions, .read = ReadEcho},
-    // Chats, and what is read like a chat.
+    // Chats, and bodies that are read like a chat.
     {.name = "max_tokens", .apis = kChat, .read = ReadChatMaxTokens},
     {.name = "max_completion_tokens", .apis = kChat, .read = ReadChatMaxTokens},
     {.name = "logprobs", .apis = kChat, .read = ReadChatLogprobs},
@@ -87,7 +88,7 @@ constexpr ApiField kLastFields[] = {
     {.name = "tokens", .apis = kDetokenize, .read = ReadDetokenizeIds},
 };
 
-// A sampling parameter is a field of completions and chats by its row in SamplingFields.
+// Each row of SamplingFields with a JSON name is a field of completions and chats.
 std::vector<ApiField> MakeTable() {
   std::vector<ApiField> table(std::begin(kFirstFields), std::end(kFirstFields));
   for (const SamplingField& field : SamplingFields()) {

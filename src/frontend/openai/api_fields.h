@@ -1,4 +1,4 @@
-// The table of the fields that the bodies of the HTTP APIs have.
+// The table of the fields in the bodies of the HTTP APIs.
 #pragma once
 
 #include <concepts>
@@ -38,23 +38,23 @@ class Apis {
   uint32_t bits_;
 };
 
-// What the fields of one body are read into. Errors go to `body`.
+// The values that the fields of one body are read into. Errors go to `body`.
 struct BodyDraft {
   Api api;
   FieldReader& body;
   const ServedModels& models;
-  CompletionCall& call;          // `model` may be set: it is that of a body which names none
-  v1::GenerateRequest& request;  // what the requests of the call have in common
+  CompletionCall& call;          // `model` may be set; a body without a model then has it
+  v1::GenerateRequest& request;  // the fields that all requests of the call share
   ChatValues& values;            // of the chat
 
   bool may_call_tools = true;
   std::vector<v1::Segments> prompts{};  // of completions
-  const std::string* text = nullptr;    // to tokenize
-  bool with_prefix = true;              // whether the text comes after the tokenizer's prefix
-  v1::TokenIds ids{};                   // to detokenize
+  const std::string* text = nullptr;    // to tokenise
+  bool with_prefix = true;              // whether the tokenizer's prefix precedes the text
+  v1::TokenIds ids{};                   // to detokenise
 };
 
-// The draft of a whole body, which is read into the call.
+// The draft of a whole body. Its fields are read into `call` and `request`.
 inline BodyDraft DraftOf(Api api, FieldReader& body, const ServedModels& models, CompletionCall& call,
                          v1::GenerateRequest& request) {
   return {.api = api, .body = body, .models = models, .call = call, .request = request, .values = call.values};
@@ -64,25 +64,26 @@ struct ApiField {
   enum class State {
     kSupported,
     kFixed,    // accepted at a value that changes nothing
-    kRefused,  // known, and refused with a reason
+    kRefused,  // recognised, and refused with a reason
   };
 
   std::string_view name;
   Apis apis;
   State state = State::kSupported;
-  // Of a supported field. It is called for a body without the field, too, so that it can set a default.
+  // For a supported field. It is called for a body without the field too, so that it can set a
+  // default.
   void (*read)(BodyDraft& draft, const ApiField& field) = nullptr;
   std::string_view value{};                 // of a fixed field, in JSON
-  std::string_view other_value{};           // another one, if there is one
+  std::string_view other_value{};           // a second accepted value, if there is one
   std::string_view reason{};                // of a refused field
-  const SamplingField* sampling = nullptr;  // that `read` reads
+  const SamplingField* sampling = nullptr;  // the parameter that `read` reads
 };
 
-// All fields, in the order in which they are read. A reader may rely on fields that come before its own.
+// All fields, in the order in which they are read. A reader may rely on fields before its own.
 std::span<const ApiField> ApiFields();
 
-// Reads the fields of draft.api. The first error in the table's order is returned. INVALID_ARGUMENT also names the
-// first field of the body that the API does not have.
+// Reads the fields of draft.api. Returns the first error in the table's order. INVALID_ARGUMENT
+// also names the first field of the body that the API does not have.
 absl::Status ReadFields(BodyDraft& draft);
 
 }  // namespace baton

@@ -1,45 +1,46 @@
-// The readers of the table of fields (api_fields.h), by the file that defines them.
+// The readers of the table of fields (api_fields.h), grouped by the file that defines them.
 #pragma once
 
 #include "frontend/openai/api_fields.h"
 
 namespace baton {
 
-// request_fields.cc: what completions and chats have in common.
+// request_fields.cc: fields that completions and chats share.
 
-// NOT_FOUND: the model is not served. A follower without a model has its call's.
+// NOT_FOUND if the model is not served. A prefill hint without a model has its call's model.
 void ReadModel(BodyDraft& draft, const ApiField& field);
 void ReadSamples(BodyDraft& draft, const ApiField& field);
 void ReadStream(BodyDraft& draft, const ApiField& field);
 void ReadStreamOptions(BodyDraft& draft, const ApiField& field);
 void ReadTimeout(BodyDraft& draft, const ApiField& field);
 void ReadBestOf(BodyDraft& draft, const ApiField& field);
-// A text that promises nothing about the answer.
+// Reads a text that does not affect the answer.
 void ReadLabel(BodyDraft& draft, const ApiField& field);
 void ReadMetadata(BodyDraft& draft, const ApiField& field);
 // Ranges are not checked here. ReadRequest checks them for the clients of all APIs.
 void ReadSampling(BodyDraft& draft, const ApiField& field);
 
-// agent_fields.cc: what agents ask for beside OpenAI's fields. ReadRequest checks the values.
+// agent_fields.cc: Baton's fields for agents. ReadRequest checks the values.
 
-// The field of that name of baton.v1.GenerateRequest, which is a text or an integer.
+// Reads a text or an integer into the field of the same name of baton.v1.GenerateRequest.
 void ReadRequestField(BodyDraft& draft, const ApiField& field);
 void ReadJoin(BodyDraft& draft, const ApiField& field);
 
 // chat_reader.cc
 
-// max_tokens and its later name max_completion_tokens, which must be equal where a chat has both.
+// Reads max_tokens or its later name max_completion_tokens. If a chat has both, they must be equal.
 void ReadChatMaxTokens(BodyDraft& draft, const ApiField& field);
 void ReadChatLogprobs(BodyDraft& draft, const ApiField& field);
 void ReadTopLogprobs(BodyDraft& draft, const ApiField& field);
-// A developer's message is passed on as the system's, which is what templates know. Calls of tools are refused where
-// the model's template would leave them out. A name is passed on, and few templates show it.
+// A developer's message is passed on as a system message, because templates support that role. Tool
+// calls are refused if the model's template would leave them out. A name is passed on, although few
+// templates show it.
 void ReadMessages(BodyDraft& draft, const ApiField& field);
 void ReadTemplateKwargs(BodyDraft& draft, const ApiField& field);
 
 // chat_tools.cc
 
-// With "none" the model is not shown the tools, so that it cannot call one.
+// With "none", the model is not shown the tools, so that it cannot call one.
 void ReadToolChoice(BodyDraft& draft, const ApiField& field);
 void ReadParallelToolCalls(BodyDraft& draft, const ApiField& field);
 void ReadTools(BodyDraft& draft, const ApiField& field);
@@ -53,7 +54,7 @@ void ReadFollowers(BodyDraft& draft, const ApiField& field);
 void ReadCompletionMaxTokens(BodyDraft& draft, const ApiField& field);
 void ReadCompletionLogprobs(BodyDraft& draft, const ApiField& field);
 void ReadSegments(BodyDraft& draft, const ApiField& field);
-// A body has either segments or a prompt, and neither only to continue a context.
+// A body has either segments or a prompt. It may have neither to continue a context.
 void ReadPrompt(BodyDraft& draft, const ApiField& field);
 void ReadEcho(BodyDraft& draft, const ApiField& field);
 

@@ -1,4 +1,4 @@
-// A tool call as models write it: one JSON object.
+// Reads a tool call that a model has written as one JSON object.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace baton {
 
 inline constexpr std::string_view kSpace = " \t\r\n";
 
-// Bytes at the end of `text` that may be the beginning of `tag`.
+// The length of the longest end of `text` that may be the beginning of `tag`.
 size_t CutOff(std::string_view text, std::string_view tag);
 
-// Where strings are in JSON that comes byte by byte.
+// Finds strings in JSON that arrives byte by byte.
 class StringScanner {
  public:
-  // Whether `c`, the next byte, belongs to a string, its quotes included.
+  // Whether `c`, the next byte, belongs to a string, including its quotes.
   bool Covers(char c) {
     if (!in_string_) return in_string_ = c == '"';
     if (!escaped_ && c == '"') in_string_ = false;
@@ -30,11 +30,11 @@ class StringScanner {
   bool in_string_ = false, escaped_ = false;
 };
 
-// Finds where a JSON object ends, whatever pieces it comes in.
+// Finds the end of a JSON object that arrives in pieces.
 class ObjectScanner {
  public:
-  // The index in `text` behind the object's last brace, if that has come. The first text begins with the first brace;
-  // each one goes on where the last one ended.
+  // Returns the index in `text` behind the object's last brace, or nothing if that brace has not
+  // arrived. The first text begins with the first brace. Each text continues the one before.
   std::optional<size_t> Push(std::string_view text);
 
  private:
@@ -42,9 +42,10 @@ class ObjectScanner {
   StringScanner strings_;
 };
 
-// {"name": "...", "arguments": {...}}, or "parameters" for "arguments"; without either a call has no arguments: "{}".
-// Arguments are as the model wrote them, to the byte; where they are a string with JSON in it, what is in it. Nothing:
-// it is no such object, or has other members than these, "type" and "id".
+// Reads {"name": "...", "arguments": {...}}. The arguments may also be named "parameters". A call
+// without arguments has "{}". The arguments keep the bytes that the model wrote. If they are a
+// string with JSON in it, the result has the string's content. Returns nothing if `object` is
+// another JSON object, or has members besides these, "type" and "id".
 std::optional<ToolCall> ReadCall(std::string_view object);
 
 }  // namespace baton

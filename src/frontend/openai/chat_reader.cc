@@ -13,10 +13,10 @@
 namespace baton {
 namespace {
 
-// What may stand for an output in a message's content.
+// The parts of a message's content that stand for an output.
 enum class Outputs {
-  kNamed,  // {"type": "output_of", "output_of": ...}: another call's
-  kOwn,    // {"type": "output"}: the call's own, whose name is left out
+  kNamed,  // {"type": "output_of", "output_of": ...}: the output of another call
+  kOwn,    // {"type": "output"}: the output of this call, without a name
 };
 
 void ReadPart(const Json& element, const std::string& path, FieldReader& message, Outputs outputs, v1::Segment& part) {
@@ -43,11 +43,12 @@ void ReadPart(const Json& element, const std::string& path, FieldReader& message
   message.Check(fields.Finish());
 }
 
-// A text, or parts, one after the other with nothing between.
+// Reads a text, or a list of parts that are joined without separators.
 void ReadContent(FieldReader& message, Outputs outputs, bool has_calls, v1::ChatMessage& out) {
   const Json* content = message.Any("content");
   if (content == nullptr) {
-    const bool silent = has_calls || !out.reasoning_content().empty();  // an answer may have no text
+    // An assistant's message may have no text.
+    const bool silent = has_calls || !out.reasoning_content().empty();
     if (!silent) message.Refuse("content", "expected a string or a list of parts, got none");
     return;
   }
@@ -69,7 +70,7 @@ void ReadMessage(FieldReader& message, Outputs outputs, v1::ChatMessage& out, ji
   if (const auto* name = message.Text("name")) out.set_name(*name);
   if (is("assistant")) {
     calls = ReadToolCalls(message);
-    // vLLM's name, and its later one.
+    // Names of the field in earlier and later versions of vLLM.
     for (const char* name : {"reasoning_content", "reasoning"}) {
       const auto* reasoning = message.Text(name);
       if (reasoning == nullptr) continue;
@@ -97,7 +98,7 @@ int CountOutputs(const v1::Chat& chat) {
   return outputs;
 }
 
-// A model without any template is refused later, for the whole chat.
+// A model without a template counts as showing calls. The whole chat is refused later.
 bool ShowsCalls(const ServedModel& model) {
   return model.chat_template == nullptr || model.chat_template->source().find("tool_calls") != std::string_view::npos;
 }
@@ -140,7 +141,8 @@ void ReadMessages(BodyDraft& draft, const ApiField& field) {
   const Outputs outputs = draft.api == Api::kFollower ? Outputs::kOwn : Outputs::kNamed;
   const Json* messages = body.Array(field.name);
   if (messages == nullptr) return body.Refuse(field.name, "expected a list of messages, got none");
-  v1::Chat& chat = *draft.request.mutable_chat();  // also of no messages: the request is a chat
+  // Set even for a list without messages, so that the request is a chat.
+  v1::Chat& chat = *draft.request.mutable_chat();
   for (size_t i = 0; i < messages->size() && body.ok(); ++i) {
     FieldReader message((*messages)[i], ElementPath(body.Path(field.name), i));
     if (message.ok()) {

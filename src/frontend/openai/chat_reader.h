@@ -1,4 +1,4 @@
-// What a client posts to /v1/chat/completions.
+// Reads a body of /v1/chat/completions.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,7 +7,8 @@
 
 namespace baton {
 
-// Errors as ReadCompletion's. INVALID_ARGUMENT too: tools for a model whose format of calls is not known.
+// Errors are those of ReadCompletion. INVALID_ARGUMENT also if the chat has tools and the model's
+// format of tool calls is unknown.
 absl::StatusOr<CompletionCall> ReadChat(const Json& body, const ServedModels& models);
 
 }  // namespace baton

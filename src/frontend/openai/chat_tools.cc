@@ -17,7 +17,8 @@ bool IsName(std::string_view name) {
          std::ranges::all_of(name, [](char c) { return IsPlain(c, "-_."); });
 }
 
-// "type": "function", which may be left out, and the object "function". Null: refused.
+// Reads "type", which must be "function" or absent, and the object "function". Returns null if
+// either is refused.
 const Json* ReadFunction(FieldReader& owner) {
   const std::string* type = owner.Text("type");
   if (type != nullptr && *type != "function") {
@@ -28,7 +29,7 @@ const Json* ReadFunction(FieldReader& owner) {
   return owner.ok() ? function : nullptr;
 }
 
-// Of a function.
+// Reads the name of a function.
 std::string ReadName(FieldReader& function) {
   const std::string* name = function.Text("name");
   if (name != nullptr && IsName(*name)) return *name;
@@ -82,13 +83,13 @@ void ReadTools(BodyDraft& draft, const ApiField& field) {
   if (!format.ok()) return body.Check(absl::InvalidArgumentError(StrCat(body.Path(""), Message(format.status()))));
   draft.call.tools = *format;
   CheckBytes(body, field.name, *tools);
-  if (!body.ok()) return;  // the conversion of a value beyond the limit would take its memory again
+  if (!body.ok()) return;  // converting a value beyond the limit would take its memory again
   draft.values.tools = jinja::Value::FromJson(*tools);
 }
 
 jinja::Value ReadToolCalls(FieldReader& message) {
   const Json* calls = message.Array("tool_calls");
-  // An answer of ours has this list, always empty, and clients send it back.
+  // OpenAI's answers have this list, always empty, and clients send it back.
   if (const Json* annotations = message.Array("annotations"); annotations != nullptr && !annotations->empty()) {
     message.Refuse("annotations", "is not supported");
   }

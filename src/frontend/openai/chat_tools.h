@@ -1,4 +1,4 @@
-// Calls of tools in a chat's earlier messages.
+// Readers of tool calls in a chat's earlier messages.
 #pragma once
 
 #include "frontend/openai/field_reader.h"
@@ -6,8 +6,8 @@
 
 namespace baton {
 
-// "tool_calls" of an assistant's message, and fields beside it that a client sends back as it got them: null. None: the
-// message has no calls.
+// Reads "tool_calls" of an assistant's message. Also accepts empty fields that clients send back as
+// they received them. Returns None if the message has no calls.
 jinja::Value ReadToolCalls(FieldReader& message);
 
 }  // namespace baton

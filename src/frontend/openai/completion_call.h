@@ -14,30 +14,37 @@
 
 namespace baton {
 
-// A prompt that the client expects to submit next.
+// A prefill hint: a prompt that the client expects to submit next.
 struct PrefillHint {
   v1::GenerateRequest request;  // without output
-  ChatValues values{};          // of its chat
+  ChatValues values{};          // of the hint's chat
 };
 
 struct CompletionCall {
-  // One for each prompt. Each prompt has `samples` choices, whose seeds count up from the prompt's own seed. Sample s
-  // of prompt p is choice p * samples + s.
+  // One for each prompt. Each prompt has `samples` choices, whose seeds count up from the prompt's
+  // own seed. Sample s of prompt p is choice p * samples + s.
   std::vector<v1::GenerateRequest> requests{};
-  ChatValues values{};                 // of a chat, which has one element in `requests`
-  const ServedModel* model = nullptr;  // as long as the models that it was found in
-  int32_t samples = 1;                 // of each prompt
+  // The values of a chat's JSON texts. A chat has one element in `requests`.
+  ChatValues values{};
+  // Valid as long as the ServedModels that it was found in.
+  const ServedModel* model = nullptr;
+  int32_t samples = 1;  // samples of each prompt
   bool chat = false;
   bool stream = false;
-  bool include_usage = false;             // a last chunk reports it
-  std::vector<std::string> echo{};        // the text of each prompt, which its answers begin with; empty: they do not
-  std::optional<int32_t> logprobs{};      // of the likeliest tokens too, so many; unset: none at all
-  ToolFormat tools = ToolFormat::kNone;   // in which the model writes its calls
-  std::vector<std::string> tool_names{};  // that it may call
-  bool one_tool_call = false;             // of several calls in an answer the first is all that is shown
-  // Their references have no name and mean this call's output. Only a call with one choice has them.
+  bool include_usage = false;  // if set, a last chunk reports usage
+  // The text of each prompt, with which its answers begin. Empty if answers do not echo.
+  std::vector<std::string> echo{};
+  // The number of likeliest tokens with a log probability. Unset if the answer has none at all.
+  std::optional<int32_t> logprobs{};
+  ToolFormat tools = ToolFormat::kNone;   // the format in which the model writes calls
+  std::vector<std::string> tool_names{};  // tools that the model may call
+  // If set, the answer shows only the first of several calls.
+  bool one_tool_call = false;
+  // References in the hints have no request id and mean this call's output. Only a call with one
+  // choice has hints.
   std::vector<PrefillHint> followers{};
-  absl::Duration timeout = absl::InfiniteDuration();  // from its arrival; then it is DEADLINE_EXCEEDED
+  // From the call's arrival. The call then fails with DEADLINE_EXCEEDED.
+  absl::Duration timeout = absl::InfiniteDuration();
 
   size_t choices() const { return requests.size() * static_cast<size_t>(samples); }
 };
@@ -46,6 +53,6 @@ inline constexpr int64_t kMaxTimeoutMs = int64_t{365} * 24 * 3600 * 1000;
 inline constexpr int32_t kMaxSamples = 16;
 inline constexpr size_t kMaxChoices = 128;
 inline constexpr size_t kMaxFollowers = 4;
-inline constexpr int kMaxOutputs = 16;  // in a follower's messages
+inline constexpr int kMaxOutputs = 16;  // references in the messages of one prefill hint
 
 }  // namespace baton

@@ -19,7 +19,7 @@ absl::Status WrongPrompt(const std::string& path, const Json& got) {
   return WrongType(path, "a text, a list of token ids, or a list of either", got);
 }
 
-// One element of a list of prompts.
+// Reads one element of a list of prompts.
 absl::StatusOr<v1::Segments> ReadOnePrompt(const Json& prompt, const std::string& path, int32_t vocab) {
   v1::Segments segments;
   v1::Segment& segment = *segments.add_segments();
@@ -95,14 +95,14 @@ void ReadPrompt(BodyDraft& draft, const ApiField& field) {
   } else if (!has_segments && draft.request.context_id().empty()) {
     body.Refuse(field.name, "expected a text, a list of token ids, or a list of either, got none");
   } else if (!has_segments) {
-    draft.prompts.emplace_back();  // without segments, to continue a context as it is
+    draft.prompts.emplace_back();  // a prompt without segments continues a context as it is
   }
 }
 
 void ReadEcho(BodyDraft& draft, const ApiField& field) {
   FieldReader& body = draft.body;
   if (!body.Bool(field.name).value_or(false)) return;
-  // Nothing computes the log probabilities of the prompt's own tokens, because prefill has no LM head.
+  // Log probabilities of the prompt's own tokens are not computed, because prefill has no LM head.
   if (draft.call.logprobs) return body.Refuse(field.name, "is not supported with logprobs");
   if (!draft.request.context_id().empty()) return body.Refuse(field.name, "is not supported with a context_id");
   for (const v1::Segments& prompt : draft.prompts) {

@@ -1,4 +1,4 @@
-// What a client posts to /v1/completions.
+// Reads a body of /v1/completions.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,9 +7,10 @@
 
 namespace baton {
 
-// INVALID_ARGUMENT names the field, what was expected and what was found: a field that is not supported is refused,
-// never ignored, and null is as good as none. NOT_FOUND: the model is not served. Values that depend on no more than
-// the field itself are left to ReadRequest. max_tokens is 16 unless set, as OpenAI has it.
+// A field that is not supported is refused and never ignored. A null field counts as absent.
+// max_tokens is 16 by default, as in OpenAI's API. INVALID_ARGUMENT names the field, the expected
+// and the found value. NOT_FOUND if the model is not served. ReadRequest, and not this function,
+// checks values that depend on one field only.
 absl::StatusOr<CompletionCall> ReadCompletion(const Json& body, const ServedModels& models);
 
 }  // namespace baton

@@ -24,7 +24,7 @@ std::string Identity(const CompletionCall& call, const ServedModel& model, std::
 }
 
 std::string_view Name(FinishReason reason) {
-  // Whoever ended it from outside: the answer is not whole.
+  // A request that was ended from outside counts as cut off.
   return reason == FinishReason::kStop ? "stop" : "length";
 }
 
@@ -90,7 +90,8 @@ void CompletionWriter::Read(Choice& choice, std::string_view text, std::string& 
 
 void CompletionWriter::Show(Choice& choice, const ThinkingAnswer& answer, std::string& out) {
   ShowReasoning(choice, answer.reasoning, out);
-  // Log probabilities wait for text: an event of empty content would tell clients that thinking is over.
+  // Log probabilities wait for text. An event with empty content would show clients that thinking
+  // has ended.
   if (!answer.content.empty()) ReadContent(choice, answer.content, out);
 }
 
@@ -168,7 +169,7 @@ void CompletionWriter::AppendLastEvents(std::string& out) const {
 
 void CompletionWriter::Fail(const absl::Status& status, std::string& out) { out += ToEvent(ErrorBody(status)); }
 
-// A prompt that is sampled several times counts once, as its first choice found it.
+// A prompt with several samples counts once. Its cached tokens are those of its first choice.
 std::string CompletionWriter::Usage() const {
   int64_t prompt = 0, cached = 0, completion = 0;
   for (size_t i = 0; i < choices_.size(); ++i) {

@@ -1,4 +1,4 @@
-// Makes the answer of one call, whole or as server-sent events.
+// Writes the answer of one call, whole or as server-sent events.
 #pragma once
 
 #include <memory>
@@ -18,57 +18,61 @@
 
 namespace baton {
 
-// Not thread-safe. Each choice gets updates in their order and then one End; choices may interleave.
+// Not thread-safe. Each choice gets its updates in order and then one End. Calls for different
+// choices may interleave.
 class CompletionWriter {
  public:
-  // `id`: unique, without "cmpl-" or "chatcmpl-". Keeps nothing of the call.
-  // The model must outlive this.
+  // `id` is unique, and has no "cmpl-" or "chatcmpl-". The writer does not refer to `call` later.
+  // The model must outlive this object.
   CompletionWriter(const CompletionCall& call, const ServedModel& model, std::string id, absl::Time created);
 
-  // Of a chat: where in its answers the model may think. REQUIRES: none has begun.
+  // Sets where in the answers of a chat the model may think. REQUIRES: no answer has begun.
   void SetThinking(Thinking thinking);
-  // What a stream sends: whole events ("data: {...}\n\n"), appended to `out`. Not streaming: nothing is.
+  // Appends whole events ("data: {...}\n\n") to `out`. Appends nothing if the call does not stream.
   void Update(size_t choice, const TokenUpdate& update, std::string& out);
-  // REQUIRES: outcome.status is OK. After the last choice: usage, if asked for, and "data: [DONE]\n\n".
+  // Ends a choice. After the last choice, appends usage, if requested, and "data: [DONE]\n\n".
+  // REQUIRES: outcome.status is OK.
   void End(size_t choice, const RequestOutcome& outcome, std::string& out);
-  // An error after the stream has begun, as its last event: [DONE] would say that the answer is whole.
+  // Appends an error as the last event of a stream. [DONE] does not follow, because it would mark
+  // the answer as complete.
   static void Fail(const absl::Status& status, std::string& out);
 
   bool done() const { return ended_ == choices_.size(); }  // all choices have ended
-  // The whole answer. REQUIRES: not streaming, and done().
+  // The whole answer. REQUIRES: the call does not stream, and done().
   std::string Body() const;
 
  private:
   struct Choice {
-    std::string head;  // of an event: up to the text of a completion, or the members of a chat's delta
+    // The beginning of an event, up to the text of a completion or the members of a chat's delta.
+    std::string head;
     bool begun = false;
     std::optional<LogprobsWriter> logprobs{};
     std::optional<ReasoningParser> reasoning_parser{};
-    std::unique_ptr<ToolParser> tool_parser{};  // of what is no reasoning
-    std::optional<SpecialMarks> marks{};        // that the parsers look for
+    std::unique_ptr<ToolParser> tool_parser{};  // reads the text that is not reasoning
+    std::optional<SpecialMarks> marks{};        // marks of both parsers
     size_t calls_made = 0;
-    // Not streaming: the answer so far.
+    // The answer so far, if the call does not stream.
     std::string reasoning{};
     std::string text{};
     std::string calls{};  // elements of a JSON list
     std::string logprobs_json{};
     std::string finish_reason{};
-    int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // once it has ended
+    int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // set by End
   };
 
   void Begin(Choice& choice, size_t index, std::string& out);
-  // A part of an event, from behind the text or the delta to its end.
+  // The end of an event, from behind the text or the delta.
   std::string Tail(std::string_view logprobs, std::string_view finish_reason) const;
-  // What the model wrote; then, of that, what is no reasoning.
+  // Read takes the model's text. ReadContent takes the part of it that is not reasoning.
   void Read(Choice& choice, std::string_view text, std::string& out);
   void Show(Choice& choice, const ThinkingAnswer& answer, std::string& out);
   void ReadContent(Choice& choice, std::string_view text, std::string& out);
   void Show(Choice& choice, const ParsedAnswer& answer, std::string& out);
   void ShowReasoning(Choice& choice, std::string_view text, std::string& out);
   void ShowText(Choice& choice, std::string_view text, std::string& out);
-  // An event with text; `member`: what a chat's delta calls it.
+  // Appends an event with text. `member` is its name in the delta of a chat.
   void SendText(Choice& choice, std::string_view member, std::string_view text, std::string& out);
-  // A chat's: to a delta, or to the list.
+  // Appends a call of a chat to a delta, or to the list of calls.
   void ShowCall(Choice& choice, const ToolCall& call, std::string& out);
   void AppendLastEvents(std::string& out) const;
   std::string Usage() const;
@@ -79,8 +83,9 @@ class CompletionWriter {
   const std::vector<std::string> echo_;
   const Tokenizer& tokenizer_;
   const std::string id_;
-  const std::string identity_;  // of the answer and of each event: members up to "choices"
-  // Streaming: what follows the text, or the delta, of a choice that goes on and has no log probabilities.
+  // The members of the answer, and of each event, up to "choices".
+  const std::string identity_;
+  // The usual end of an event, for a choice that continues and has no log probabilities.
   const std::string plain_tail_;
   std::vector<Choice> choices_;
   size_t ended_ = 0;

@@ -1,4 +1,4 @@
-// Reads the fields of one JSON object by name and type; what nobody asked for is refused.
+// Reads the fields of one JSON object by name and type. Other fields are refused.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,13 @@
 
 namespace baton {
 
-// A field that is null counts as absent. Readers return nothing for what is absent or of another type; the first error
-// is kept until Finish, so that a caller reads all its fields and then looks once.
+// A null field counts as absent. Readers return nothing for a field that is absent or of another
+// type. The first error is kept until Finish, so that a caller can read all fields and then check
+// once.
 class FieldReader {
  public:
-  // `where`: what errors call the object, "" for a request's body. The object must outlive this.
+  // `where` is the object's name in errors, and "" for a request's body. The object must outlive
+  // this reader.
   FieldReader(const Json& object, std::string where);
 
   const Json* Any(std::string_view name);
@@ -25,34 +27,35 @@ class FieldReader {
   const Json* Array(std::string_view name);
   const std::string* Text(std::string_view name);
   std::optional<bool> Bool(std::string_view name);
-  // In [low, high].
+  // An integer in [low, high].
   std::optional<int64_t> Integer(std::string_view name, int64_t low = std::numeric_limits<int64_t>::min(),
                                  int64_t high = std::numeric_limits<int64_t>::max());
   std::optional<int32_t> Integer32(std::string_view name);
-  std::optional<float> Number(std::string_view name);  // finite
+  std::optional<float> Number(std::string_view name);  // a finite number
 
-  // "messages[2].role" for "role".
+  // The name of a field in errors: "messages[2].role" for "role".
   std::string Path(std::string_view name) const;
-  // Of the field `name`; counts unless there is an earlier error.
+  // Refuses the field `name`. Has no effect after an earlier error.
   void Refuse(std::string_view name, std::string_view why);
   void RefuseType(std::string_view name, std::string_view expected, const Json& got);
   void Check(const absl::Status& status);
 
   bool ok() const { return status_.ok(); }
-  // INVALID_ARGUMENT: the first error, or the first field that no one asked for.
+  // Returns the first error, or an error that names the first field that was not read.
+  // INVALID_ARGUMENT.
   absl::Status Finish();
 
  private:
-  const Json* object_ = nullptr;  // null: it is none
+  const Json* object_ = nullptr;  // null if the value is not an object
   std::string where_;
-  std::vector<bool> seen_;  // by member
+  std::vector<bool> seen_;  // by index of the member
   absl::Status status_;
 };
 
-// An element's: "stop[3]".
+// The name of an element in errors: "stop[3]".
 std::string ElementPath(std::string_view list, size_t index);
 absl::Status WrongType(std::string_view path, std::string_view expected, const Json& got);
-// The value of an integer in [low, high].
+// The value as an integer in [low, high], or nothing.
 std::optional<int64_t> AsInteger(const Json& value, int64_t low, int64_t high);
 
 }  // namespace baton

@@ -6,9 +6,9 @@
 namespace baton {
 namespace {
 
-// A hint that names no model has the model of its call.
+// A prefill hint without a model has its call's model.
 absl::Status ReadFollower(FieldReader& fields, const BodyDraft& parent, PrefillHint& out) {
-  CompletionCall own;  // takes the tools, of which a hint has no use
+  CompletionCall own;  // takes the tools, which a hint does not use
   own.model = parent.call.model;
   out.request.mutable_sampling()->set_max_tokens(0);
   BodyDraft draft{.api = Api::kFollower,

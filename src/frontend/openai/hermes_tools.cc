@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kCallBegin = "<tool_call>";
 constexpr std::string_view kCallEnd = "</tool_call>";
 
-// `text` less white space at its end.
+// The size of `text` without white space at its end.
 size_t SizeWithoutSpace(std::string_view text) {
   const size_t last = text.find_last_not_of(kSpace);
   return last == std::string_view::npos ? 0 : last + 1;
@@ -25,7 +25,7 @@ void HermesTools::AddText(std::string_view text, ParsedAnswer& answer) {
   after_call_ = false;
 }
 
-// White space before what may be a tag is held back with it: a call takes it along.
+// White space before a possible tag is held back with the tag, because a call drops it.
 bool HermesTools::TakeText(ParsedAnswer& answer) {
   const std::string_view held = held_;
   const size_t tag = held.find(kCallBegin);

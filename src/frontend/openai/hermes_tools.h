@@ -1,4 +1,5 @@
-// Tool calls as Qwen and Hermes write them: <tool_call>{"name": ..., "arguments": {...}}</tool_call>
+// The parser of tool calls as Qwen and Hermes write them:
+//   <tool_call>{"name": ..., "arguments": {...}}</tool_call>
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@
 
 namespace baton {
 
-// Any number of calls, with text before and between them. A call that the answer ends in without its end tag counts if
-// it is whole: the tag may be the token after which the model stops.
+// An answer may have any number of calls, with text before and between them. A last call without
+// its end tag counts if its JSON is complete, because the model may stop at the tag's token.
 class HermesTools final : public ToolParser {
  public:
   ParsedAnswer Push(std::string_view text) override;
@@ -18,14 +19,17 @@ class HermesTools final : public ToolParser {
   std::vector<std::string> marks() const override;
 
  private:
-  bool TakeText(ParsedAnswer& answer);  // up to a call; whether there is one
-  bool TakeCall(ParsedAnswer& answer);  // whether it is complete
+  // Takes text up to a call. Returns whether there is a call.
+  bool TakeText(ParsedAnswer& answer);
+  // Takes a call. Returns whether the call is complete.
+  bool TakeCall(ParsedAnswer& answer);
   void AddText(std::string_view text, ParsedAnswer& answer);
 
-  std::string held_;  // not yet known; in a call: it begins with its tag
+  // Text that is not parsed yet. In a call, it begins with the call's tag.
+  std::string held_;
   bool in_call_ = false;
-  size_t searched_ = 0;      // of held_, in which no end tag begins
-  bool after_call_ = false;  // nothing but white space came since a call
+  size_t searched_ = 0;      // no end tag begins in held_[0, searched_)
+  bool after_call_ = false;  // only white space has followed the last call
 };
 
 }  // namespace baton

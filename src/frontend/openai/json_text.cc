@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kReplacement = "\uFFFD";
 constexpr float kLeastLogprob = -9999;
 
-// Bytes that stand for themselves; of the others, those of UTF-8 may.
+// ASCII bytes that need no escape. Bytes of UTF-8 sequences are checked elsewhere.
 constexpr std::array<bool, 256> kPlain = [] {
   std::array<bool, 256> plain{};
   for (size_t byte = 0x20; byte < 0x80; ++byte) plain[byte] = byte != '"' && byte != '\\';

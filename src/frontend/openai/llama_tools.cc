@@ -23,7 +23,7 @@ bool LlamaTools::TakeBetween(ParsedAnswer& answer) {
     held_.erase(0, kTag.size());
     return true;
   }
-  if (kTag.starts_with(held_)) return false;  // cut off, perhaps
+  if (kTag.starts_with(held_)) return false;  // the tag may be incomplete
   if (held_.front() == '{') {
     state_ = State::kObject;
     scanner_ = {};

@@ -1,4 +1,5 @@
-// Tool calls as Llama 3.1 and later write them: {"name": ..., "parameters": {...}}, alone or after <|python_tag|>
+// The parser of tool calls as Llama 3.1 and later write them:
+//   {"name": ..., "parameters": {...}}, alone or after <|python_tag|>
 #pragma once
 
 #include <optional>
@@ -11,8 +12,9 @@
 
 namespace baton {
 
-// Calls are at the beginning of the answer or after a <|python_tag|>, one or more, with white space, ';' or ',' between
-// them. An object that names no tool of the request is content, and so is all that follows it.
+// One or more calls may stand at the beginning of the answer, or after a <|python_tag|>. White
+// space, ';' or ',' separates them. An object that names no tool of the request is content. The
+// text after it is content too, up to the next <|python_tag|>.
 class LlamaTools final : public ToolParser {
  public:
   explicit LlamaTools(std::vector<std::string> names) : names_(std::move(names)) {}
@@ -23,11 +25,11 @@ class LlamaTools final : public ToolParser {
 
  private:
   enum class State {
-    kBetween,  // calls, or before the first: an object is one
-    kObject,   // in it
+    kBetween,  // before the first call or between calls: an object is a call
+    kObject,   // in an object
     kText,
   };
-  // Take from held_ what is known. Whether there may be more to take.
+  // Each takes the text from held_ that can be classified. Returns whether there may be more.
   bool TakeBetween(ParsedAnswer& answer);
   bool TakeObject(ParsedAnswer& answer);
   bool TakeText(ParsedAnswer& answer);
@@ -36,10 +38,11 @@ class LlamaTools final : public ToolParser {
   const std::vector<std::string> names_;
   State state_ = State::kBetween;
   std::string held_;
-  std::string skipped_;  // before the object that may be a call: tag, white space, separators
+  // The text before an object that may be a call: tag, white space and separators.
+  std::string skipped_;
   bool made_call_ = false;
   ObjectScanner scanner_;
-  size_t scanned_ = 0;  // of held_, in an object
+  size_t scanned_ = 0;  // bytes of held_ that scanner_ has read
 };
 
 }  // namespace baton

@@ -14,7 +14,8 @@
 namespace baton {
 namespace {
 
-// Completions have no place for the bytes of a token that is no whole text, so OpenAI writes them so.
+// The name of a token of a completion. Completions have no field for the bytes of an incomplete
+// character, so the name shows the bytes, as in OpenAI's API.
 std::string TokenName(std::string_view bytes) {
   if (ValidUtf8Prefix(bytes) == bytes.size()) return std::string(bytes);
   std::string name = "bytes:";
@@ -22,7 +23,7 @@ std::string TokenName(std::string_view bytes) {
   return name;
 }
 
-// "token", "logprob" and "bytes" of a chat.
+// Appends "token", "logprob" and "bytes" of a chat.
 void AppendToken(std::string& out, std::string_view bytes, float logprob) {
   out += "\"token\":";
   AppendJsonString(out, bytes);
@@ -72,7 +73,8 @@ void LogprobsWriter::AddForCompletion(TokenId id, const TokenLogprobs& logprobs)
   absl::StrAppend(&offsets_, offset_);
   offset_ += CountCharacters(shown_.Push(id));
 
-  // The chosen token is among them, as with OpenAI. Tokens of equal text are one member: the likeliest, or the chosen.
+  // The chosen token is one of the tops, as in OpenAI's API. Tokens with equal text become one
+  // member: the chosen token, or else the likeliest.
   std::vector<std::pair<std::string, float>> tops = {{name, logprobs.logprob}};
   for (const auto& [top, logprob] : logprobs.top) {
     std::string top_name = TokenName(tokenizer_.TokenBytes(top));

@@ -1,4 +1,4 @@
-// Log probabilities in the shapes of chats and of completions.
+// Writes log probabilities in the formats of chats and of completions.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,18 @@
 
 namespace baton {
 
-// Of one choice.
+// The log probabilities of one choice.
 class LogprobsWriter {
  public:
-  // `offset`: code points of the text before the first token. The tokenizer must outlive this.
+  // `offset` is the number of code points before the first token's text. The tokenizer must outlive
+  // this object.
   LogprobsWriter(const Tokenizer& tokenizer, bool chat, int64_t offset)
       : tokenizer_(tokenizer), chat_(chat), shown_(tokenizer), offset_(offset) {}
 
   // REQUIRES: the update has log probabilities for each of its tokens.
   void Add(const TokenUpdate& update);
   bool empty() const { return count_ == 0; }
-  // The JSON value for all that came since the last Take; null if nothing did.
+  // Returns the JSON value for all tokens since the last Take, or null if there are none.
   std::string Take();
 
  private:
@@ -29,11 +30,12 @@ class LogprobsWriter {
 
   const Tokenizer& tokenizer_;
   const bool chat_;
-  Detokenizer shown_;  // tells where a token's text begins
+  Detokenizer shown_;  // gives the offset of each token's text
   int64_t offset_;
   int64_t count_ = 0;
-  std::string content_;                                   // of a chat: the list's elements
-  std::string tokens_, token_logprobs_, tops_, offsets_;  // of a completion: the lists' elements
+  std::string content_;  // elements of a chat's list
+  // Elements of a completion's lists.
+  std::string tokens_, token_logprobs_, tops_, offsets_;
 };
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// The bodies of routes that generate nothing.
+// The bodies of the routes that generate no tokens.
 #pragma once
 
 #include <string>
@@ -15,23 +15,26 @@
 
 namespace baton {
 
-// GET /v1/models. `created`: since when they are served here.
+// GET /v1/models. `created` is the time since which this router serves the models.
 std::string ModelsBody(const ServedModels& models, absl::Time created);
-// GET /v1/models/NAME. NOT_FOUND: it is not served.
+// GET /v1/models/NAME. NOT_FOUND if the model is not served.
 absl::StatusOr<std::string> ModelBody(const ServedModels& models, std::string_view name, absl::Time created);
 // GET /version.
 std::string VersionBody();
 
-// Renders and tokenises a chat: ChatTokens of frontend/prompt_reader.h, with the time of the call.
+// Renders and tokenises a chat at the time of the call. See ChatTokens in frontend/prompt_reader.h.
 using ChatTokenizer =
     absl::FunctionRef<absl::StatusOr<std::vector<TokenId>>(const v1::Chat&, const ChatValues&, const ServedModel&)>;
 
-// POST /tokenize: {"model", "prompt" or "messages" (and "tools"), "add_special_tokens"} to {"count", "max_model_len",
-// "tokens"}. add_special_tokens, true unless set, is about what the tokenizer puts before a prompt, and not for
-// messages, where the template does. Takes time linear in the text. INVALID_ARGUMENT: a bad field, or more text than
-// the model's context can hold; NOT_FOUND: the model.
+// POST /tokenize. The fields are "model", "prompt" or "messages" (and "tools"), and
+// "add_special_tokens". The answer has "count", "max_model_len" and "tokens". add_special_tokens,
+// true by default, adds the tokenizer's prefix to a prompt. It does not apply to messages, because
+// the template adds the prefix. Takes time linear in the text. INVALID_ARGUMENT if a field is
+// wrong, or if the text is longer than the model's context can hold. NOT_FOUND if the model is not
+// served.
 absl::StatusOr<std::string> TokenizeBody(const Json& body, const ServedModels& models, ChatTokenizer chat_tokens);
-// POST /detokenize: {"model", "tokens"} to {"prompt"}. Special tokens are shown by name. Errors as above.
+// POST /detokenize: {"model", "tokens"} to {"prompt"}. Special tokens appear by name. Errors are
+// those of TokenizeBody.
 absl::StatusOr<std::string> DetokenizeBody(const Json& body, const ServedModels& models);
 
 }  // namespace baton

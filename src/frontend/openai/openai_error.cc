@@ -9,10 +9,11 @@
 namespace baton {
 namespace {
 
-// Over HTTP, what these have in the protocol are fields of the body itself.
+// Prefixes of field names in the protocol. In HTTP bodies, these fields have no prefix.
 constexpr std::string_view kSampling = "sampling.", kChat = "chat.";
 
-// Messages begin with "FIELD: " or, of sampling parameters, with "sampling.FIELD is ".
+// The field with which a message begins. Messages begin with "FIELD: " or, for sampling parameters,
+// with "sampling.FIELD is ".
 std::string_view FieldOf(std::string_view message) {
   const auto end = std::ranges::find_if_not(message, [](char c) { return IsPlain(c, "_.[]"); });
   const std::string_view field(message.begin(), end);
@@ -34,9 +35,9 @@ std::string_view TypeOf(absl::StatusCode code, int http) {
   }
 }
 
-// The tokens of the model's context, where they are too few: such messages end with "(context N of 'MODEL'...)", or,
-// where a prompt grew too long, with "tokens, limit N".
-// Empty: it is something else.
+// The size of the model's context in tokens, if the error is that it is too small. Such messages
+// contain "(context N of 'MODEL'...)" or, for a prompt that grew too long, "tokens, limit N". Empty
+// for other errors.
 std::string_view ContextOf(absl::StatusCode code, std::string_view field, std::string_view message) {
   if (code != absl::StatusCode::kInvalidArgument) return "";
   if (field != "prompt" && field != "max_tokens" && field != "tokens") return "";
@@ -99,13 +100,14 @@ int HttpStatusOf(const absl::Status& status) {
 std::string ErrorBody(const absl::Status& status) {
   std::string_view message = Message(status);
   const int http = HttpStatusOf(status);
-  std::string_view field = http < 429 ? FieldOf(message) : "";  // what is beyond is not a field's fault
+  // Statuses from 429 on are not a field's fault.
+  std::string_view field = http < 429 ? FieldOf(message) : "";
   for (const std::string_view owner : {kSampling, kChat}) {
     if (!field.starts_with(owner)) continue;
     message.remove_prefix(owner.size());
     field.remove_prefix(owner.size());
   }
-  // Frameworks shorten a chat when they read this, or the code.
+  // Agent frameworks shorten a chat when they find this text or the code.
   const std::string_view context = ContextOf(status.code(), field, message);
   const std::string whole = context.empty()
                                 ? std::string(message)

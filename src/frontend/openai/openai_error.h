@@ -1,4 +1,4 @@
-// Errors as clients of OpenAI know them.
+// Errors in OpenAI's format.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace baton {
 
-// 499: the client cancelled. REQUIRES: status is not OK.
+// The HTTP status for an error. 499 means that the client cancelled. REQUIRES: status is not OK.
 int HttpStatusOf(const absl::Status& status);
 
-// {"error": {"message", "type", "param", "code"}}. `param` is the field that the message begins with, or null.
-// REQUIRES: status is not OK.
+// The body {"error": {"message", "type", "param", "code"}}. `param` is the field with which the
+// message begins, or null. REQUIRES: status is not OK.
 std::string ErrorBody(const absl::Status& status);
 
 }  // namespace baton

@@ -1,4 +1,5 @@
-// Tells what a model thinks from what it answers, while it is written: <think>...</think>, then the answer.
+// Separates a model's reasoning from its answer while they are written: <think>...</think>, then
+// the answer.
 #pragma once
 
 #include <string>
@@ -10,13 +11,13 @@
 namespace baton {
 
 enum class Thinking {
-  kNone,   // all is the answer
-  kMay,    // what the model writes may begin with <think> (Qwen3)
-  kBegun,  // the prompt ends with it (QwQ, DeepSeek-R1)
+  kNone,   // everything is the answer
+  kMay,    // the model's text may begin with <think> (Qwen3)
+  kBegun,  // the prompt ends with <think> (QwQ, DeepSeek-R1)
 };
 
-// Told by the text of the chat template, which has the tags, and by the end of a prompt that it made: where thinking is
-// turned off, templates write the closing tag there.
+// Derived from the text of the chat template, which has the tags, and from the end of a rendered
+// prompt. If thinking is turned off, templates end the prompt with the closing tag.
 Thinking ThinkingOf(const ServedModel& model, std::string_view prompt_end);
 
 struct ThinkingAnswer {
@@ -24,21 +25,24 @@ struct ThinkingAnswer {
   std::string content;
 };
 
-// Nothing but the tags is left out, and white space before the first. What may be the beginning of a tag is held back.
+// Drops only the tags and the white space before the first tag. Text that may be the beginning of a
+// tag is held back.
 class ReasoningParser {
  public:
   // REQUIRES: not kNone.
   explicit ReasoningParser(Thinking thinking);
-  // What is known with this much more of the answer.
+  // Takes the next text of the answer, and returns the parts that can be classified.
   ThinkingAnswer Push(std::string_view text);
-  // The answer is over: what is still held back.
+  // Ends the answer, and returns the text that is still held back.
   ThinkingAnswer Finish();
-  // Texts that may be special tokens, which an answer's text leaves out: the caller puts them back (SpecialMarks).
+  // The tags. They may be special tokens, which the answer's text leaves out. The caller puts them
+  // back (SpecialMarks).
   static std::vector<std::string> marks();
 
  private:
   enum class Stage { kStart, kReasoning, kContent };
-  bool Begins();  // whether what follows is known
+  // Returns whether it is clear if the answer begins with <think>.
+  bool Begins();
 
   Stage stage_;
   std::string held_;

@@ -11,7 +11,8 @@
 namespace baton {
 namespace {
 
-// Reads one parameter into a value, by the value's type. It returns whether the body has the parameter.
+// Reads one parameter into a value, by the value's type. Returns whether the body has the
+// parameter.
 struct ParamReader {
   FieldReader& body;
   const SamplingField& field;

@@ -1,4 +1,4 @@
-// The requests of one call.
+// Makes the requests of one call.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace baton {
 
-// Makes call.requests from the fields that they share and from the prompts. REQUIRES: there is a prompt.
-// INVALID_ARGUMENT: more choices than a call may have.
+// Makes call.requests from the shared fields and from the prompts. REQUIRES: there is a prompt.
+// INVALID_ARGUMENT if the call would have too many choices.
 absl::Status MakeRequests(const v1::GenerateRequest& common, std::vector<v1::Segments> prompts, CompletionCall& call);
 
 }  // namespace baton

@@ -1,4 +1,5 @@
-// Puts special tokens that begin or end tool calls back into the text, which leaves special tokens out.
+// Puts special tokens that begin or end tool calls back into an answer's text, which leaves special
+// tokens out.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +13,14 @@
 
 namespace baton {
 
-// Of one choice. Text comes later than its tokens, if at all: so it is told from the tokens where in the text a mark
-// is.
+// The state of one choice. Text may arrive later than its tokens, or never. The position of a mark
+// in the text is therefore derived from the tokens.
 class SpecialMarks {
  public:
-  // Of `names`, those that are special tokens. The tokenizer must outlive this.
+  // Looks for those of `names` that are special tokens. The tokenizer must outlive this object.
   SpecialMarks(const Tokenizer& tokenizer, const std::vector<std::string>& names);
 
-  // The update's text, with the marks that are in it.
+  // Returns the update's text with the marks inserted.
   std::string Push(const TokenUpdate& update);
 
  private:
@@ -31,9 +32,9 @@ class SpecialMarks {
   const Tokenizer& tokenizer_;
   std::vector<TokenId> special_;
   Detokenizer detokenizer_;
-  int64_t made_ = 0;         // bytes of text of the tokens so far, stop strings' too
-  int64_t shown_ = 0;        // of these, in updates
-  std::vector<Mark> marks_;  // not yet shown, in order
+  int64_t made_ = 0;         // bytes of the text of all tokens so far, with stop strings
+  int64_t shown_ = 0;        // bytes of it that updates have contained
+  std::vector<Mark> marks_;  // marks not yet inserted, in order
 };
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// Token ids as text that JSON can hold.
+// Converts token ids to text for JSON.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace baton {
 
-// With the names of special tokens. UTF-8: what is none becomes U+FFFD.
+// The text of the tokens, with the names of special tokens. Bytes that are not UTF-8 become U+FFFD.
 std::string TokensText(const Tokenizer& tokenizer, std::span<const TokenId> ids);
-// `bytes` with U+FFFD for what is not UTF-8.
+// Replaces bytes that are not UTF-8 by U+FFFD.
 std::string ToUtf8(std::string_view bytes);
 
 }  // namespace baton

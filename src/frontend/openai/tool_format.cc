@@ -13,9 +13,9 @@ absl::StatusOr<ToolFormat> ToolFormatOf(const ServedModel& model) {
     return absl::InvalidArgumentError(
         StrCat("tools: expected a model whose chat template has tools, got '", model.name, "'"));
   }
-  // Qwen3-Coder has the tag too, with XML in it.
+  // Qwen3-Coder has the tag too, but with XML in it.
   if (has("<tool_call>") && !has("<function=")) return ToolFormat::kHermes;
-  // Llama 3.1 names both; 3.2 and 3.3, only the JSON.
+  // Llama 3.1's template has both texts. Those of 3.2 and 3.3 have only the second.
   if (has("<|python_tag|>") || has("\"parameters\": dictionary of argument name")) return ToolFormat::kLlama;
   return absl::InvalidArgumentError(
       StrCat("tools: expected a chat template with JSON in <tool_call> (Qwen, Hermes) or with ",

@@ -1,4 +1,4 @@
-// How a model writes the tool calls in its answer.
+// The formats in which models write tool calls.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,13 +7,16 @@
 namespace baton {
 
 enum class ToolFormat {
-  kNone,    // calls are not looked for
-  kHermes,  // Qwen, Hermes: <tool_call>{"name": ..., "arguments": {...}}</tool_call>, several of them, after any text
-  kLlama,   // Llama 3.1 and later: {"name": ..., "parameters": {...}} alone, or after <|python_tag|>
+  kNone,  // the parser looks for no calls
+  // Qwen and Hermes: <tool_call>{"name": ..., "arguments": {...}}</tool_call>, several of them,
+  // after any text.
+  kHermes,
+  // Llama 3.1 and later: {"name": ..., "parameters": {...}} alone, or after <|python_tag|>.
+  kLlama,
 };
 
-// Told by the text of the chat template, which teaches the model the format. INVALID_ARGUMENT: the template does not
-// show tools to the model, or has it write calls in another format.
+// Derived from the text of the chat template, which shows the model the format. INVALID_ARGUMENT if
+// the template does not show tools to the model, or uses another format.
 absl::StatusOr<ToolFormat> ToolFormatOf(const ServedModel& model);
 
 }  // namespace baton

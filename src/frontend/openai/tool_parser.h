@@ -1,4 +1,4 @@
-// Finds tool calls in an answer while it is written.
+// Finds tool calls in an answer while the answer is written.
 #pragma once
 
 #include <memory>
@@ -20,20 +20,21 @@ struct ParsedAnswer {
   std::vector<ToolCall> calls;
 };
 
-// Text that may be a call or the beginning of one is held back until it is known; what turns out to be none is content.
-// So nothing is lost but what surrounds calls: their tags, and white space before, between and after them.
+// Text that may be a call, or the beginning of one, is held back until that is clear. Text that
+// turns out to be no call is content. Only the tags of calls, and white space before, between and
+// after calls, are dropped.
 class ToolParser {
  public:
   virtual ~ToolParser() = default;
-  // What is known with this much more of the answer.
+  // Takes the next text of the answer, and returns the parts that can be classified.
   virtual ParsedAnswer Push(std::string_view text) = 0;
-  // The answer is over: what is still held back.
+  // Ends the answer, and returns the text that is still held back.
   virtual ParsedAnswer Finish() = 0;
-  // What its calls begin and end with: a model may have these as special tokens, which give no text.
+  // The texts that begin and end calls. They may be special tokens, which have no text.
   virtual std::vector<std::string> marks() const = 0;
 };
 
-// Null for kNone. `names`: of the tools that there are.
+// Null for kNone. `names` are the tools of the request.
 std::unique_ptr<ToolParser> MakeToolParser(ToolFormat format, std::vector<std::string> names);
 
 }  // namespace baton
