@@ -11,7 +11,8 @@
 namespace baton {
 namespace {
 
-// "'sha256-...'" of what stands in the page's only element of this name, as a Content-Security-Policy allows it.
+// The entry of a Content-Security-Policy, "'sha256-...'", that allows the content of the page's
+// only element of this name.
 std::string SourceOf(const std::string& element) {
   const std::string_view page = UiPage();
   const size_t begin = page.find("<" + element + ">"), end = page.find("</" + element + ">");
