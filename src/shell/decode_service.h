@@ -1,4 +1,5 @@
-// baton.worker.v1.DecodeWorker: routers' requests go to the decode worker, its tokens go back to them.
+// The server of baton.worker.v1.DecodeWorker. It passes routers' requests to the decode worker, and
+// tokens back to the routers.
 #pragma once
 
 #include <atomic>
@@ -20,17 +21,18 @@ using DecodeServiceBase = worker::v1::DecodeWorker::WithCallbackMethod_Attach<wo
 
 class DecodeService final : public DecodeServiceBase, public DecodeListener {
  public:
-  // Arguments as of WorkerLabels. `metrics` must outlive this.
+  // The arguments are those of WorkerLabels. `metrics` must outlive this object.
   DecodeService(Metrics& metrics, const std::string& model, bool vllm)
       : metrics_(metrics),
         labels_(WorkerLabels(WorkerRole::kDecode, model, vllm)),
         counts_(metrics.Create<WorkerCounts>(labels_)) {}
 
-  // Before this, routers are turned away. The worker must outlive the server's streams.
+  // Accepts routers from now on. The worker must outlive the server's streams.
   void Open(DecodeWorker& worker, const WorkerInfo& info);
-  // Routers are told that the worker shuts down: it may be back soon, and is not lost when it goes.
+  // Reports to routers that the worker shuts down. Routers then do not count the worker as lost
+  // when its stream ends, because it may be back soon.
   void Drain();
-  // Ends all streams; new ones are turned away.
+  // Ends all streams and accepts no new ones.
   void Close();
 
   grpc::ServerBidiReactor<worker::v1::DecodeCommand, worker::v1::DecodeEvent>* Attach(
@@ -45,17 +47,19 @@ class DecodeService final : public DecodeServiceBase, public DecodeListener {
   void OnCommand(Streams::Stream* stream, const worker::v1::DecodeCommand& command);
   void OnGone(Streams::Stream* stream);
   void Start(Streams::Stream* stream, DecodeJob job);
-  void Report();                    // the load, to all routers
+  // Sends the load to all routers.
+  void Report();
   DecodeSnapshot Snapshot() const;  // REQUIRES: open
 
   Metrics& metrics_;
   const MetricLabels labels_;
   WorkerCounts counts_;
   Streams streams_;
-  WorkerInfo info_;                              // set by Open, before worker_
-  std::atomic<DecodeWorker*> worker_ = nullptr;  // null: closed
+  WorkerInfo info_;                              // set by Open before worker_
+  std::atomic<DecodeWorker*> worker_ = nullptr;  // null before Open and after Close
   std::atomic<bool> draining_ = false;
-  std::mutex reports_;  // one at a time, so that the last report is the newest
+  // Held during a report, so that the last report sent is the newest.
+  std::mutex reports_;
   std::optional<PeriodicTask> reporter_;
   Metrics::Reader reader_;
 };

@@ -8,10 +8,10 @@
 namespace baton {
 namespace {
 
-using Async = class kv::v1::KvTransfer::Stub::async;  // a method has the same name
+using Async = class kv::v1::KvTransfer::Stub::async;  // `class`, because a method has the same name
 using Ack = DecodePeer::Ack;
 
-// Stays alive until gRPC has called back.
+// The messages of one call. It stays alive until gRPC has called back.
 template <typename Request, typename Reply>
 struct Call {
   grpc::ClientContext context;
@@ -19,8 +19,9 @@ struct Call {
   Reply reply;
 };
 
-// A call that the peer's end broke off is a peer that is gone. One that is slow to answer is not: what it was asked is
-// asked again until the lease ends, by then the sender has fenced itself.
+// Converts the status of a call. If the end of the peer cancelled the call, the peer is gone:
+// UNAVAILABLE. A peer that answers slowly is not gone. The sender repeats such a call until the
+// lease ends, and has fenced itself by then.
 absl::Status Classify(const grpc::Status& status) {
   const absl::Status result = FromGrpc(status);
   return absl::IsCancelled(result) ? absl::UnavailableError(result.message()) : result;
@@ -34,12 +35,14 @@ void Start(Async* stub,
   call->request = std::move(request);
   call->context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   call->context.set_wait_for_ready(false);
-  // std::function must be copyable; `done` is called once all the same.
+  // std::function must be copyable, although `done` is called only once.
   auto shared_done = std::make_shared<DecodePeer::Done<Result>>(std::move(done));
   (stub->*method)(&call->context, &call->request, &call->reply,
                   [call, convert, shared_done](grpc::Status status) mutable {
                     auto result = status.ok() ? absl::StatusOr<Result>(convert(call->reply)) : Classify(status);
-                    // The call holds the channel, which must not end on gRPC's own thread: after `done` it might.
+                    // The call holds the channel. gRPC's own thread must not destroy the last
+                    // reference to the channel, and `done` may release the others. The call is
+                    // therefore destroyed before `done`.
                     call.reset();
                     (*shared_done)(std::move(result));
                   });

@@ -1,4 +1,4 @@
-// A decode worker's control side, reached by gRPC.
+// A decode worker's control side, called by gRPC.
 #pragma once
 
 #include <memory>

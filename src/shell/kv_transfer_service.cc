@@ -6,8 +6,8 @@
 
 namespace baton {
 
-// `handle(worker)` does the work and returns its status. It waits for locks alone, and where a right to write is
-// revoked for the message that is being copied.
+// `handle(worker)` does the work and returns its status. It waits only for locks, and for the copy
+// of a message if that message's right to write is being revoked.
 template <typename Handle>
 grpc::ServerUnaryReactor* KvTransferService::Answer(grpc::CallbackServerContext* context, Handle handle) {
   DecodeWorker* worker = worker_;

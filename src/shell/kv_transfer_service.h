@@ -1,4 +1,4 @@
-// baton.kv.v1.KvTransfer: the hand-off's control side, for prefill workers.
+// The server of baton.kv.v1.KvTransfer, the control side of the hand-off. Prefill workers call it.
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,10 @@ using KvTransferServiceBase = kv::v1::KvTransfer::CallbackService;
 
 class KvTransferService final : public KvTransferServiceBase {
  public:
-  // Its blocks are written by Write. Before it listens.
+  // Lets Write write the worker's blocks. REQUIRES: the server does not listen yet.
   void Guard(WriteGuard& guard) { guard_ = &guard; }
-  // Before this, callers get UNAVAILABLE. The worker must outlive the server's calls.
+  // Accepts calls from now on. Earlier calls get UNAVAILABLE. The worker must outlive the server's
+  // calls.
   void Open(DecodeWorker& worker) { worker_ = &worker; }
 
   grpc::ServerUnaryReactor* Link(grpc::CallbackServerContext* context, const kv::v1::LinkRequest* request,

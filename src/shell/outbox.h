@@ -1,4 +1,5 @@
-// Items that are made in order under a lock and handled in that order without it.
+// A queue whose items are added in order under a lock, and are handled in that order without the
+// lock.
 #pragma once
 
 #include <mutex>
@@ -9,22 +10,24 @@
 
 namespace baton {
 
-// A queue that a thread empties after it has released the lock under which items are made.
+// A queue that a thread drains after it has released the lock under which it added items.
 class Drainable {
  public:
   virtual ~Drainable() = default;
   virtual void Drain() = 0;
 };
 
-// One thread at a time drains. If another thread is draining, it handles this thread's items too, so Drain may return
-// before they are handled. The handler may add items and call Drain: they are handled after the item at hand. Once each
-// thread that added items has returned from its Drain, all of them are handled. Thread-safe.
+// One thread at a time drains. If another thread is draining, it handles this thread's items too,
+// so Drain may return before they are handled. The handler may add items and call Drain. Such items
+// are handled after the current item. Once each thread that added items has returned from its
+// Drain, all items are handled. Thread-safe.
 template <typename Item>
 class Outbox final : public Drainable {
  public:
   explicit Outbox(absl::AnyInvocable<void(Item&)> handle) : handle_(std::move(handle)) {}
 
-  // Cheap. The order of the calls is the order in which the items are handled. Drain must follow.
+  // Takes constant time. Items are handled in the order of these calls. REQUIRES: a call of Drain
+  // follows.
   void Add(Item item) {
     const std::lock_guard lock(mutex_);
     added_.push_back(std::move(item));
@@ -46,7 +49,7 @@ class Outbox final : public Drainable {
   }
 
  private:
-  absl::AnyInvocable<void(Item&)> handle_;  // of the thread that drains, as is taken_
+  absl::AnyInvocable<void(Item&)> handle_;  // used by the draining thread only, like taken_
   std::vector<Item> taken_;
   std::mutex mutex_;
   std::vector<Item> added_;  // guarded by mutex_

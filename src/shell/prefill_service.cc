@@ -33,7 +33,7 @@ PrefillEvent PrefillFailed(const RequestFailed& failed) {
   return event;
 }
 
-// Unique among the streams that are open.
+// The lease holder of a router's stream. It is unique among open streams.
 LeaseHolder HolderOf(const void* stream) { return LeaseHolder(reinterpret_cast<uintptr_t>(stream)); }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Ties a call to its request, so that a call which ends early cancels the request, whichever is noticed first.
+// Connects a call to its request, so that the end of the call cancels or detaches the request. The
+// call may end before or after the router accepts the request.
 #pragma once
 
 #include <mutex>
@@ -8,12 +9,12 @@
 
 namespace baton {
 
-// Calls the router with no lock held that a sink could need.
+// Thread-safe. Calls the router without a lock that a sink could need.
 class RequestHandle {
  public:
   explicit RequestHandle(Router* router) : router_(router) {}
 
-  // The router has accepted the request.
+  // Call this after the router has accepted the request.
   void Submitted(const RequestTicket& ticket) {
     {
       const std::lock_guard lock(mutex_);
@@ -39,7 +40,7 @@ class RequestHandle {
     if (ticket) router_->Cancel(*ticket);
   }
 
-  // As Router::LetGo. That the call ends then means nothing for the request.
+  // Detaches the request, as Router::LetGo does. The end of the call then no longer cancels it.
   void LetGo() {
     std::optional<RequestTicket> ticket;
     {
@@ -53,8 +54,8 @@ class RequestHandle {
 
  private:
   Router* const router_;
-  mutable std::mutex mutex_;             // guards what follows
-  std::optional<RequestTicket> ticket_;  // none: not submitted
+  mutable std::mutex mutex_;             // guards the members below
+  std::optional<RequestTicket> ticket_;  // unset until the request is submitted
   bool cancelled_ = false;
   bool let_go_ = false;
 };

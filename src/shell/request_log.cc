@@ -7,7 +7,7 @@
 namespace baton {
 namespace {
 
-// To the microsecond.
+// Milliseconds, rounded to microseconds.
 double Milliseconds(absl::Duration duration) { return std::round(absl::ToDoubleMicroseconds(duration)) / 1000; }
 
 std::string_view NameOf(FinishReason reason) {

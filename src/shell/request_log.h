@@ -1,4 +1,4 @@
-// A line of the log for each request, without anything of what it says.
+// One log line for each request. The lines contain nothing of prompts and outputs.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace baton {
 
-// The router's, at level info: who asked for what, how it ended, how long it took and where.
+// The router's line, at level info: the caller, how the request ended, how long it took, and its
+// workers.
 void LogRequestEnd(const RequestOutcome& outcome);
 
-// The workers', at level debug. `trace_id`: may be empty.
+// The workers' lines, at level debug. `trace_id` may be empty.
 void LogJobEnd(const RequestId& id, const std::string& trace_id, absl::StatusCode code);
 void LogPrefilled(const PrefillDone& done, const std::string& trace_id);
 

@@ -19,7 +19,8 @@ uint64_t DrawNonce() {
   return uint64_t{random()} << 32 | random();
 }
 
-constexpr absl::Duration kRetiredCheck = absl::Seconds(1);  // between looks whether a thread still uses a link
+// The period of checks whether a thread still uses a retired link.
+constexpr absl::Duration kRetiredCheck = absl::Seconds(1);
 
 template <typename Command>
 Command ToCommand(const PrefillJob& job) {
@@ -112,7 +113,9 @@ void Router::Name(const std::vector<WorkerAddress>& addresses, const typename Li
       links[address].link = std::make_shared<Link>(address, channels_, clock_, handlers);
     }
   }
-  named_twice = std::move(twice);  // who is named no more is forgotten: strangers may name new ones all the time
+  // Addresses that are no longer in the list are dropped. Membership may name new ones forever, so
+  // keeping them would grow without bound.
+  named_twice = std::move(twice);
 }
 
 template <typename Link>
@@ -201,14 +204,15 @@ absl::Time Router::Tick() {
   const absl::Time links = TickLinks();
   Drive([this](Dispatcher& dispatcher, absl::Time now) {
     ++ticks_;
-    next_tick_ = absl::InfinitePast();  // no event need wake the alarm until it is set below
+    // Until the alarm is set below, no event needs to wake it.
+    next_tick_ = absl::InfinitePast();
     dispatcher.Tick(now);
   });
   const std::lock_guard lock(mutex_);
   return next_tick_ = std::min(links, dispatcher_.NextTick());
 }
 
-// --- what follows --------------------------------------------------------------------------------------------------
+// --- Events and their actions ----------------------------------------------------------------
 
 void Router::Drive(absl::FunctionRef<void(Dispatcher&, absl::Time)> event) {
   Work work;
@@ -220,7 +224,8 @@ void Router::Drive(absl::FunctionRef<void(Dispatcher&, absl::Time)> event) {
     earlier = dispatcher_.NextTick() < next_tick_;
     if (earlier) next_tick_ = dispatcher_.NextTick();
   }
-  if (earlier) alarm_.Wake();  // first: Finish takes as long as other threads add to the same outboxes
+  // The alarm wakes first, because Finish may take long if other threads add to the same outboxes.
+  if (earlier) alarm_.Wake();
   Finish(std::move(work));
 }
 
@@ -263,7 +268,7 @@ void Router::Post(WorkerCommand command, Work& work) {
 template <typename Link, typename What>
 void Router::PostTo(Links<Link>& links, const WorkerAddress& worker, What& what, Work& work) {
   const auto found = links.find(worker);
-  if (found == links.end()) return;  // the worker was lost, and is named no more
+  if (found == links.end()) return;  // the worker was lost and is not in the list
   using Command = typename Link::CommandType;
   found->second.link->Post([what = std::move(what)] { return ToCommand<Command>(what); });
   work.outboxes.push_back(found->second.link);
@@ -281,19 +286,21 @@ void Router::Deliver(RequestSink& sink, ClientEvent& event) {
     return sink.OnUpdate(std::move(progress->update));
   }
   const RequestOutcome& outcome = std::get<RequestEnded>(event).outcome;
-  // First: a client that has its answer finds the line and the counts.
+  // Counted and logged before the client receives its answer. A client that has its answer
+  // therefore finds the log line and the counts.
   metrics_.OnEnd(outcome);
   if (vllm_metrics_) vllm_metrics_->OnEnd(outcome);
   LogRequestEnd(outcome);
   sink.OnEnd(outcome);
 }
 
-// --- views ---------------------------------------------------------------------------------------------------------
+// --- Views ----------------------------------------------------------------
 
 absl::Status Router::Readiness(const std::string& model) const {
   const std::lock_guard lock(mutex_);
-  const absl::Status status = dispatcher_.core().registry().Readiness(model, /*prefill_only=*/false);
-  const bool awaited = dispatcher_.core().registry().AwaitedUntil(model, /*prefill_only=*/false) > clock_.Now();
+  // A Generate request is not prefill-only.
+  const absl::Status status = dispatcher_.core().registry().Readiness(model, false);
+  const bool awaited = dispatcher_.core().registry().AwaitedUntil(model, false) > clock_.Now();
   return awaited ? absl::OkStatus() : status;
 }
 
@@ -309,7 +316,7 @@ std::vector<Router::WorkerView> Router::Workers() const {
     WorkerView view{role, link, std::nullopt};
     if (const auto found = dispatcher_.core().registry().workers().find(link);
         found != dispatcher_.core().registry().workers().end()) {
-      // All but its memory of prefixes, which is large.
+      // Everything except the prefix index, which is large.
       view.attached.emplace();
       view.attached->info = found->second.info;
       view.attached->load = found->second.load;
@@ -341,7 +348,7 @@ int32_t Router::waiting_requests() const {
   return dispatcher_.core().waiting_requests();
 }
 
-// --- what workers report ---------------------------------------------------------------------------------------------
+// --- Reports of workers ----------------------------------------------------------------
 
 absl::Status Router::Attach(const WorkerAddress& link, WorkerRole role, const worker::v1::WorkerInfo& proto) {
   ASSIGN_OR_RETURN(const WorkerInfo info, FromProto(proto, role));
@@ -437,7 +444,7 @@ void Router::OnUpdates(const WorkerAddress& link, worker::v1::StepUpdates& step)
   });
 }
 
-// --- traces of workflows ------------------------------------------------------------------------------
+// --- Traces of workflows ----------------------------------------------------------------
 
 absl::StatusOr<Router::Trace> Router::TraceOf(const std::string& workflow, const std::string& tenant) {
   if (workflow.empty()) return absl::InvalidArgumentError("workflow: is empty, expected a name");

@@ -1,8 +1,10 @@
-// The router's shell: drives Dispatcher with gRPC streams to the workers and a clock. Thread-safe.
+// The router's shell. It drives Dispatcher with a clock and gRPC streams to the workers.
+// Thread-safe.
 //
-// Events change the dispatcher under one lock. Under that lock nothing is serialised and no sink is called: commands go
-// to an outbox of their worker's link, and updates to an outbox of their client. The thread of the event drains both
-// after it has released the lock. An alarm sleeps until the next time at which something is due.
+// Events change the dispatcher under one lock. Under that lock, nothing is serialised and no sink
+// is called. Commands go to the outbox of their worker's link, and updates to the outbox of their
+// client. The thread of the event drains both after it has released the lock. An alarm sleeps until
+// the next time at which something is due.
 #pragma once
 
 #include <memory>
@@ -28,12 +30,13 @@
 
 namespace baton {
 
-// The client of a request. Calls come in order, one at a time, and must not block. The router holds no lock meanwhile.
+// The client of a request. Calls arrive in order, one at a time, and must not block. The router
+// holds no lock during a call.
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
   virtual void OnUpdate(TokenUpdate update) = 0;
-  virtual void OnEnd(const RequestOutcome& outcome) = 0;  // once, last
+  virtual void OnEnd(const RequestOutcome& outcome) = 0;  // called once, as the last call
 };
 
 class Router {
@@ -43,41 +46,48 @@ class Router {
     std::vector<WorkerAddress> decode_workers;
     RouterLimits limits;
     AgentLimits agents{};
-    std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
-    std::optional<SessionLimits> sessions{};          // unset: any number is active
+    std::optional<WorkloadOptions> shortest_first{};  // unset: first come, first served
+    std::optional<SessionLimits> sessions{};          // unset: no limit on active sessions
     bool shadow_prefill = true;
-    std::optional<std::vector<std::string>> vllm_metrics{};  // of these models and others; unset: none
+    // Models whose series exist from the start. Other models get series later. Unset: no vLLM
+    // metrics.
+    std::optional<std::vector<std::string>> vllm_metrics{};
   };
   Router(Options options, const Clock& clock, const ChannelFactory& channels, Metrics& metrics);
-  ~Router();  // ends what is live with UNAVAILABLE and closes all streams
+  ~Router();  // ends live requests with UNAVAILABLE and closes all streams
 
-  // The sink is told the end unless this fails. The request must have an id.
+  // Submits a request. If this succeeds, the sink receives one OnEnd. REQUIRES: the request has an
+  // id.
   absl::StatusOr<RequestTicket> Submit(ClientRequest request, std::shared_ptr<RequestSink> sink);
-  // As Dispatcher::Follow: whether it took it. What becomes of it is counted.
+  // Prefills a prefill hint of `call`, as Dispatcher::Follow. Returns whether the hint was
+  // accepted. The hint's end, or its refusal, is counted.
   bool Follow(const RequestTicket& call, ClientRequest prompt);
-  // Nothing if it is over.
+  // Does nothing if the request has ended.
   void Cancel(const RequestTicket& ticket);
-  // Its client takes no more of it. It is cancelled, unless other requests wait for its output.
+  // Detaches the request, because its client has stopped reading. The request is cancelled unless
+  // other requests wait for its output.
   void LetGo(const RequestTicket& ticket);
-  // Ends everything that is live, with UNAVAILABLE.
+  // Ends all live requests with UNAVAILABLE.
   void EndAll();
 
-  // From now on these are the workers of a role. One that is not among them any more stays as it is until its stream
-  // ends, which is when it has finished what it has, and is then let go.
+  // Sets the workers of a role. A worker that is not in the new list stays until its stream ends.
+  // The stream ends when the worker has finished its requests. The router then removes the worker.
   void SetWorkers(WorkerRole role, const std::vector<WorkerAddress>& addresses);
 
-  // OK if a Generate for this model would find workers now; else what is missing.
+  // Returns OK if a Generate for this model would find workers now, or an error that names the
+  // missing role.
   absl::Status Readiness(const std::string& model) const;
-  // The latest requests of a tenant's workflow, live or lately over, by arrival; at most kMostTraced.
+  // The latest requests of a tenant's workflow, live or recently ended, in order of arrival. At
+  // most kMostTraced.
   struct Trace {
     Timeline::Lives lives;
-    int32_t omitted = 0;  // earlier ones
+    int32_t omitted = 0;  // number of earlier requests that are left out
     absl::Time now;
   };
   static constexpr size_t kMostTraced = 512;
-  // NOT_FOUND: none is known.
+  // NOT_FOUND if no request of the workflow is recorded.
   absl::StatusOr<Trace> TraceOf(const std::string& workflow, const std::string& tenant);
-  // The latest workflows of a tenant, the latest first; at most kMostWorkflows.
+  // The latest workflows of a tenant, the latest first. At most kMostWorkflows.
   static constexpr size_t kMostWorkflows = 64;
   struct Workflows {
     std::vector<WorkflowView> views;
@@ -86,7 +96,7 @@ class Router {
   Workflows WorkflowsOf(const std::string& tenant);
   struct Sessions {
     SessionGate::Counts counts;
-    int64_t limit = 0;                      // 0: none
+    int64_t limit = 0;                      // 0 if there is no limit
     std::vector<SessionGate::View> latest;  // at most kMostSessions
   };
   static constexpr size_t kMostSessions = 64;
@@ -102,16 +112,16 @@ class Router {
   std::vector<WorkerRegistry::Decoder> Decoders() const;
   int32_t live_requests() const;
   int32_t waiting_requests() const;
-  // Times that the alarm has rung since the start.
+  // Number of times that the alarm has rung.
   int64_t ticks() const;
 
  private:
   using PrefillLink = WorkerLink<worker::v1::PrefillWorker, worker::v1::PrefillCommand, worker::v1::PrefillEvent>;
   using DecodeLink = WorkerLink<worker::v1::DecodeWorker, worker::v1::DecodeCommand, worker::v1::DecodeEvent>;
-  // What an event leaves to do once the lock is released.
+  // The work that an event leaves for the time after the lock is released.
   struct Work {
     std::vector<std::shared_ptr<Drainable>> outboxes;
-    std::vector<absl::StatusCode> followers;  // that ended
+    std::vector<absl::StatusCode> followers;  // status codes of prefill hints that ended
   };
   using ClientEvent = std::variant<RequestProgress, RequestEnded>;
   using ClientOutbox = Outbox<ClientEvent>;
@@ -125,38 +135,39 @@ class Router {
   void OnFailed(const WorkerAddress& link, const RequestFailed& failed);
   void OnRoom(const WorkerAddress& link, const worker::v1::Room& room);
   void OnUpdates(const WorkerAddress& link, worker::v1::StepUpdates& step);
-  // Each returns when it is due again.
+  // Each returns the time at which it is due again.
   absl::Time Tick();
   absl::Time TickLinks();
   void Refuse(const WorkerAddress& link, const absl::Status& why);
 
-  // Lets `event` happen, and carries out what follows from it.
+  // Applies `event` to the dispatcher, and carries out the actions that follow.
   void Drive(absl::FunctionRef<void(Dispatcher& dispatcher, absl::Time now)> event);
-  // With the lock held.
+  // REQUIRES for these functions: the caller holds the lock.
   Work Act();
   static void AddEvent(const std::shared_ptr<ClientOutbox>& client, ClientEvent event, Work& work);
   void Post(WorkerCommand command, Work& work);
-  // Without it.
+  // REQUIRES for these functions: the caller does not hold the lock.
   void Finish(Work work);
   void Deliver(RequestSink& sink, ClientEvent& event);
 
   const Clock& clock_;
   RouterMetrics metrics_;
   std::optional<VllmMetrics> vllm_metrics_;
-  // The standard library's, because ThreadSanitizer does not see into Debian's build of absl::Mutex. Guards what
-  // follows.
+  // Guards the members below. It is the standard library's, because ThreadSanitizer does not see
+  // into Debian's build of absl::Mutex.
   mutable std::mutex mutex_;
   Dispatcher dispatcher_;
-  absl::Time next_tick_ = absl::InfinitePast();  // when the alarm rings
+  absl::Time next_tick_ = absl::InfinitePast();  // the time at which the alarm rings
   int64_t ticks_ = 0;
-  absl::flat_hash_map<uint64_t, std::shared_ptr<ClientOutbox>> clients_;  // of live requests, by number of their ticket
+  // Clients of live requests, by the number of their ticket.
+  absl::flat_hash_map<uint64_t, std::shared_ptr<ClientOutbox>> clients_;
 
-  // A worker's link is here as long as it may be attached. Links' threads call back into this: they are stopped first,
-  // and without the lock.
+  // Links to workers that may be attached. Links call back into the router from their threads. They
+  // are therefore stopped before they are removed, and without the lock.
   template <typename Link>
   struct Reached {
     std::shared_ptr<Link> link;
-    bool named = true;  // the worker still is one
+    bool named = true;  // the worker is in the last list of SetWorkers
   };
   template <typename Link>
   using Links = absl::btree_map<WorkerAddress, Reached<Link>>;
@@ -171,14 +182,15 @@ class Router {
   static void PostTo(Links<Link>& links, const WorkerAddress& worker, What& what, Work& work);
   Links<PrefillLink> prefill_links_;
   Links<DecodeLink> decode_links_;
-  // Those of the last list that are workers of the other role; told once.
+  // Addresses of the last list that already belong to the other role. Each is logged once.
   std::set<WorkerAddress> prefill_named_twice_, decode_named_twice_;
   const ChannelFactory channels_;
-  // Links that are in use no more, and stopped. Each is destroyed on the alarm's thread once no other thread drains it:
-  // gRPC's threads must not destroy a channel. Used by the alarm alone.
+  // Links that are stopped and no longer used. The alarm's thread destroys each link once no other
+  // thread drains it, because gRPC's threads must not destroy a channel. Only the alarm uses this
+  // member.
   std::vector<std::shared_ptr<void>> retired_;
-  StepLoop alarm_;          // its thread uses all of the above
-  Metrics::Reader reader_;  // last: the first to go, since it reads the dispatcher
+  StepLoop alarm_;          // its thread uses all members above
+  Metrics::Reader reader_;  // last, so that it is destroyed first: it reads the dispatcher
 };
 
 }  // namespace baton

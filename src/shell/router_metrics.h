@@ -15,10 +15,10 @@ struct RequestProgress;
 class RouterMetrics {
  public:
   explicit RouterMetrics(Metrics& metrics);
-  void OnProgress(const RequestProgress& progress);  // that its client is given
+  void OnProgress(const RequestProgress& progress);  // output that a client receives
   void OnEnd(const RequestOutcome& outcome);
   void OnRefused(absl::StatusCode code);   // a call that did not become a request
-  void OnFollower(absl::StatusCode code);  // a follower that ended or was refused
+  void OnFollower(absl::StatusCode code);  // a prefill hint that ended or was refused
   void OnLost(WorkerRole role);
   struct Tokens {
     int64_t prompt = 0, cached = 0, completion = 0;  // as counted by OnEnd

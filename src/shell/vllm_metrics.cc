@@ -45,7 +45,8 @@ void VllmMetrics::OnEnd(const RequestOutcome& outcome) {
   (outcome.finish == FinishReason::kStop ? model.stopped : model.full)->Increment();
   model.prompt_length->Observe(outcome.prompt_tokens);
   model.output_length->Observe(outcome.completion_tokens);
-  // From when the prompt was complete: for vLLM a request comes when the outputs that it is made of are there.
+  // The time since the prompt was complete. For vLLM, a request arrives when the outputs that its
+  // prompt contains have been written.
   const absl::Duration whole = outcome.total - outcome.upstream;
   const absl::Duration decode = outcome.total - outcome.first_token;
   model.whole->Observe(Seconds(whole));

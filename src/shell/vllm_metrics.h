@@ -1,4 +1,4 @@
-// Counts the events of a router under vLLM's names for the same. docs/observability.md lists the names.
+// Counts the events of a router under vLLM's metric names. docs/observability.md lists the names.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ namespace baton {
 // Thread-safe.
 class VllmMetrics {
  public:
-  // Series of these models exist from the start, series of other models from their first request on.
+  // Series of `models` exist from the start. Those of another model begin with its first request.
   VllmMetrics(Metrics& metrics, const std::vector<std::string>& models);
   void OnProgress(const RequestProgress& progress);
   void OnEnd(const RequestOutcome& outcome);

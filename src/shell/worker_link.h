@@ -1,4 +1,5 @@
-// A router's connection to one worker: attaches, attaches again after a loss with backoff, passes events on.
+// A router's connection to one worker. It attaches, passes events on, and attaches again with
+// backoff after a loss.
 #pragma once
 
 #include <algorithm>
@@ -28,11 +29,15 @@ template <typename Service, typename Command, typename Event>
 class WorkerLink final : public Drainable {
  public:
   using CommandType = Command;
-  // on_event and on_lost are called one at a time, from gRPC's threads, without a lock of this class.
+  // on_event and on_lost are called one at a time, from gRPC's threads, without a lock of this
+  // class.
   struct Handlers {
-    std::function<void(const WorkerAddress& link, Event& event)> on_event;  // may move parts out of the event
-    std::function<void(const WorkerAddress& link)> on_lost;  // after the last event of one attempt, always
-    std::function<void()> on_closed;  // NextTick is earlier now. Called under the lock: must not call the link
+    // May move parts out of the event.
+    std::function<void(const WorkerAddress& link, Event& event)> on_event;
+    // Called once for each attempt, after its last event.
+    std::function<void(const WorkerAddress& link)> on_lost;
+    // NextTick has become earlier. It is called under the link's lock and must not call the link.
+    std::function<void()> on_closed;
   };
 
   // The clock must outlive the link.
@@ -58,22 +63,23 @@ class WorkerLink final : public Drainable {
     }
     fresh->Start([this](grpc::ClientContext* context, Stream* stream) { stub_->async()->Attach(context, stream); });
   }
-  // When Tick has something to do; InfiniteFuture: nothing before on_closed.
+  // The time at which Tick has work. InfiniteFuture if there is none before the next on_closed.
   absl::Time NextTick() const {
     const std::lock_guard lock(mutex_);
     return stopping_ || stream_ != nullptr ? absl::InfiniteFuture() : next_attempt_;
   }
 
-  // Takes a command for the worker of the running attempt; Drain makes and sends it, in the order of these calls.
-  // A command whose attempt has ended is dropped, so no later attempt gets it.
+  // Queues a command for the worker of the running attempt. Drain makes and sends commands in the
+  // order of these calls. A command whose attempt has ended is dropped, so no later attempt sends
+  // it.
   void Post(absl::AnyInvocable<Command()> make) {
     const std::lock_guard lock(mutex_);
     if (stream_ != nullptr) outbox_.Add({attempts_, std::move(make)});
   }
   void Drain() override { outbox_.Drain(); }
 
-  // The peer broke the protocol, or cannot serve here: closes its stream, with all that follows from that, and attaches
-  // again after a while.
+  // Closes the stream of a peer that broke the protocol or cannot serve here, and attaches again
+  // after kRefusedBackoff. The handlers are called as after any loss.
   void Refuse(const absl::Status& why) {
     const std::lock_guard lock(mutex_);
     if (stream_ == nullptr) return;
@@ -82,7 +88,7 @@ class WorkerLink final : public Drainable {
     stream_->Cancel();
   }
 
-  // No event comes after it.
+  // Closes the stream and waits for its end. No event follows.
   void Stop() {
     std::unique_lock lock(mutex_);
     stopping_ = true;
@@ -103,7 +109,7 @@ class WorkerLink final : public Drainable {
   static constexpr absl::Duration kRefusedBackoff = absl::Milliseconds(500);
 
   void Send(Posted& posted) {
-    Command command = posted.make();  // without the lock: a prompt may be long
+    Command command = posted.make();  // without the lock, because a prompt may be long
     const std::lock_guard lock(mutex_);
     if (stream_ != nullptr && posted.attempt == attempts_) stream_->Send(std::move(command));
   }
@@ -125,10 +131,10 @@ class WorkerLink final : public Drainable {
     backoff_ = std::min(backoff_ * 2, kMaxBackoff);
     ended_ = std::exchange(stream_, nullptr);
     handlers_.on_closed();
-    closed_.notify_all();  // under the lock: the thread that waits may destroy this
+    closed_.notify_all();  // under the lock, because the waiting thread may destroy this object
   }
 
-  // Logs a text once, however often it comes again. With the lock held.
+  // Logs a text unless it equals the last one. REQUIRES: the caller holds the lock.
   void LogOnce(spdlog::level::level_enum level, std::string text) {
     if (text == last_logged_) return;
     last_logged_ = std::move(text);
@@ -140,17 +146,17 @@ class WorkerLink final : public Drainable {
   const Clock& clock_;
   const Handlers handlers_;
   Outbox<Posted> outbox_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable closed_;
   std::shared_ptr<Stream> stream_;
-  uint64_t attempts_ = 0;  // so far, with the one that runs
-  // The last stream. It holds the channel. gRPC's own thread, on which a stream ends, must not destroy the last
-  // channel: the thread would then wait for itself and free its queue twice.
+  uint64_t attempts_ = 0;  // attempts so far, including the running one
+  // The last stream, which holds the channel. gRPC's thread on which a stream ends must not destroy
+  // the last reference to the channel. That thread would wait for itself and free its queue twice.
   std::shared_ptr<Stream> ended_;
   bool stopping_ = false;
   absl::Time next_attempt_ = absl::InfinitePast();
   absl::Duration backoff_ = kFirstBackoff;
-  bool refused_ = false;  // the stream
+  bool refused_ = false;  // the running stream was refused
   std::string last_logged_;
 };
 

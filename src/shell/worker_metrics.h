@@ -1,4 +1,4 @@
-// What the metrics of prefill and decode workers share.
+// Settings that the metrics of prefill and decode workers share.
 #pragma once
 
 #include <chrono>
@@ -9,12 +9,12 @@
 
 namespace baton {
 
-// How often a worker reports its load to routers.
+// The period at which a worker reports its load to routers.
 inline constexpr std::chrono::milliseconds kLoadPeriod(100);
 
-// Labels of a worker's metrics. `model` distinguishes several decoders of one process. `vllm`: the
-// metrics also have vLLM's names. vLLM numbers its engines by `engine`; here several workers may
-// serve one model at one address, too.
+// Labels of a worker's metrics. `model` distinguishes several decoders of one process. `vllm` adds
+// vLLM's labels, model_name and engine. vLLM numbers its engines by `engine`. Here `engine` is the
+// role, because several workers may serve one model at one address.
 inline MetricLabels WorkerLabels(WorkerRole role, const std::string& model, bool vllm) {
   const std::string name = role == WorkerRole::kPrefill ? "prefill" : "decode";
   MetricLabels labels{{"role", name}, {"stage", name}, {"model", model}};
