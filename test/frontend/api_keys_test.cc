@@ -92,7 +92,8 @@ TEST_CASE("a file of keys that is wrong is refused with its line") {
   CHECK(absl::StrContains(refusal(Entry("t", key, "max_requests = 0\n")), ":3: max_requests: expected 1 to"));
   CHECK(absl::StrContains(refusal(Entry("t", key, "max_requests = \"3\"\n")), ":3: max_requests: expected 1 to"));
   CHECK(absl::StrContains(refusal(Entry("t", key) + Entry("u", key)), "is there twice"));
-  CHECK_FALSE(absl::StrContains(refusal("[t]\nkeys = [\"secret\"]\n"), "secret"));  // messages go to logs
+  // Error messages go to logs, so they must not contain a key.
+  CHECK_FALSE(absl::StrContains(refusal("[t]\nkeys = [\"secret\"]\n"), "secret"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Keys and tenants over real sockets: who is let in, and what one tenant learns of another.
+// Keys and tenants over real sockets: which calls are accepted, and what a tenant can learn about
+// another tenant.
 #include "frontend/callers.h"
 
 #include <string>
@@ -18,7 +19,7 @@
 namespace baton {
 namespace {
 
-// A router that knows two tenants, of which one operates it.
+// A router with two tenants. One of them is an operator.
 struct Tenants {
   TempDir directory;
   const NewKey alpha = DrawKey(), beta = DrawKey(), unknown = DrawKey();
@@ -41,7 +42,7 @@ struct Tenants {
   }
 };
 
-// A Generate call of a tenant's.
+// A Generate call of a tenant.
 struct KeyedCall {
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
@@ -86,7 +87,7 @@ TEST_CASE("every route of HTTP but health refuses missing and wrong keys in the 
     CHECK((known >= 200 && known != 401));
   }
   const int health = t.Http("GET", "/health", "", nullptr).status;
-  CHECK((health == 200 || health == 503));  // whether workers have come yet
+  CHECK((health == 200 || health == 503));  // depends on whether workers have attached yet
   CHECK(t.Http("GET", "/v1/models", "", &t.alpha).status == 200);
 }
 
@@ -182,11 +183,12 @@ TEST_CASE("a tenant's requests, workflows and KV are nothing to another, whateve
   KeyedCall first(t, &t.alpha, request);
   const std::string alpha_salt = t.c->prefill->Next().prefill().cache_salt();
 
-  // The same name and salt, and another salt for the same prompt: so no block of the one has the name of the other's.
+  // The same name and salt, and then another salt for the same prompt. The tenants' block keys must
+  // differ in both cases.
   KeyedCall second(t, &t.beta, request);
   CHECK(t.c->prefill->Next().prefill().cache_salt() != alpha_salt);
 
-  // A reference to what only the other one has is like one to what nobody has.
+  // A reference to another tenant's request has the same result as one to an unknown request.
   v1::GenerateRequest reader = request;
   reader.set_request_id("reader");
   reader.set_cache_salt("");
@@ -211,7 +213,7 @@ TEST_CASE("a tenant's requests, workflows and KV are nothing to another, whateve
     return status.ok() ? response.requests_size() : -1;
   };
   CHECK(trace(t.alpha) == 1);
-  CHECK(trace(t.beta) == 1);  // its own
+  CHECK(trace(t.beta) == 1);  // the tenant's own request
 }
 
 TEST_CASE(
@@ -229,10 +231,12 @@ TEST_CASE(
   KeyedCall theirs(t, &t.beta, Call::Request("theirs", "hello"));
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "theirs");
   CHECK(refusal_of("theirs") == refusal_of("nobodys"));
-  End(*t.c, "theirs");  // the next that the workers hear of: no refusal reached them
+  // These are the next jobs that the workers receive, so the refused requests did not reach them.
+  End(*t.c, "theirs");
   CHECK(theirs.Finish().ok());
   CHECK(refusal_of("theirs") == refusal_of("nobodys"));
-  KeyedCall last(t, &t.alpha, Call::Request("theirs", "hello"));  // nor is the name taken
+  // The name is not taken for the other tenant either.
+  KeyedCall last(t, &t.alpha, Call::Request("theirs", "hello"));
   CHECK(t.c->prefill->Next().prefill().request_id() == "theirs");
 }
 
@@ -264,7 +268,8 @@ TEST_CASE("who waits for an announced output waits for its tenant's own, whateve
   End(*t.c, "r");
   CHECK(theirs.Finish().ok());
   KeyedCall own(t, &t.alpha, Call::Request("r", "hello"));
-  REQUIRE(t.c->prefill->Next().prefill().request_id() == "r");  // and nothing of the reader's before
+  // The first job: the downstream request does not start earlier.
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "r");
   t.c->prefill->Send(DoneEvent("r", Incarnation(22)));
   const worker::v1::DecodeJob own_job = t.c->decode->Next().decode();
   REQUIRE(own_job.request_id() == "r");
@@ -300,7 +305,8 @@ TEST_CASE("a tenant beyond its quota waits until its own requests end, and nobod
   const HttpAnswer over_http = t.Http("POST", "/v1/completions", R"({"prompt": "hello", "max_tokens": 8})", &t.alpha);
   CHECK(over_http.status == 429);
   CHECK(MetricValue(t.c->metrics, R"(baton_quota_refusals_total{tenant="alpha"})") >= 2);
-  CHECK(over_http.headers.at("retry-after") == "1");  // a guess: when its own requests end
+  // An estimate of when one of the tenant's own requests ends.
+  CHECK(over_http.headers.at("retry-after") == "1");
   KeyedCall other(t, &t.beta, Call::Request("other", "hello"));
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "other");
   End(*t.c, "first");
@@ -363,7 +369,7 @@ TEST_CASE("a tenant's messages that wait for a thread hold no more bytes than le
     admission.Accept(request, {.caller = callers.Authenticate("Bearer " + key.key).value()}, sink);
     return sink->why;
   };
-  for (int i = 0; i < 16; ++i) CHECK(ask(t.alpha).ok());  // 122 MiB of its 128
+  for (int i = 0; i < 16; ++i) CHECK(ask(t.alpha).ok());  // 122 MiB of the tenant's 128
   const absl::Status refused = ask(t.alpha);
   CHECK(absl::IsResourceExhausted(refused));
   CHECK(absl::StrContains(ToAbsl(Message(refused)), "too many large requests"));
@@ -375,18 +381,21 @@ TEST_CASE("a request counts what it may use until it ends, then what it used, an
   Tenants t("tokens_per_minute = 17\n");
   const auto refusal = absl::ResourceExhaustedError("tenant 'alpha': tokens of a minute: its 17 are in use");
   const auto ask = [&](const char* id) { return KeyedCall(t, &t.alpha, Call::Request(id, "hello")).Finish(); };
-  KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));  // six tokens, and eight of output at most
+  // Six tokens of prompt, and at most eight of output.
+  KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "first");
-  CHECK(absl::IsAlreadyExists(ask("first")));  // had this counted, there were no room for the second
+  // If this request had counted, there would be no room for the second one.
+  CHECK(absl::IsAlreadyExists(ask("first")));
   KeyedCall second(t, &t.alpha, Call::Request("second", "hello"));
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "second");
-  CHECK(ask("third") == refusal);  // 28
+  CHECK(ask("third") == refusal);  // two running requests of 14 tokens each: 28
   End(*t.c, "first");
   CHECK(first.Finish().ok());
-  CHECK(ask("third") == refusal);  // what the first used, and 14
+  CHECK(ask("third") == refusal);  // the tokens that the first used, and 14
   End(*t.c, "second");
   CHECK(second.Finish().ok());
-  KeyedCall third(t, &t.alpha, Call::Request("third", "hello"));  // what the two used
+  // Only the tokens that the first two used count.
+  KeyedCall third(t, &t.alpha, Call::Request("third", "hello"));
   CHECK(t.c->prefill->Next().prefill().request_id() == "third");
 }
 

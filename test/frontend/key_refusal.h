@@ -1,4 +1,4 @@
-// The message by which a router refuses a call without a key that it knows.
+// The message with which a router refuses a call without a known key.
 #pragma once
 
 #include <string>

@@ -126,7 +126,7 @@ TEST_CASE("what a tool's text may look like, a variable's or a thought, no refer
   v1::Chat chat = Hello();
   chat.mutable_messages(0)->clear_content();
   chat.mutable_messages(0)->add_parts()->mutable_output_of()->set_request_id("up");
-  const std::string fake = R"([{"a":"\ue002\ue0000\ue001"}])";  // a mark in JSON's escapes
+  const std::string fake = R"([{"a":"\ue002\ue0000\ue001"}])";  // a mark, written with JSON escapes
   const char* source =
       GENERATE("{{ tools | tojson }}{{ messages[0].content }}!", "{{ v | tojson }}{{ messages[0].content }}!",
                "{{ messages[0].reasoning_content }}{{ messages[0].content }}!");

@@ -16,7 +16,7 @@ v1::GenerateRequest Text(const std::string& text) {
   return request;
 }
 
-// The error of reading it; fails the test if there is none.
+// The error of reading the request. The test fails if there is none.
 std::string ErrorOf(const v1::GenerateRequest& request, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
   const auto result = ReadRequest(request, OneByteModel(), absl::UnixEpoch());
   CHECK(result.status().code() == code);
@@ -58,7 +58,7 @@ TEST_CASE("segments are tokenised on their own and joined, after the tokenizer's
 TEST_CASE("unset sampling fields have the documented defaults") {
   const auto read = ReadRequest(Text("hello"), OneByteModel(), absl::UnixEpoch());
   REQUIRE(read.ok());
-  CHECK(read->spec.sampling.max_tokens == 59);  // what the context has left is less than 512
+  CHECK(read->spec.sampling.max_tokens == 59);  // the rest of the context, which is less than 512
   CHECK(read->spec.sampling.draw.temperature == 1);
   CHECK_FALSE(read->spec.sampling.seed.has_value());
   CHECK(read->spec.priority == 0);
@@ -252,7 +252,7 @@ TEST_CASE("a PrefillOnly request is a Generate request with the same fields and 
   prefill.set_context_length(0);
   const v1::GenerateRequest generate = AsGenerate(prefill);
   CHECK(generate.sampling().has_max_tokens());
-  // Each field of PrefillOnly has its like under the same name.
+  // Each field of PrefillOnly has a field of the same name in Generate.
   const google::protobuf::Descriptor& fields = *v1::PrefillOnlyRequest::descriptor();
   for (int i = 0; i < fields.field_count(); ++i) {
     const google::protobuf::FieldDescriptor& from = *fields.field(i);
@@ -375,7 +375,7 @@ TEST_CASE("a reference in a chat stands where the template puts the message") {
   v1::GenerateRequest request;
   v1::ChatMessage& message = *request.mutable_chat()->add_messages();
   message.set_role("u");
-  message.add_parts()->set_text("see \uE000");  // looks like our own mark
+  message.add_parts()->set_text("see \uE000");  // looks like the reader's own mark
   message.add_parts()->mutable_output_of()->set_request_id("up");
   message.add_parts()->set_text(" end ");
   const auto read = ReadRequest(request, models, absl::UnixEpoch());
@@ -394,7 +394,7 @@ TEST_CASE("a reference in a chat stands where the template puts the message") {
   REQUIRE(again.ok());
   REQUIRE(again->prompt.segments.size() == 3);
   CHECK(std::get<Reference>(again->prompt.segments[1]).upstream == "up");
-  // A mark of thousands would take as much for each reference.
+  // A mark of thousands of characters would take that much space for each reference.
   std::string marks = "\uE002";
   for (int i = 0; i < 1000; ++i) marks += "\uE000";
   message.mutable_parts(0)->set_text(marks);
@@ -441,7 +441,8 @@ TEST_CASE("a chat that is too much for its template is refused for good") {
   message.set_content("hi");
   const auto read = ReadRequest(request, models, absl::UnixEpoch());
   CHECK(Message(read.status()).find("steps") != std::string::npos);
-  CHECK(absl::IsInvalidArgument(read.status()));  // RESOURCE_EXHAUSTED would say: send it again
+  // RESOURCE_EXHAUSTED would ask the client to retry.
+  CHECK(absl::IsInvalidArgument(read.status()));
 }
 
 TEST_CASE("substitutes count as text that has to be tokenised") {

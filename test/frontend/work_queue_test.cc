@@ -1,4 +1,4 @@
-// A queue whose threads a test holds, so that it knows what waits.
+// A queue whose threads a test blocks, so that the test controls which tasks wait.
 #include "frontend/work_queue.h"
 
 #include <future>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kCapacity = 8;
 
-// A queue and what has run in it, in order.
+// A queue, and the tasks that have begun in it, in order.
 struct WatchedQueue {
   std::mutex mutex;
   std::vector<std::string> begun;
@@ -29,7 +29,7 @@ struct WatchedQueue {
       begun.push_back(task);
     });
   }
-  // A task that has begun when this returns, and ends when what it returns is set.
+  // Runs a task that ends when the returned promise is set. Returns after the task has begun.
   std::promise<void> Hold(const std::string& tenant) {
     std::promise<void> end;
     std::promise<void> begin;
@@ -41,7 +41,7 @@ struct WatchedQueue {
     has_begun.wait();
     return end;
   }
-  // What began, when all has ended.
+  // Waits until all tasks have ended. Returns the tasks in the order in which they began.
   std::vector<std::string> Finish() {
     queue.reset();
     return begun;
@@ -62,7 +62,7 @@ TEST_CASE("tenants take turns, however many tasks each has given") {
   for (const char* task : {"a1", "a2", "a3", "a4"}) REQUIRE(w.Give("a", task));
   for (const char* task : {"b1", "b2"}) REQUIRE(w.Give("b", task));
   REQUIRE(w.Give("c", "c1"));
-  held.set_value();  // whose turn that was
+  held.set_value();  // the tenant of this task ran last
   CHECK(w.Finish() == std::vector<std::string>{"b1", "c1", "a1", "b2", "a2", "a3", "a4"});
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("a tenant's task waits for the end of one task of a tenant that keeps 
   auto first = w.Hold("flood"), second = w.Hold("flood");
   for (const char* task : {"f1", "f2", "f3"}) REQUIRE(w.Give("flood", task));
   REQUIRE(w.Give("other", "o1"));
-  second.set_value();  // one thread does all the rest
+  second.set_value();  // one thread runs all other tasks
   auto last = w.Hold("flood");
   {
     const std::lock_guard lock(w.mutex);
@@ -84,7 +84,7 @@ TEST_CASE("a tenant's task waits for the end of one task of a tenant that keeps 
 TEST_CASE("a tenant that has tasks on other threads comes after one that has none") {
   WatchedQueue w(2);
   auto busy = w.Hold("busy"), other = w.Hold("other");
-  REQUIRE(w.Give("busy", "b1"));  // first come
+  REQUIRE(w.Give("busy", "b1"));  // arrived first
   REQUIRE(w.Give("idle", "i1"));
   other.set_value();
   auto last = w.Hold("last");

@@ -1,4 +1,4 @@
-// What follows a chat, over real sockets, with workers that do what a test says.
+// Prefill hints of chats over real sockets. The workers are fakes that a test controls.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// "<contents>", each in angles; no tools, and nobody shouts.
+// A model whose template writes each message as "<contents>". It has no tools.
 ServedModel ChatModel() {
   ServedModel model = ByteModel("bytes");
   auto chat_template = ChatTemplate::Parse(
@@ -27,13 +27,14 @@ ServedModel ChatModel() {
   return model;
 }
 
-// Until its workers have attached: nothing follows a call that waits for them.
+// Serves the model, and waits until its workers have attached. A call that waits for workers has
+// its hints refused.
 void Serve(Cluster& c) {
   c.Serve(ChatModel());
   Await("the workers to attach", [&] { return c.node->router().Readiness("bytes").ok(); });
 }
 
-// Named "r"; of `count` followers "<before><the output>".
+// The body of a chat named "r". It has `count` prefill hints of "<before><the output>".
 std::string Chat(const std::string& before = "0123456789abcd", int count = 1) {
   json body = {{"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"request_id", "r"}};
   for (int i = 0; i < count; ++i) {
@@ -128,7 +129,7 @@ TEST_CASE("followers' texts count among a tenant's tokens, of which half are lef
   client.Post("/v1/chat/completions", body.dump(), "authorization: Bearer " + key.key + "\r\n");
   PassPrefill(c);
   for (int i = 0; i < 2; ++i) CHECK(c.prefill->Next().prefill().open());
-  // The chat may use 14, each of them some 18.
+  // The chat may use 14 tokens, and each hint about 18.
   Await("two followers to be refused", [&] { return Followers(c, "RESOURCE_EXHAUSTED") == 2; });
   c.decode->Send(TokensEvent("r", "hello", FinishReason::kStop));
   CHECK(client.Read().status == 200);
@@ -149,7 +150,7 @@ TEST_CASE("followers are none of a tenant's requests") {
   CHECK(client.Read().status == 200);
   for (int i = 0; i < 4; ++i) CHECK(c.prefill->Next().append().last());
 
-  // All four go on; the next chat is let in, and at most one.
+  // All four hints continue. One more chat is accepted, and no second one.
   client.Post("/v1/chat/completions", Chat("0123456789abcd", 0), bearer);
   PassPrefill(c);
   HttpClient other(c.node->http()->address());

@@ -1,4 +1,4 @@
-// The HTTP front over real sockets, with workers that do what a test says.
+// The HTTP front end over real sockets. The workers are fakes that a test controls.
 #include <algorithm>
 #include <future>
 #include <string>
@@ -41,7 +41,7 @@ json Parse(const HttpAnswer& answer) {
   return body;
 }
 
-// The error's message, if it has OpenAI's shape.
+// The message of an error in OpenAI's format.
 std::string ErrorMessageOf(const HttpAnswer& answer) {
   const json body = Parse(answer);
   REQUIRE(body.contains("error"));
@@ -50,7 +50,7 @@ std::string ErrorMessageOf(const HttpAnswer& answer) {
   return body["error"]["message"];
 }
 
-// What the events of a stream hold; the last must be [DONE] if the answer is whole.
+// The events of a stream. REQUIRES: if `whole`, the last event is [DONE].
 std::vector<json> EventsOf(const std::string& stream, bool whole = true) {
   std::vector<json> events;
   size_t at = 0;
@@ -69,7 +69,7 @@ std::vector<json> EventsOf(const std::string& stream, bool whole = true) {
   return events;
 }
 
-// The ids of the next requests at both workers, of a call with several.
+// Passes `count` requests of one call through both workers. Returns their ids.
 std::vector<RequestId> PassPrefills(Cluster& c, size_t count) {
   std::vector<RequestId> ids;
   for (size_t i = 0; i < count; ++i) {
@@ -98,7 +98,7 @@ TEST_CASE("a completion is answered whole, or as it comes") {
   CHECK(body["usage"]["completion_tokens"] == 5);
   CHECK(body["usage"]["prompt_tokens_details"]["cached_tokens"] == 3);
 
-  // The same connection, and each part as soon as it is there.
+  // On the same connection. Each part arrives as soon as it is written.
   client.Post("/v1/completions", R"({"prompt": [1, 2], "stream": true, "request_id": "s"})");
   PassPrefill(c, "s");
   c.decode->Send(TokensEvent("s", "a", std::nullopt));
@@ -192,7 +192,7 @@ TEST_CASE("several prompts and samples are one answer, in their order") {
     CHECK(body["choices"][i]["index"] == i);
     CHECK(body["choices"][i]["text"] == std::to_string(i));
   }
-  // Streaming, choices interleave.
+  // In a stream, events of several choices interleave.
   client.Post("/v1/completions", R"({"prompt": "a", "n": 2, "stream": true})");
   const std::vector<RequestId> streams = PassPrefills(c, 2);
   for (const char* text : {"x", "y"}) {
@@ -231,7 +231,7 @@ TEST_CASE("if one choice of several fails, the others are cancelled and there is
     CHECK(EventsOf(stream, /*whole=*/false).back()["error"]["message"] == "the backend broke");
   }
   SECTION("where the last prompt is refused") {
-    client.Post("/v1/completions", kHello);  // the workers are attached when its job comes
+    client.Post("/v1/completions", kHello);  // when its job arrives, the workers are attached
     PassPrefill(c);
     c.decode->Send(TokensEvent("r", "x", FinishReason::kStop));
     CHECK(client.Read().status == 200);
@@ -281,7 +281,7 @@ TEST_CASE("a stream that waits says so, and what fails then is an event") {
     CHECK(client.ReadHead().status == 200);
     for (int i = 0; i < 2; ++i) CHECK(client.ReadPart() == ": waiting\n\n");
   };
-  // What comes next that is no sign of waiting.
+  // The next part that is not the comment ": waiting".
   const auto next = [&] {
     std::optional<std::string> part;
     while ((part = client.ReadPart()) == ": waiting\n\n") continue;
@@ -372,7 +372,8 @@ TEST_CASE("a browser's page of another site has no access") {
     CHECK(answer.status == 403);
     ErrorMessageOf(answer);
   }
-  for (const char* ours : {"http://localhost", "https://localhost"}) {  // the second behind a proxy
+  // The second form is for a router behind a proxy.
+  for (const char* ours : {"http://localhost", "https://localhost"}) {
     CHECK(Post(c, "/tokenize", R"({"prompt": "a"})", absl::StrCat("Origin: ", ours, "\r\n")).status == 200);
   }
 }
@@ -403,10 +404,10 @@ TEST_CASE("without keys, a router answers to addresses and localhost only, unles
   };
   CHECK(status_for("Host: 127.0.0.1:8000\r\n") == 200);
   CHECK(status_for("Host: evil.example\r\n") == 403);
-  // An origin that is the host it names is another site's all the same.
+  // An origin of another site is refused even if it equals the host.
   CHECK(status_for("Host: evil.example\r\nOrigin: http://evil.example\r\n") == 403);
   CHECK(status_for("", "HTTP/1.0") == 200);
-  // One that is open to other machines has names that it does not know.
+  // A router that is open to other machines accepts any host name.
   c.options.http = "0.0.0.0:0";
   c.Serve(ByteModel("bytes"));
   CHECK(status_for("Host: baton-router\r\n") == 200);
@@ -515,7 +516,7 @@ TEST_CASE("the calls of gRPC are there as JSON") {
 TEST_CASE("the router tells of itself") {
   Cluster c;
   HttpClient client = Connect(c);
-  client.Post("/v1/completions", kHello);  // the workers are attached when its job comes
+  client.Post("/v1/completions", kHello);  // when its job arrives, the workers are attached
   c.prefill->Next();
   CHECK(Parse(Get(c, "/health"))["status"] == "ok");
   CHECK(Parse(Get(c, "/version"))["version"].is_string());
@@ -573,8 +574,8 @@ TEST_CASE("a client that does not read a stream is cut off and holds nobody else
   HttpClient quick = Connect(c);
   quick.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "quick"})");
   PassPrefill(c, "quick");
-  const std::string text(64 << 10, 'x');  // more of it than the sockets' buffers and the router's hold
-  int rounds = 0;                         // of 64 KiB each
+  const std::string text(64 << 10, 'x');  // more of it than the buffers of sockets and router hold
+  int rounds = 0;                         // rounds of 64 KiB each
   for (; c.node->router().live_requests() == 2 && rounds < 400; ++rounds) {
     c.decode->Send(TokensEvent("slow", text, std::nullopt));
     c.decode->Send(TokensEvent("quick", "q", std::nullopt));

@@ -1,4 +1,4 @@
-// What the HTTP front tells those whom it refuses, and what it counts and logs of them.
+// The answers, counts and log lines of refused HTTP calls.
 #include <set>
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ struct World {
   NewKey key = DrawKey();
   Cluster c;
 
-  // Starts the router again, with one key.
+  // Restarts the router with one key.
   World() {
     directory.Write("keys.toml", "[alpha]\nkeys = [\"" + key.hash + "\"]\n");
     c.options.keys = directory / "keys.toml";

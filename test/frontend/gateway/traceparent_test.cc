@@ -1,4 +1,4 @@
-// W3C Trace Context through a router with real sockets; workers are fakes.
+// W3C Trace Context through a router with real sockets. The workers are fakes.
 #include "base/trace_context.h"
 #include "http_client.h"
 #include "shell/router_cluster.h"
@@ -10,7 +10,8 @@ const std::string kTrace = "4bf92f3577b34da6a3ce929d0e0e4736", kSpan = "00f067aa
 const std::string kHeader = "00-" + kTrace + "-" + kSpan + "-01";
 const std::string kBody = R"({"prompt": "hello", "max_tokens": 8, "request_id": "r"})";
 
-// Passes the next request through both workers, who must have been told the same; what that is.
+// Passes the next request through both workers. Checks that both received the same traceparent, and
+// returns it.
 std::string PassThrough(Cluster& c) {
   const worker::v1::PrefillJob prefill = c.prefill->Next().prefill();
   c.prefill->Send(DoneEvent("r", Incarnation(22)));
@@ -20,7 +21,7 @@ std::string PassThrough(Cluster& c) {
   return prefill.traceparent();
 }
 
-// The trace that a completion with these headers is part of, as its client and its workers are told.
+// The trace of a completion with these headers, as its client and its workers received it.
 TraceContext TraceOverHttp(Cluster& c, const std::string& headers, const std::string& body = kBody) {
   HttpClient client(c.node->http()->address());
   client.Post("/v1/completions", body, headers);

@@ -1,5 +1,5 @@
-// The page at /ui and its data over real sockets. What the page shows is tested in a browser:
-// clients/python/tests/ui_test.py.
+// The page at /ui and its data over real sockets. clients/python/tests/ui_test.py tests the page's
+// content in a browser.
 #include <openssl/sha.h>
 
 #include <string>
@@ -66,7 +66,7 @@ TEST_CASE("the page needs nothing but itself, and its policy allows its own scri
     CHECK(policy.find(part) != std::string::npos);
   }
   CHECK(policy.find("unsafe") == std::string::npos);
-  // Nothing is loaded from elsewhere, and no foreign text becomes an element.
+  // The page loads nothing from elsewhere, and turns no foreign text into an element.
   for (const char* never :
        {"http:", "https:", "//cdn", " src=", "href=", "@import", "url(", "innerHTML", "outerHTML", "insertAdjacentHTML",
         "document.write", "eval(", "new Function", "localStorage", " style="}) {
@@ -125,7 +125,7 @@ TEST_CASE("a run's timeline is there while it runs and after, for who knows its 
   workflows = ParseUiData(Ask(c, "POST", "/ui/workflows", R"({"cache_salt": "s"})"))["workflows"];
   CHECK(workflows[0]["requests"] == 1);
   CHECK_FALSE(workflows[0].contains("live"));
-  // Another salt and another name are both unknown, in the same words.
+  // An unknown salt and an unknown name have the same error.
   const HttpAnswer unknown = Ask(c, "POST", "/ui/trace", R"({"workflow": "trip"})");
   CHECK(unknown.status == 404);
   CHECK(ParseUiData(unknown)["error"]["message"].get<std::string>().find("no request of 'trip'") != std::string::npos);
@@ -190,7 +190,7 @@ TEST_CASE("with keys, the page is anybody's, workers are the operators', and a r
   for (const NewKey* other : {&beta, &boss}) {
     CHECK(ParseUiData(Ask(c, "POST", "/ui/workflows", "{" + salt + "}", other)).empty());
     CHECK(Ask(c, "POST", "/ui/trace", plan, other).status == 404);
-    // Not even by guessing how salts are kept.
+    // A tenant cannot guess the stored form of another tenant's salt.
     CHECK(Ask(c, "POST", "/ui/trace", R"({"workflow": "plan", "cache_salt": "alpha\npepper"})", other).status == 404);
   }
   c.decode->Send(TokensEvent("r", "x", FinishReason::kStop));

@@ -7,7 +7,8 @@
 namespace baton {
 namespace {
 
-// Serialises as bytes what protobuf would complain about as a string: the two look the same on the wire.
+// A serialised request with `bad`, four bytes, as the text of a segment. The bytes replace a valid
+// text, because protobuf refuses to serialise text that is not UTF-8.
 std::string WithText(const std::string& bad, int segment) {
   v1::GenerateRequest request;
   for (int i = 0; i < 3; ++i) request.mutable_segments()->add_segments()->set_text("@@@@");

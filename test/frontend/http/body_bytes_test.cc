@@ -12,7 +12,7 @@
 namespace baton {
 namespace {
 
-// How many bytes an account gets that takes all it can.
+// Takes as many bytes as an account can get. Returns their number.
 size_t TakeAll(BodyBytes& bytes, const std::string& account) {
   size_t taken = 0;
   while (bytes.Take(account, 1)) ++taken;
@@ -32,7 +32,8 @@ TEST_CASE("an account that takes all it can leaves as much to others") {
   CHECK(TakeAll(bytes, "a") == 60);
   CHECK(TakeAll(bytes, "b") == 30);
   CHECK(TakeAll(bytes, "c") == 15);
-  // Who has more than is its share now waits for its own bytes to come back, and the others get them.
+  // An account above its share must return bytes before it can take more. Other accounts can take
+  // those bytes.
   bytes.Give("a", 20);
   CHECK_FALSE(bytes.Take("a", 1));
   CHECK(bytes.Take("c", 5));

@@ -13,7 +13,7 @@ namespace {
 
 using Room = ConnectionTable::Room;
 
-// A table, and whom it closed.
+// A table, and the connections that it closed.
 struct WatchedTable {
   ConnectionTable table;
   std::vector<ConnectionTable::Id> closed;
@@ -29,10 +29,10 @@ struct WatchedTable {
 TEST_CASE("strangers are at most half of all connections, the longest silent goes") {
   WatchedTable w(16, /*asks=*/true);
   for (int i = 0; i < 8; ++i) CHECK(w.Add(i, absl::StrCat("10.0.0.", i)) == Room::kFree);
-  w.table.EndRequest(0);  // was heard of since
+  w.table.EndRequest(0);  // active since then
   CHECK(w.Add(8, "10.0.0.8") == Room::kMade);
   CHECK(w.closed == std::vector<ConnectionTable::Id>{1});
-  // Who shows a key is none any more, and stays.
+  // A connection with a key is no longer a stranger, and stays.
   for (const int id : {2, 3, 4}) w.table.ShowKey(id);
   for (int i = 9; i < 12; ++i) CHECK(w.Add(i, absl::StrCat("10.0.0.", i)) == Room::kFree);
   CHECK(w.Add(12, "10.0.0.12") == Room::kMade);
@@ -43,7 +43,7 @@ TEST_CASE("strangers of one address are at most a quarter, and close each other'
   WatchedTable w(16, /*asks=*/true);
   CHECK(w.Add(100, "10.0.0.9") == Room::kFree);
   for (int i = 0; i < 4; ++i) CHECK(w.Add(i, "2001:db8::1") == Room::kFree);
-  CHECK(w.Add(4, "2001:db8::ffff:2") == Room::kMade);  // the same 64 bits
+  CHECK(w.Add(4, "2001:db8::ffff:2") == Room::kMade);  // the same first 64 bits
   CHECK(w.closed == std::vector<ConnectionTable::Id>{0});
   CHECK(w.Add(5, "2001:db8:0:1::1") == Room::kFree);
 }

@@ -1,4 +1,4 @@
-// Requests that nobody would write: whatever comes, and however it is cut, the server goes on.
+// Malformed requests, cut at any byte. The server must continue to serve.
 #include <array>
 #include <memory>
 #include <random>
@@ -90,12 +90,12 @@ std::string Mutated(std::mt19937& random) {
 TEST_CASE("whatever bytes come, the server answers the next request") {
   ForEachSeed(1, [](uint64_t seed) {
     std::mt19937 random(seed);
-    // The sizes of reads cut requests where they like, as a network would.
+    // The sizes of reads cut requests at any byte, as a network would.
     constexpr std::array<size_t, 6> kReads = {1, 2, 3, 7, 31, size_t{64} << 10};
     Echo handler;
     std::vector<std::unique_ptr<HttpServer>> servers;
     for (const size_t size : kReads) {
-      HttpOptions options = PatientOptions();  // so that only what a client sends ends its connection
+      HttpOptions options = PatientOptions();  // only the client's input may end its connection
       options.max_read_bytes = size;
       options.max_body_bytes = 1000;
       options.threads = 1;
@@ -117,7 +117,8 @@ TEST_CASE("whatever bytes come, the server answers the next request") {
       client.Send(bytes.substr(0, cut));
       client.Send(bytes.substr(cut));
       client.EndInput();
-      while (client.ReadHead().status != 0) continue;  // to the end; bodies are too short to hold a head
+      // To the end of the connection; bodies are too short to contain a head.
+      while (client.ReadHead().status != 0) continue;
       if (i % 100 == 0) REQUIRE(answered_well(server));
     }
     for (const auto& server : servers) {

@@ -1,4 +1,4 @@
-// How clients share connections and memory.
+// Limits on the connections and the memory that clients share.
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,7 +19,7 @@ TEST_CASE("connections beyond the limit are told so") {
   other.reply->Send({});
   CHECK(first.Read().status == 200);
   CHECK(second.Read().status == 200);
-  // One that waits for a request gives way.
+  // A connection that waits for a request is closed to make room.
   HttpClient third = w.Client();
   third.Get("/echo");
   CHECK(third.Read().status == 200);
@@ -48,7 +48,7 @@ TEST_CASE("strangers who hold connections leave room for those who have keys, an
     strangers.back().Get("/echo");
     REQUIRE(strangers.back().Read().status == 200);
   }
-  CHECK(replaced == 16);  // a quarter of 16 may stay, of one address
+  CHECK(replaced == 16);  // a quarter of 16 connections may stay for one address
   CHECK(strangers.front().AtEnd());
   strangers.back().Get("/echo");
   CHECK(strangers.back().Read().status == 200);
@@ -118,21 +118,21 @@ TEST_CASE("whole answers that nobody reads count among the bodies of their accou
   CHECK(second.Read().body == "small");
   ask(other, "b")->Send({.status = 200, .headers = {}, .body = std::string(19 << 20, 'x')});
   CHECK(other.Read().status == 200);
-  // Once it is read, there is room.
+  // After the client has read the answer, there is room again.
   CHECK(first.Read().body.size() == large.body.size());
   Await("the answer to be sent", [&] { return unread->unsent() == 0; });
   unread.reset();
   std::shared_ptr<HttpReply> again = ask(second, "a");
   again->Send(large);
   CHECK(second.ReadHead().status == 200);
-  // Or once its client is gone.
+  // There is room again after the client is gone, too.
   second.Reset();
   Await("the client's connection to end", [&] { return w.server->connections() <= 2; });
   HttpClient third = w.Client();
   ask(third, "a")->Send(large);
   CHECK(third.Read().status == 200);
   const std::lock_guard lock(mutex);
-  std::ranges::sort(answers);  // those of two connections come in any order
+  std::ranges::sort(answers);  // the answers of two connections arrive in any order
   CHECK(answers == std::vector<int>{200, 200, 200, 200, 200, 503});
 }
 

@@ -10,7 +10,7 @@ struct ReplyWorld {
   int woken = 0;
   HttpReply reply{HttpReply::Form{}, [this] { ++woken; }};
 
-  // What there is to send; all of it is sent.
+  // Takes all bytes to send, and marks them as sent.
   std::string Take() {
     std::string out;
     reply.Take(out);
@@ -42,7 +42,7 @@ TEST_CASE("an open answer begins with its sign where it is silent for long, and 
   REQUIRE(w.reply.BreakSilence());
   CHECK(absl::EndsWith(w.Take(), "\r\n\r\n1\r\n?\r\n"));
   REQUIRE(w.reply.BreakSilence());
-  // Nothing is piled up for a client that has not read it.
+  // No second sign is queued for a client that has not read the first one.
   CHECK_FALSE(w.reply.BreakSilence());
   CHECK(w.Take() == "1\r\n?\r\n");
   w.reply.Write("a");

@@ -22,7 +22,7 @@ TEST_CASE("requests of one connection are answered one after the other") {
   CHECK(answer.headers["x-query"] == "a=b?c");
   CHECK(answer.headers.contains("date"));
   CHECK_FALSE(answer.headers.contains("connection"));
-  // Sent at once, and split anywhere.
+  // Several requests at once, split at any byte.
   client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\ntwoPOST /ec");
   client.Send("ho HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nthr");
   client.Send("eeGET /wait HTTP/1.1\r\nHost: x\r\n\r\nGET /echo HTTP/1.1\r\nhost: x\r\n\r\n");
@@ -99,7 +99,7 @@ TEST_CASE("what is too large is refused, however it comes") {
   const std::string get = "GET /echo HTTP/1.1\r\nHost: x\r\n", post = "POST /echo HTTP/1.1\r\nHost: x\r\n";
   CHECK(Exchange(w, absl::StrCat("GET /", std::string(20 << 10, 'x'), " HTTP/1.1\r\nHost: x\r\n\r\n")).status == 431);
   CHECK(Exchange(w, absl::StrCat(get, "a: ", std::string(20 << 10, 'x'), "\r\n\r\n")).status == 431);
-  // Neither the line nor the header is too long by itself.
+  // Neither the request line nor the header is too long alone.
   const std::string ten(10 << 10, 'x');
   CHECK(Exchange(w, absl::StrCat("GET /", ten, " HTTP/1.1\r\nHost: x\r\na: ", ten, "\r\n\r\n")).status == 431);
   std::string headers;
@@ -161,7 +161,7 @@ TEST_CASE("a request that its head forbids is answered without its body") {
   HttpClient asking = w.Client();
   asking.Send(stranger + "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   CHECK(asking.ReadHead().status == 401);
-  // Where nothing follows, the connection goes on.
+  // If no body follows, the connection continues.
   HttpClient client = w.Client();
   for (int i = 0; i < 3; ++i) {
     client.Send("GET /echo HTTP/1.1\r\nHost: x\r\nAuthorization: none\r\n\r\n");
@@ -176,7 +176,8 @@ TEST_CASE("a request that its head forbids is answered without its body") {
 TEST_CASE("a client that sends slowly is refused") {
   SECTION("before the end of its headers") {
     const WorldMode mode = EachMode();
-    // On a slow machine the time passes before the server has what a client sends; then there is twice as much.
+    // On a slow machine, the timeout may end before the server has read the input. The test then
+    // repeats with twice the time.
     for (absl::Duration timeout = absl::Milliseconds(300);; timeout *= 2) {
       World w(mode, [&](HttpOptions& o) { o.header_timeout = timeout; });
       HttpClient silent(w.server->address(), 0, w.tls.get());
@@ -210,7 +211,8 @@ TEST_CASE("a client that closes its side gets its answer") {
   whole.Get("/wait");
   whole.EndInput();
   const Handler::Kept kept = w.handler.Next();
-  CHECK(whole.ReadHead().status == 100);  // the question whether it is there
+  // The interim response by which the server tests whether the client is there.
+  CHECK(whole.ReadHead().status == 100);
   kept.reply->Send({.status = 200, .headers = {}, .body = "late"});
   CHECK(whole.Read().body == "late");
   CHECK(whole.AtEnd());
@@ -260,7 +262,7 @@ TEST_CASE("a client that is gone is noticed") {
     client.Reset();
   }
   CHECK(w.handler.NextGone() == Gone::kLeft);
-  // Whoever is late learns it at once, and what is written leads nowhere.
+  // A callback that is set later runs at once, and later writes have no effect.
   std::optional<Gone> late;
   kept.reply->OnGone([&](Gone why) { late = why; });
   CHECK(late == Gone::kLeft);
@@ -302,7 +304,7 @@ TEST_CASE("a client that does not read is cut off") {
     client.Get("/wait");
     const Handler::Kept kept = w.handler.Next();
     kept.reply->Begin({});
-    // More than the sockets' buffers hold.
+    // More than the buffers of the sockets hold.
     for (int i = 0; i < 1000; ++i) kept.reply->Write(std::string(10 << 10, 'x'));
     CHECK(w.handler.NextGone() == Gone::kCutOff);
   }
@@ -326,7 +328,7 @@ TEST_CASE("a client that reads is not cut off, however much comes at once") {
   CHECK(client.ReadHead().status == 200);
   for (int i = 0; i < 20; ++i) {
     REQUIRE(client.ReadPart() == much);
-    // What was read has been sent, but the server's thread may be about to note so.
+    // The bytes were sent, but the server's thread may not have recorded that yet.
     Await("the server to note so", [&] { return kept.reply->unsent() == 0; });
     kept.reply->Write(much);
   }

@@ -1,4 +1,4 @@
-// A server, and the handler and clients of its tests.
+// An HTTP server with the handler and clients of its tests.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,7 @@
 
 namespace baton {
 
-// Answers /echo with what it got, and keeps all other requests for the test.
+// Answers /echo with the request, and keeps all other requests for the test.
 class Handler final : public HttpHandler {
  public:
   struct Kept {
@@ -39,7 +39,8 @@ class Handler final : public HttpHandler {
     kept_.push_back({std::move(request), std::move(reply)});
     changed_.notify_all();
   }
-  // Refuses a request whose authorization is "none", whatever its body. The others name their account.
+  // Refuses a request whose authorization is "none", whatever its body is. Reads the account of
+  // other requests from a header.
   std::optional<HttpResponse> OnHead(HttpRequest& head) override {
     head.account = head.header("x-account");
     if (head.header("authorization") != "none") return std::nullopt;
@@ -69,13 +70,14 @@ class Handler final : public HttpHandler {
   }
 
  private:
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<Kept> kept_;
   std::deque<Gone> gone_;
 };
 
-// Every test runs four times: once the server reads as much as there is, once byte by byte; and both over TLS.
+// Every test runs in four modes. The server reads as much as is there, or byte by byte, each with
+// and without TLS.
 struct WorldMode {
   size_t max_read_bytes;
   bool is_encrypted;
@@ -88,7 +90,7 @@ inline WorldMode EachMode() {
 struct World {
   Handler handler;
   std::unique_ptr<HttpServer> server;
-  std::shared_ptr<SSL_CTX> tls;  // the clients'; null: nothing is encrypted
+  std::shared_ptr<SSL_CTX> tls;  // the clients' context; null if nothing is encrypted
 
   explicit World(const std::function<void(HttpOptions&)>& change = [](HttpOptions&) {}) : World(EachMode(), change) {}
   World(WorldMode mode, const std::function<void(HttpOptions&)>& change) {
@@ -114,7 +116,7 @@ struct World {
   }
 };
 
-// The server's next answer to this client; the connection must end after it if it is an error.
+// The server's next answer to this client. After an error, the connection must end.
 inline HttpAnswer ReadAnswer(HttpClient& client) {
   HttpAnswer answer = client.Read();
   if (answer.status >= 400) {

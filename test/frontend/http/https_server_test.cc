@@ -1,5 +1,5 @@
-// What TLS adds: who agrees to it, how it ends, and that a certificate may be renewed. All else http_server_test.cc
-// tests with and without it.
+// TLS of the HTTP server: the handshake, the end of connections, and the renewal of certificates.
+// http_server_test.cc tests everything else with and without TLS.
 #include <atomic>
 #include <fstream>
 #include <functional>
@@ -90,7 +90,7 @@ void Copy(const std::string& from, const std::string& to) {
 TEST_CASE("TLS 1.2 and 1.3 are spoken, older ones are not") {
   HttpsWorld w;
   const auto context = w.authority.ClientContext();
-  // Else OpenSSL offers no old version at all, and takes none.
+  // Without this, OpenSSL neither offers nor accepts an old version.
   for (SSL_CTX* side : {context.get(), w.certificate->context().get()}) {
     REQUIRE(SSL_CTX_set_cipher_list(side, "DEFAULT@SECLEVEL=0") == 1);
   }
@@ -122,11 +122,13 @@ TEST_CASE("keys are exchanged by curves that take little time, and by nothing el
   CHECK_FALSE(agrees(TLS1_3_VERSION, "ffdhe8192", "DEFAULT"));
   CHECK_FALSE(agrees(TLS1_3_VERSION, "ffdhe2048", "DEFAULT"));
   CHECK_FALSE(agrees(TLS1_3_VERSION, "P-521", "DEFAULT"));
-  CHECK(agrees(TLS1_3_VERSION, "ffdhe8192:P-521:P-256", "DEFAULT"));  // asked for a key of the last
+  // The server asks for a key of the last group.
+  CHECK(agrees(TLS1_3_VERSION, "ffdhe8192:P-521:P-256", "DEFAULT"));
   CHECK(agrees(TLS1_3_VERSION, "X25519", "DEFAULT"));
   CHECK(agrees(TLS1_2_VERSION, "P-256", "DEFAULT"));
 
-  const TlsFiles rsa = w.authority.Issue("rsa", /*rsa=*/true);  // with which TLS 1.2 has more ways
+  // With RSA, TLS 1.2 has more key exchanges.
+  const TlsFiles rsa = w.authority.Issue("rsa", /*rsa=*/true);
   Copy(rsa.certificate, w.files.certificate);
   Copy(rsa.key, w.files.key);
   REQUIRE(w.certificate->Renew().value() == true);
@@ -150,7 +152,7 @@ TEST_CASE("of the protocols that a client offers HTTP/1.1 is chosen, and a clien
   };
   CHECK(chosen_of("\x02h2\x08http/1.1") == "http/1.1");
   CHECK(chosen_of("\x02h2") == "none");
-  CHECK(w.Client().encrypted());  // offers nothing
+  CHECK(w.Client().encrypted());  // this client offers no protocol
 }
 
 TEST_CASE("a client that trusts another authority goes, and others are served") {
@@ -190,7 +192,8 @@ TEST_CASE("what is no TLS ends the connection") {
 }
 
 TEST_CASE("a client that stalls within the handshake, or says nothing after it, is sent away") {
-  // On a slow machine the time passes before the server has what a client sends; then there is twice as much.
+  // On a slow machine, the timeout may end before the server has read the input. The test then
+  // repeats with twice the time.
   for (absl::Duration timeout = absl::Milliseconds(300);; timeout *= 2) {
     HttpsWorld w([&](HttpOptions& o) { o.header_timeout = timeout; });
     const std::string hello = ClientHello(w.authority.ClientContext().get());
@@ -235,7 +238,8 @@ TEST_CASE("a client that cuts its side off without a word has its answer, and th
 }
 
 TEST_CASE("an answer waits for the rest of a message that its client cut in two") {
-  HttpsWorld w([](HttpOptions& o) { o.linger_timeout = absl::ZeroDuration(); });  // clients here stay open
+  // Clients of this test stay open.
+  HttpsWorld w([](HttpOptions& o) { o.linger_timeout = absl::ZeroDuration(); });
   const auto context = w.authority.ClientContext();
   const TrafficSecret secret(context.get());
   HttpClient client = w.Client(context.get());
@@ -243,12 +247,13 @@ TEST_CASE("an answer waits for the rest of a message that its client cut in two"
   REQUIRE_FALSE(secret.client().empty());
   TlsRecords records(secret.client());
   const std::string key_update{24, 0, 0, 1, 0};
-  const size_t cut = GENERATE(2, 4);  // within its header, and after that
+  const size_t cut = GENERATE(2, 4);  // within the message's header, and after it
   const std::string request = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfirst";
   SECTION("which comes") {
     std::string bytes = records.Seal(TlsRecords::kData, request);
     bytes += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
-    client.SendRaw(bytes);  // in one write, so that the answer is there while the message is not
+    // In one write, so that the answer is there before the rest of the message.
+    client.SendRaw(bytes);
     Await("the request", [&] { return w.handler.requests > 0; });
     client.SendRaw(records.Seal(TlsRecords::kHandshake, key_update.substr(cut)));
     CHECK(client.Read().body == "first");
@@ -261,12 +266,13 @@ TEST_CASE("an answer waits for the rest of a message that its client cut in two"
     for (int i = 0; i < 3; ++i) many += records.Seal(TlsRecords::kData, request + std::string(8000, '\n'));
     many += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
     client.SendRaw(many);
-    client.SendRaw(records.Seal(TlsRecords::kData, request));  // within the message, which is none
+    // Inside the message, which is an error.
+    client.SendRaw(records.Seal(TlsRecords::kData, request));
     w.AwaitNobody();
   }
   SECTION("which never comes, for the client has ended its side") {
     client.SendRaw(records.Seal(TlsRecords::kData, request));
-    CHECK(client.Read().body == "first");  // so that what follows comes after the handshake
+    CHECK(client.Read().body == "first");  // the next input therefore arrives after the handshake
     std::string bytes = records.Seal(TlsRecords::kData, request);
     bytes += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
     client.SendRaw(bytes);
@@ -276,7 +282,8 @@ TEST_CASE("an answer waits for the rest of a message that its client cut in two"
 }
 
 TEST_CASE("messages that carry nothing end the connection") {
-  HttpsWorld w([](HttpOptions& o) { o.linger_timeout = absl::ZeroDuration(); });  // this client reads no end
+  // This client does not read the end.
+  HttpsWorld w([](HttpOptions& o) { o.linger_timeout = absl::ZeroDuration(); });
   HttpClient client = w.Client();
   REQUIRE(client.encrypted());
   while (client.UpdateKeys()) continue;
@@ -290,7 +297,8 @@ TEST_CASE("a client that asks for ever new keys and reads none of them is cut of
   REQUIRE(client.encrypted());
   client.Send("GET / HTTP/1.1\r\nHost: x\r\nX: ");
   int updates = 0;
-  const auto next = [&] { return updates % 1000 != 0 || client.Send("x"); };  // so that they carry something
+  // So that some messages carry plaintext.
+  const auto next = [&] { return updates % 1000 != 0 || client.Send("x"); };
   while (next() && client.UpdateKeys()) ++updates;
   w.AwaitNobody();
 }
@@ -338,11 +346,11 @@ TEST_CASE("a renewed certificate is shown to those who come, and one that is no 
   CHECK(w.certificate->Renew().value() == false);
 
   const TlsFiles renewed = w.authority.Issue("renewed");
-  Copy(renewed.certificate, w.files.certificate);  // and not yet its key
+  Copy(renewed.certificate, w.files.certificate);  // the new certificate without its key
   const auto refused = w.certificate->Renew();
   CHECK(absl::IsInvalidArgument(refused.status()));
   CHECK(absl::StrContains(ToAbsl(Message(refused.status())), w.files.key));
-  CHECK(w.certificate->Renew().value() == false);  // told once
+  CHECK(w.certificate->Renew().value() == false);  // the same change is reported once
   CHECK(ServerSeenBy(w.Client()) == "server");
 
   Copy(renewed.key, w.files.key);

@@ -1,4 +1,4 @@
-// Options of an HTTP server that waits for its clients as long as a test does.
+// Options of an HTTP server with timeouts that are longer than any test.
 #pragma once
 
 #include "absl/time/time.h"

@@ -1,4 +1,4 @@
-// Records of TLS 1.3 that a test seals one by one: OpenSSL's own client cuts no message of TLS in two.
+// TLS 1.3 records that a test seals one by one. OpenSSL's own client does not split a TLS message.
 #pragma once
 
 #include <openssl/evp.h>
@@ -16,7 +16,8 @@
 
 namespace baton {
 
-// What an OpenSSL client's context has agreed on with its server: for one connection.
+// The secret on which a client's context has agreed with its server. REQUIRES: the context is used
+// for one connection.
 class TrafficSecret {
  public:
   explicit TrafficSecret(SSL_CTX* context) {
@@ -29,7 +30,8 @@ class TrafficSecret {
   const std::string& client() const { return client_; }
 
  private:
-  void Note(std::string_view line) {  // "NAME RANDOM SECRET", in hex
+  // A line is "NAME RANDOM SECRET", in hexadecimal digits.
+  void Note(std::string_view line) {
     if (line.starts_with("CLIENT_TRAFFIC_SECRET_0 ")) {
       client_ = absl::HexStringToBytes(std::string(line.substr(line.rfind(' ') + 1)));
     }
@@ -37,7 +39,7 @@ class TrafficSecret {
   std::string client_;
 };
 
-// Of TLS_AES_128_GCM_SHA256.
+// Records of TLS_AES_128_GCM_SHA256.
 class TlsRecords {
  public:
   static constexpr char kHandshake = 22, kData = 23;
@@ -59,7 +61,7 @@ class TlsRecords {
     ++sealed_;
     return header + sealed + tag;
   }
-  // What follows a KeyUpdate has others.
+  // Records after a KeyUpdate have new keys.
   void UpdateKeys() {
     secret_ = Derive("traffic upd", 32);
     sealed_ = 0;
@@ -73,7 +75,7 @@ class TlsRecords {
   }
   static unsigned char* Bytes(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
 
-  // HKDF-Expand-Label (RFC 8446, 7.1) of no more than one hash.
+  // HKDF-Expand-Label (RFC 8446, 7.1), for at most one hash.
   std::string Derive(std::string_view label, size_t size) const {
     const std::string name = absl::StrCat("tls13 ", std::string(label));
     const std::string info = std::string{0, static_cast<char>(size), static_cast<char>(name.size())} + name +
@@ -90,7 +92,7 @@ class TlsRecords {
   }
 
   std::string secret_;
-  uint64_t sealed_ = 0;  // with these keys
+  uint64_t sealed_ = 0;  // records sealed with these keys
 };
 
 }  // namespace baton

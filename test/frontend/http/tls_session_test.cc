@@ -1,4 +1,5 @@
-// However the ciphertext is cut, what comes out is the same; and whatever is changed in it, nothing false does.
+// Ciphertext that is cut at any byte gives the same plaintext. Changed ciphertext gives no wrong
+// plaintext.
 #include "frontend/http/tls_session.h"
 
 #include <openssl/bio.h>
@@ -15,14 +16,14 @@
 namespace baton {
 namespace {
 
-// OpenSSL's own client, over memory.
+// OpenSSL's client over memory.
 class Client {
  public:
   explicit Client(SSL_CTX* context) : tls_(SSL_new(context), SSL_free) {
     SSL_set_bio(tls_.get(), in_, out_);
     SSL_set_connect_state(tls_.get());
   }
-  // What it sends for the handshake, and then `plaintext`, once.
+  // Returns the bytes that the client sends for the handshake and then, once, for `plaintext`.
   std::string Bytes(std::string& plaintext) {
     ERR_clear_error();
     if (SSL_do_handshake(tls_.get()) == 1 && !plaintext.empty()) {
@@ -33,7 +34,7 @@ class Client {
     if (!bytes.empty()) BIO_read(out_, bytes.data(), static_cast<int>(bytes.size()));
     return bytes;
   }
-  // Asks for new keys, so many times.
+  // Requests new keys `times` times.
   void UpdateKeys(int times) {
     while (times-- > 0) {
       REQUIRE(SSL_key_update(tls_.get(), SSL_KEY_UPDATE_REQUESTED) == 1);
@@ -50,7 +51,7 @@ class Client {
   }
 
  private:
-  BIO* in_ = BIO_new(BIO_s_mem());  // tls_ owns them
+  BIO* in_ = BIO_new(BIO_s_mem());  // owned by tls_
   BIO* out_ = BIO_new(BIO_s_mem());
   std::unique_ptr<SSL, void (*)(SSL*)> tls_;
 };
@@ -72,7 +73,8 @@ std::string Drawn(std::mt19937& random, size_t size) {
   return bytes;
 }
 
-// Moves what each has to say to the other, cut at random, until neither has more: what each has understood.
+// Passes the bytes of each side to the other, cut at random, until neither has more. The result has
+// the plaintext that each side received.
 struct Talk {
   std::string at_server, at_client;
   bool refused = false;
@@ -137,7 +139,7 @@ TEST_CASE("ciphertext that was changed is refused, and nothing that was not sent
   if (seeds.all()) CHECK(refused > 100);
 }
 
-// Until both have ended the handshake.
+// Runs the handshake until both sides have completed it.
 void Agree(TlsSession& server, Client& client) {
   std::string nothing, heard;
   for (int i = 0; i < 3; ++i) {
@@ -155,7 +157,7 @@ TEST_CASE("messages that carry nothing count from the last that did, also where 
   Agree(server, client);
   std::string nothing, question = "question", heard;
   const auto updates = [&] {
-    client.UpdateKeys(1500);  // some 40 kB
+    client.UpdateKeys(1500);  // about 40 kB
     return client.Bytes(nothing);
   };
   const std::string before = updates(), something = client.Bytes(question), after = updates();
@@ -182,7 +184,7 @@ TEST_CASE("a record that comes in part, and then with many others, is no message
   CHECK((heard == body));
 }
 
-// A context whose hello has about so many bytes more.
+// A client context whose hello has about `bytes` more bytes.
 std::shared_ptr<SSL_CTX> Verbose(const TlsWorld& w, size_t bytes) {
   std::string protocols = "\x08http/1.1";
   while (protocols.size() < bytes) protocols += '\xff' + std::string(255, 'x');

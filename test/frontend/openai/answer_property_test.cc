@@ -1,4 +1,5 @@
-// What a stream says in all its chunks is what one body says, however the workers cut the answer into updates.
+// The chunks of a stream have the same content as one body, however the workers split the answer
+// into updates.
 #include <map>
 #include <random>
 
@@ -31,7 +32,8 @@ const std::vector<std::string>& Pieces() {
   return pieces;
 }
 
-// What a decode worker makes of these tokens: text is held back to whole characters, special tokens give none.
+// The updates that a decode worker makes of these tokens. Text is held back until characters are
+// complete, and special tokens have no text.
 std::vector<TokenUpdate> Updates(const std::vector<TokenId>& tokens, bool logprobs, std::mt19937& random) {
   static const MarkedTokenizer tokenizer;
   Detokenizer detokenizer(tokenizer);
@@ -55,15 +57,17 @@ std::vector<TokenId> RandomTokens(std::mt19937& random) {
     const std::string& piece = Pieces()[random() % Pieces().size()];
     const auto ids = tokenizer.Encode(piece, Tokenizer::SpecialTokens::kParse);
     tokens.insert(tokens.end(), ids.begin(), ids.end());
-    if (random() % 8 == 0) tokens.push_back(0x80 + static_cast<TokenId>(random() % 128));  // no UTF-8
+    // Not UTF-8.
+    if (random() % 8 == 0) tokens.push_back(0x80 + static_cast<TokenId>(random() % 128));
   }
   return tokens;
 }
 
-// An answer's choices as a body has them.
+// The choices of an answer, as a body has them.
 struct Choice {
   std::string text, calls, finish_reason;
-  std::map<std::string, Json> logprobs;  // of a chat: the content; of a completion: the four lists
+  // For a chat, the content; for a completion, the four lists.
+  std::map<std::string, Json> logprobs;
   bool operator==(const Choice&) const = default;
 };
 

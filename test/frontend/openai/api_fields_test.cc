@@ -1,4 +1,4 @@
-// The table of the fields of all bodies, row by row.
+// Tests of the table of body fields, row by row.
 #include "frontend/openai/api_fields.h"
 
 #include <map>
@@ -18,7 +18,7 @@ using State = ApiField::State;
 constexpr Api kApis[] = {Api::kCompletions,  Api::kChat,         Api::kFollower,
                          Api::kTokenizeText, Api::kTokenizeChat, Api::kDetokenize};
 
-// The least body of an API.
+// The smallest valid body of an API.
 Json LeastBody(Api api) {
   switch (api) {
     case Api::kCompletions:
@@ -43,12 +43,13 @@ absl::Status Read(Api api, const Json& json) {
 
 absl::Status ReadWith(Api api, std::string_view name, const Json& value) {
   Json body = LeastBody(api);
-  if (name == "segments") body.erase("prompt");  // which they stand for
+  if (name == "segments") body.erase("prompt");  // "segments" replace the prompt
   body[std::string(name)] = value;
   return Read(api, body);
 }
 
-// A value that is accepted, in JSON, for each supported field that LeastBody does not have. A new field needs one.
+// An accepted value, as JSON, for each supported field that LeastBody does not have. Add a value
+// for each new field.
 const std::map<std::string, std::string>& Examples() {
   static const auto* examples = new std::map<std::string, std::string>{
       {"n", "2"},
@@ -124,10 +125,12 @@ TEST_CASE("each row is read as its state says, by each of its APIs") {
       const std::string name(field.name);
       CAPTURE(name, static_cast<int>(api));
       const bool needed = LeastBody(api).contains(name) || name == "segments";
-      if (api != Api::kTokenizeText) CHECK(ReadWith(api, name, nullptr).ok() == !needed);  // null is no field
+      // Null counts as absent.
+      if (api != Api::kTokenizeText) CHECK(ReadWith(api, name, nullptr).ok() == !needed);
       if (field.state == State::kSupported && !LeastBody(api).contains(name)) {
         REQUIRE(Examples().contains(name));
-        const bool flag = name == "logprobs" && api == Api::kChat;  // a number in completions
+        // The field is a number in completions.
+        const bool flag = name == "logprobs" && api == Api::kChat;
         CHECK(ReadWith(api, name, flag ? Json(true) : Json::parse(Examples().at(name))).message() == "");
       } else if (field.state == State::kFixed) {
         CHECK(ReadWith(api, name, Json::parse(field.value)).message() == "");

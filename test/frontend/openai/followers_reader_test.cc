@@ -23,7 +23,7 @@ std::string FollowersError(std::string_view followers, std::string_view more = "
   return std::string(Message(call.status()));
 }
 
-// Of one with this message.
+// The error of a body with one prefill hint that has this message.
 std::string FollowerMessageError(std::string_view message) {
   return FollowersError(StrCat(R"([{"messages": [)", message, "]}]"));
 }
@@ -43,7 +43,7 @@ TEST_CASE("a chat says what follows it, with its own output in it") {
   CHECK(call->followers[1].request.model() == "qwen");
   CHECK(*jinja::ToJson(call->followers[1].values.tools, -1) == R"([{"type": "function", "function": {"name": "f"}}])");
   CHECK(*jinja::ToJson(call->followers[1].values.variables, -1) == R"({"x": 1})");
-  // They say nothing of the chat itself.
+  // The hints do not change the chat itself.
   CHECK(call->tools == ToolFormat::kNone);
   CHECK(call->tool_names.empty());
   CHECK(call->requests[0].ShortDebugString() ==

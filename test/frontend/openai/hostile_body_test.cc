@@ -1,4 +1,4 @@
-// Bodies that are nearly right: every reader answers with a status, and never crashes.
+// Slightly wrong bodies. Every reader must return a status and must not crash.
 #include <random>
 
 #include "base/strings.h"
@@ -31,7 +31,7 @@ const std::vector<std::string>& Bodies() {
   return bodies;
 }
 
-// Another value in the place of one, or one more or fewer, or bytes that are changed.
+// Replaces, adds or removes a value, or changes bytes.
 std::string Mutate(std::string body, std::mt19937& random) {
   static const std::vector<std::string> values = {"null",
                                                   "true",
@@ -63,7 +63,8 @@ std::string Mutate(std::string body, std::mt19937& random) {
       case 1:
         body.erase(at, random() % 8);
         break;
-      case 2: {  // a whole value, as far as a member's is found by its colon
+      // A whole value. The colon before it shows where it begins.
+      case 2: {
         const size_t colon = body.find(':', at);
         if (colon == std::string::npos) break;
         const size_t end = body.find_first_of(",}", colon);

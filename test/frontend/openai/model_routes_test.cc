@@ -64,7 +64,7 @@ TEST_CASE("bad fields of both are refused by name") {
   CHECK(error(Tokenize(R"({"model": "plain", "prompt": "a", "x": 1})")) == "x: is not supported");
   const std::string longer = StrCat(R"({"model": "plain", "prompt": ")", std::string(1001, 'a'), "\"}");
   CHECK(error(Tokenize(longer.c_str())).starts_with("prompt: at least 1001 tokens, limit 1000"));
-  // The tokenizer's prefix is one of them.
+  // The prefix of the tokenizer counts as one of the tokens.
   CHECK(error(Tokenize(StrCat(R"({"model": "plain", "prompt": ")", std::string(1000, 'a'), "\"}").c_str()))
             .starts_with("prompt: 1001 tokens, limit 1000"));
   std::string ids = "1";

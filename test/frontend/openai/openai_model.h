@@ -1,4 +1,5 @@
-// A model for tests of the OpenAI surface: a token for each byte, and special tokens.
+// Models for tests of the OpenAI API. The tokenizer has one token for each byte, and special
+// tokens.
 #pragma once
 
 #include <memory>
@@ -65,7 +66,7 @@ inline constexpr char kThinkTemplate[] =
     "{{ messages[0].content }}<a>{% if thinking is false %}<think></think>{% endif %}";
 inline constexpr char kOtherTemplate[] = "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}{% endif %}";
 
-// "plain", "qwen", "llama", "think" and "other".
+// The models "plain", "qwen", "llama", "think" and "other".
 inline const ServedModels& TestModels() {
   static const ServedModels* models = [] {
     std::vector<ServedModel> list;

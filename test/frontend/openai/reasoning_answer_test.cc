@@ -102,7 +102,7 @@ TEST_CASE("log probabilities of what is no text yet make no event of empty conte
   writer.Update(0, Text("hm", /*logprobs=*/true), thought);
   writer.Update(0, Text("</think>", /*logprobs=*/true), over);
   writer.Update(0, Text("x", /*logprobs=*/true), said);
-  CHECK(begun.find("\"content\":\"\"") == begun.rfind("\"content\":\"\""));  // with the role, and not again
+  CHECK(begun.find("\"content\":\"\"") == begun.rfind("\"content\":\"\""));  // only with the role
   Has(thought, R"("reasoning_content":"hm"},"logprobs":{"content":[{"token":"<")");
   CHECK(over.empty());
   Has(said, R"("content":"x"},"logprobs":{"content":[{"token":"<")");

@@ -33,7 +33,7 @@ void CheckPieces(const Case& test, const std::vector<std::string>& pieces) {
   ReasoningParser parser(test.thinking);
   ThinkingAnswer all;
   const auto add = [&all](const ThinkingAnswer& more) {
-    // No answer begins before its reasoning ends.
+    // The answer begins after the reasoning has ended.
     CHECK((more.reasoning.empty() || all.content.empty()));
     all.reasoning += more.reasoning;
     all.content += more.content;

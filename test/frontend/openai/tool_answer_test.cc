@@ -61,7 +61,7 @@ TEST_CASE("a body's message has the calls, and no content where there is none") 
       R"("type":"function","function":{"name":"f","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"})");
   Has(BodyOf(ToolFormat::kHermes, {Text("A " + call)}, FinishReason::kStop),
       R"("content":"A","refusal":null,"tool_calls")");
-  // Where the answer ends for want of tokens, a later call may be missing.
+  // If the answer ends at its token limit, a later call may be missing.
   Has(BodyOf(ToolFormat::kHermes, {Text(call)}, FinishReason::kLength), R"("finish_reason":"length")");
   Has(BodyOf(ToolFormat::kHermes, {Text("<tool_call>{")}, FinishReason::kStop),
       R"("content":"<tool_call>{","refusal":null},"logprobs":null,"finish_reason":"stop")");
@@ -93,7 +93,7 @@ TEST_CASE("without tools an answer that looks like a call is text") {
 TEST_CASE("a tag that is a special token is found by its id, also where text is held back") {
   TokenUpdate tag;
   tag.tokens = {MarkedTokenizer::kPythonTag};
-  TokenUpdate held = Text("Hm. ");  // a stop string may begin with the last byte
+  TokenUpdate held = Text("Hm. ");  // the last byte may begin a stop string
   held.text = "Hm.";
   TokenUpdate rest = Text("{\"name\": \"f\"}");
   rest.text = " " + rest.text;

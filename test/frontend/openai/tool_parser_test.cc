@@ -11,7 +11,7 @@ namespace {
 
 const std::vector<std::string> kNames = {"f", "g"};
 
-// The answer in these pieces.
+// Parses the answer in these pieces.
 ParsedAnswer Parse(ToolFormat format, const std::vector<std::string>& pieces) {
   const auto parser = MakeToolParser(format, kNames);
   ParsedAnswer all;
@@ -24,7 +24,7 @@ ParsedAnswer Parse(ToolFormat format, const std::vector<std::string>& pieces) {
   return all;
 }
 
-// "content|name(arguments)|..."
+// Writes an answer as "content|name(arguments)|...".
 std::string Show(const ParsedAnswer& answer) {
   std::string out = answer.content;
   for (const ToolCall& call : answer.calls) out += StrCat("|", call.name, "(", call.arguments, ")");
@@ -46,8 +46,9 @@ const std::vector<ToolCase>& HermesCases() {
        "|f({\"a\":[1,{\"b\":\"}\\\"\"}]})|unknown({\"y\" : 18446744073709551616.5 })"},
       {"<tool_call>{\"name\": \"f\"}</tool_call> and more ", " and more |f({})"},
       {"<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 2}\"}</tool_call>", "|f({\"x\": 2})"},
-      {"<tool_call>{\"name\": \"f\", \"arguments\": null}", "|f({})"},  // the end tag is what the model stopped after
-      // What is no call is content.
+      // No end tag: the model stopped at it.
+      {"<tool_call>{\"name\": \"f\", \"arguments\": null}", "|f({})"},
+      // Text that is not a call is content.
       {"<tool_call>{\"name\": \"f\", \"argum", "<tool_call>{\"name\": \"f\", \"argum"},
       {"<tool_call>nonsense</tool_call>", "<tool_call>nonsense</tool_call>"},
       {"<tool_call>{\"name\": 3}</tool_call>", "<tool_call>{\"name\": 3}</tool_call>"},
@@ -73,7 +74,7 @@ const std::vector<ToolCase>& LlamaCases() {
       {"{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"arguments\": {\"a\": 1}}\n",
        "|f({})|g({\"a\": 1})"},
       {"I call <|python_tag|>{\"name\": \"g\", \"parameters\": {}} now", "I call  now|g({})"},
-      // What is no call is content.
+      // Text that is not a call is content.
       {"{\"name\": \"Ann\", \"parameters\": {}}", "{\"name\": \"Ann\", \"parameters\": {}}"},
       {"{\"name\": \"f\", \"param", "{\"name\": \"f\", \"param"},
       {"{} {\"name\": \"f\"}", "{} {\"name\": \"f\"}"},
@@ -138,7 +139,8 @@ TEST_CASE("time is linear in the answer") {
     const std::string begin =
         format == ToolFormat::kHermes ? "<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":\"" : "{\"x\":\"";
     size_t shown = parser->Push(begin).content.size();
-    for (int i = 0; i < 1'000'000; ++i) shown += parser->Push("<").content.size();  // quadratic were hours
+    // Quadratic time would be hours.
+    for (int i = 0; i < 1'000'000; ++i) shown += parser->Push("<").content.size();
     CHECK(shown == 0);
     CHECK(parser->Finish().content.size() == begin.size() + 1'000'000);
   }

@@ -1,4 +1,5 @@
-// What the page at /ui allows itself. What it shows is tested in a browser: clients/python/tests/ui_test.py.
+// The policy of the page at /ui. clients/python/tests/ui_test.py tests the page's content in a
+// browser.
 #include "frontend/ui/page.h"
 
 #include <string>
@@ -52,7 +53,7 @@ TEST_CASE("a page for a file carries its data and a policy, and its data ends no
   const size_t policy =
       page.find("<meta http-equiv=\"Content-Security-Policy\" content=\"" + UiPolicy("'none'") + "\">");
   REQUIRE(policy != page.npos);
-  CHECK(policy < page.find("<script"));  // before what it governs
+  CHECK(policy < page.find("<script"));  // the policy stands before the elements that it covers
 }
 
 }  // namespace baton
