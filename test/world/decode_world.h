@@ -1,5 +1,5 @@
-// A decode worker's surroundings for tests: a tokenizer, a prefill worker that hands prompts off at once, and a step
-// driver without threads.
+// The surroundings of a decode worker for tests: a tokenizer, a prefill worker that hands prompts
+// off at once, and a driver of steps without threads.
 #pragma once
 
 #include <cstring>
@@ -19,8 +19,8 @@
 
 namespace baton {
 
-// Token i < 26 is the letter 'a' + i; 26 to 30 are the five parts that the characters "é" and "€" are made of; others
-// up to 48 are capitals; 49 is special.
+// Token i < 26 is the letter 'a' + i. Tokens 26 to 30 are the five bytes of the characters "é" and
+// "€". Other tokens up to 48 are capitals. Token 49 is special.
 class FakeTokenizer final : public Tokenizer {
  public:
   static constexpr TokenId kSpecial = 49;
@@ -110,8 +110,8 @@ inline void PushPrompt(const DecodeJob& job, const std::vector<MissingBlock>& mi
   }
 }
 
-// Reserve, push and commit through `decode`, which has the hand-off's methods. False: Wait. Sets what Start must
-// name.
+// Reserves, pushes and commits with the given functions of the hand-off. Sets the fields of the job
+// that Start needs. Returns false if the answer is Wait.
 template <typename OnReserve, typename OnCommit>
 bool HandOff(DecodeJob& job, std::span<std::byte> slab, OnReserve on_reserve, OnCommit on_commit) {
   const ReserveReply reply = on_reserve(ReserveFor(job)).value();
@@ -128,13 +128,13 @@ bool HandOff(DecodeJob& job, std::span<std::byte> slab, OnReserve on_reserve, On
   return true;
 }
 
-// What came out for one request.
+// The output of one request.
 struct Output {
   std::vector<TokenId> tokens;
   std::vector<TokenLogprobs> logprobs;
   std::string text;
   std::optional<FinishReason> finish;
-  std::vector<absl::Duration> queued;  // as its updates tell it
+  std::vector<absl::Duration> queued;  // the `queued` of its updates
   absl::Status failure;
   bool ended() const { return finish.has_value() || !failure.ok(); }
 };
@@ -156,27 +156,28 @@ inline void Collect(const RequestFailed& failed, std::map<RequestId, Output>& ou
   output.failure = failed.status;
 }
 
-// One DecodeEngine with its slab, driven by hand.
+// One DecodeEngine with its slab. The test runs its steps.
 class DecodeWorld {
  public:
   explicit DecodeWorld(DecodeEngineOptions options) : engine(options), backend(options.blocks) {
     BATON_CHECK(engine.handoff().OnLink(TestLink(), now).ok(), "the link was refused");
   }
 
-  // False: no room now.
+  // Returns false if there is no room now.
   bool HandOffJob(DecodeJob& job) {
     return HandOff(
         job, backend.kv_slab().host(), [&](const ReserveRequest& r) { return engine.handoff().OnReserve(r, now); },
         [&](const Commit& c) { return engine.handoff().OnCommit(c, now); });
   }
-  // Hands off and starts; runs steps while there is no room.
+  // Hands off and starts a job. Runs steps until there is room.
   void StartJob(DecodeJob job) {
     while (!HandOffJob(job)) BATON_CHECK(Step(), "no room, and nothing runs");
     const absl::Status started = engine.Start(std::move(job), now);
     BATON_CHECK(started.ok(), started.ToString());
   }
 
-  // Reserves growth for one token only, so that growth may run out later. False: no room now.
+  // Starts a job whose reservation covers growth of one token only, so that blocks may run out
+  // later. Returns false if there is no room now.
   bool TryStartUnderReserved(DecodeJob job) {
     const int32_t max_tokens = std::exchange(job.spec.sampling.max_tokens, 1);
     if (!HandOffJob(job)) return false;
@@ -189,7 +190,7 @@ class DecodeWorld {
     while (!TryStartUnderReserved(job)) BATON_CHECK(Step(), "no room, and nothing runs");
   }
 
-  // Digests what is to be checked, as a worker's own thread does.
+  // Computes the digests that the engine has requested, as a worker's own thread does.
   void RunChecks() {
     while (const std::optional<BlockCheck> check = engine.handoff().NextCheck()) {
       engine.OnDigests(check->id, DigestsOf(backend.kv_slab(), FakeBackend::Layout(), check->blocks), now);
@@ -198,7 +199,7 @@ class DecodeWorld {
     engine.CheckInvariants();
   }
 
-  // False: nothing could run.
+  // Returns false if nothing could run.
   bool Step() {
     now += absl::Milliseconds(10);
     DecodeStep* step = Begin();
@@ -236,18 +237,20 @@ class DecodeWorld {
     room += events.room;
     for (const RequestFailed& failed : events.failures) Collect(failed, outputs);
   }
-  // Nothing referenced, nothing quarantined: all blocks are free or cached.
+  // Whether all blocks are free or cached, and none is referenced or quarantined.
   bool AllBlocksBack() const { return baton::AllBlocksBack(engine.load().blocks); }
 
   absl::Time now = absl::UnixEpoch();
   DecodeEngine engine;
   FakeBackend backend;
   std::map<RequestId, Output> outputs;
-  int64_t room = 0;  // reported
+  int64_t room = 0;  // number of requests that reports of room have covered
   SamplerScratch scratch;
-  // If set, what a step made is at times told only while the next one runs, or when that is over, as a worker does.
+  // If set, a step's events are sometimes taken late, as a worker does: during the next step or
+  // after it.
   std::mt19937* tells_late = nullptr;
-  std::function<void()> when_begun;  // what comes between the beginning of a step's next one and its end
+  // Called after BeginNext, before the running step ends.
+  std::function<void()> when_begun;
 
  private:
   const Batch* BeginNext() {

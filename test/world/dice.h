@@ -10,9 +10,9 @@ template <typename Engine>
 class Dice {
  public:
   explicit Dice(uint64_t seed) : engine_(static_cast<typename Engine::result_type>(seed)) {}
-  // One of [low, high].
+  // A number of [low, high].
   int Uniform(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
-  // One of [0, limit). REQUIRES: limit > 0.
+  // A number of [0, limit). REQUIRES: limit > 0.
   int64_t Below(int64_t limit) { return static_cast<int64_t>(engine_() % static_cast<uint64_t>(limit)); }
   bool Chance(double p) { return std::bernoulli_distribution(p)(engine_); }
 

@@ -1,5 +1,5 @@
-// A tiny deterministic Backend for engine tests: its KV is a chain of hashes, so that any wrong, missing or half moved
-// block gives wrong tokens.
+// A tiny deterministic Backend for engine tests. Its KV is a chain of hashes, so that a wrong,
+// missing or half-moved block gives wrong tokens.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,9 @@
 
 namespace baton {
 
-// The KV of position p holds hash(tokens [0, p]); layer 0 takes the hash of p - 1 from where the block table says it
-// is. Logits hash ALL the KV bytes of positions [0, start + n), which are CHECKed to be written and consistent.
+// The KV of position p holds hash(tokens [0, p]). Layer 0 reads the hash of p - 1 at the place that
+// the block table gives. Logits hash ALL KV bytes of positions [0, start + n). CHECKs ensure that
+// these bytes are written and consistent.
 class FakeBackend final : public Backend {
  public:
   static constexpr int64_t kVocab = 50;
@@ -29,7 +30,7 @@ class FakeBackend final : public Backend {
   explicit FakeBackend(int64_t blocks) : owned_(static_cast<size_t>(blocks * Layout().BlockBytes())), slab_(owned_) {}
   explicit FakeBackend(std::span<std::byte> slab) : slab_(slab) {}
 
-  // What greedy decoding of `tokens` must give next, computed alone and in one pass.
+  // The next token of greedy decoding after `tokens`, computed alone and in one pass.
   static TokenId NextToken(std::span<const TokenId> tokens) {
     FakeBackend alone(BlocksFor(static_cast<int64_t>(tokens.size())));
     std::vector<BlockId> blocks;
@@ -38,7 +39,7 @@ class FakeBackend final : public Backend {
     batch.slices.push_back({.tokens = tokens, .start = 0, .blocks = blocks, .wants_logits = true});
     return Argmax(alone.Forward(batch, [](int64_t) { return true; })->data);
   }
-  // The first `count` tokens that greedy decoding must give after `prompt`.
+  // The first `count` tokens of greedy decoding after `prompt`.
   static std::vector<TokenId> Greedy(std::vector<TokenId> prompt, int64_t count) {
     const size_t prompt_size = prompt.size();
     for (int64_t i = 0; i < count; ++i) prompt.push_back(NextToken(prompt));
@@ -53,16 +54,17 @@ class FakeBackend final : public Backend {
   // [tokens] computed since the start, in all sequences.
   int64_t tokens_computed() const { return tokens_computed_; }
   int64_t steps() const { return steps_; }
-  std::function<void(int64_t layer)> at_layer;  // of a running step, on its thread
-  // Changes a row's logits [kVocab] before they are given or chosen from.
+  std::function<void(int64_t layer)> at_layer;  // called in a running step, on its thread
+  // Changes a row's logits [kVocab] before they are returned or sampled.
   std::function<void(const SequenceSlice& slice, std::span<float> logits)> at_logits;
-  // It chooses where it may, as a device does; NaN stands for the logits that it then does not give.
+  // If set, the backend samples where it may, as a device does. The logits that it then does not
+  // return are NaN.
   bool samples = false;
-  // With `samples`: a step that can begins before the one before is over. Its work is then done at once, or as late as
-  // can be, and all that the engine may change meanwhile is what it was.
+  // With `samples`, a step may begin before the previous one has ended. Its work is done at once or
+  // as late as possible. Either way it uses the values that the engine had when the step began.
   enum class Ahead { kNever, kAtOnce, kLate, kDeclined } ahead = Ahead::kNever;
   int64_t steps_ahead() const { return steps_ahead_; }
-  bool waits = false;  // says that it waited for the next step
+  bool waits = false;  // reports that the device waited for the next step
 
   const KvLayout& kv_layout() const override { return layout_; }
   Slab kv_slab() override { return slab_; }
@@ -84,7 +86,7 @@ class FakeBackend final : public Backend {
       if (!computed.ok()) return computed.status();
       results_ = *computed;
     }
-    meanwhile.work();  // as late as a device that had all of it long ago
+    meanwhile.work();  // as late as on a device that received all work long ago
     const bool chose_all = samples && std::ranges::count(results_.sampled, kNotSampled, &SampledToken::id) == 0;
     if (chose_all && ahead != Ahead::kNever) Begin(meanwhile.next());
     return LogitsView{.data = results_.logits.data(),
@@ -96,7 +98,8 @@ class FakeBackend final : public Backend {
   }
 
  private:
-  // SplitMix64's finaliser (Steele et al. 2014), kept off zero, which means "never written".
+  // SplitMix64's finaliser (Steele et al. 2014). It never returns zero, which means "never
+  // written".
   static uint64_t Mix(uint64_t a, uint64_t b) {
     uint64_t z = a * 0x9e3779b97f4a7c15ULL + b + 0x7f4a7c15ULL;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -105,7 +108,8 @@ class FakeBackend final : public Backend {
   }
   static int64_t End(const SequenceSlice& slice) { return slice.start + static_cast<int64_t>(slice.tokens.size()); }
 
-  // A slice may read what another slice of the batch writes, which then starts earlier.
+  // Slices in the order of their starts. A slice may read KV that another slice of the batch
+  // writes, and that slice starts earlier.
   static std::vector<const SequenceSlice*> ByStart(const Batch& batch) {
     std::vector<const SequenceSlice*> slices;
     for (const SequenceSlice& slice : batch.slices) slices.push_back(&slice);
@@ -146,7 +150,7 @@ class FakeBackend final : public Backend {
     return results;
   }
 
-  // A step that has begun, with a copy of all that it needs.
+  // One row of a step that has begun, with copies of all that it needs.
   struct Slice {
     TokenId token;
     std::vector<BlockId> blocks;
@@ -155,7 +159,7 @@ class FakeBackend final : public Backend {
   };
   struct Begun {
     std::vector<Slice> slices;
-    Batch batch;  // of these
+    Batch batch;  // refers to `slices`
     std::optional<Results> results;
   };
   void Begin(const Batch* next) {
@@ -190,7 +194,8 @@ class FakeBackend final : public Backend {
     return copy;
   }
 
-  // K (value = 0) or V (value = 1) of one head at one position: head_dim elements of 2 bytes are one hash.
+  // K (value = 0) or V (value = 1) of one head at one position. A hash fills its head_dim elements
+  // of 2 bytes.
   std::byte* At(std::span<const BlockId> blocks, int64_t position, int64_t layer, int64_t head, int64_t value) {
     const int64_t block = blocks[static_cast<size_t>(position / kBlockTokens)].value();
     const int64_t in_head = (position % kBlockTokens) * layout_.head_dim * layout_.ElementBytes();
@@ -205,7 +210,7 @@ class FakeBackend final : public Backend {
     BATON_CHECK(word != 0, "read a position that was never written");
     return word;
   }
-  // What layer, head and value hold of a position whose chained hash is `chain`.
+  // The value of one layer, head and K or V at a position whose chained hash is `chain`.
   uint64_t Word(uint64_t chain, int64_t layer, int64_t head, int64_t value) const {
     const int64_t index = (layer * layout_.kv_heads + head) * 2 + value;
     return index == 0 ? chain : Mix(chain, static_cast<uint64_t>(index));

@@ -1,5 +1,5 @@
-// The decode worker as far as a prefill worker can see it: the receiving side of the hand-off over a slab, and one
-// decoded token that tells whether the KV in it is right.
+// A decode worker as a prefill worker sees it: the receiving side of the hand-off over a slab. It
+// decodes one token, which shows whether the KV is right.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace baton {
 // Not thread-safe.
 class FakeDecodeWorker {
  public:
-  // The slab is `backend`'s.
+  // The worker's slab is that of `backend`.
   FakeDecodeWorker(FakeBackend& backend, Incarnation incarnation, std::string transport_descriptor, bool verify = false)
       : backend_(backend),
         pool_(static_cast<int64_t>(backend.kv_slab().size()) / FakeBackend::Layout().BlockBytes()),
@@ -35,7 +35,8 @@ class FakeDecodeWorker {
   HandoffReceiver& receiver() { return receiver_; }
   const BlockPool& pool() const { return pool_; }
 
-  // Digests what is to be checked, as a decode worker's own thread does. What the last of it gives Start.
+  // Computes the digests that the receiver has requested, as a decode worker's own thread does.
+  // Returns the result of the last one, for Start.
   std::optional<absl::StatusOr<ClaimedKv>> Check(absl::Time now) {
     std::optional<absl::StatusOr<ClaimedKv>> claimed;
     while (const std::optional<BlockCheck> check = receiver_.NextCheck()) {
@@ -45,7 +46,7 @@ class FakeDecodeWorker {
     return claimed;
   }
 
-  // Claims what was handed off, and decodes the first token after the prompt.
+  // Claims the KV of a hand-off, and decodes the first token after the prompt.
   absl::StatusOr<TokenId> FirstToken(const PrefillDone& done, const std::vector<TokenId>& prompt,
                                      const std::string& salt, absl::Time now) {
     DecodeJob job;

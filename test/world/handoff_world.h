@@ -1,5 +1,6 @@
-// Prefill and decode workers reduced to their hand-off, between them a network that the test rules. Blocks have
-// content, so that a write into somebody else's block, or a start on incomplete ones, does not go unseen.
+// Prefill and decode workers that consist of their hand-off only. The test controls the network
+// between them. Blocks have content, so that a write into a wrong block, or a start on incomplete
+// blocks, is detected.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +44,7 @@ class HandoffWorld {
   struct Prefill {
     WorkerAddress address;
     Incarnation incarnation;
-    std::unique_ptr<HandoffSender> sender;  // null: dead
+    std::unique_ptr<HandoffSender> sender;  // null if the worker is dead
     std::map<LinkId, std::pair<WorkerAddress, Incarnation>> connections;
     std::map<RequestId, std::vector<TokenId>> prompts;
   };
@@ -52,17 +53,19 @@ class HandoffWorld {
     Incarnation incarnation;
     std::unique_ptr<BlockPool> pool;
     std::unique_ptr<RadixTree> tree;
-    std::vector<std::byte> memory;              // what the guard writes to: nobody reads it
-    std::unique_ptr<WriteGuard> guard;          // null: writes ask nobody
-    std::unique_ptr<HandoffReceiver> receiver;  // null: dead
+    // The memory that the guard writes to. It is not read.
+    std::vector<std::byte> memory;
+    std::unique_ptr<WriteGuard> guard;          // null if writes need no right
+    std::unique_ptr<HandoffReceiver> receiver;  // null if the worker is dead
     std::vector<uint64_t> slab;                 // [blocks, layers]
-    std::vector<uint64_t> owner;                // [blocks]: the reservation or the decoder that got it last
+    // [blocks]: the reservation or the decoder that received the block last.
+    std::vector<uint64_t> owner;
     std::map<RequestId, ClaimedKv> running;
     std::map<ReservationId, DecodeJob> checking;  // started, not claimed yet
     Digest digest{};
   };
 
-  // `digests`: false as at an older worker.
+  // `digests` is false for a prefill worker of an older version.
   void StartPrefill(const WorkerAddress& address, bool digests = true) {
     Prefill& prefill = prefills_[address];
     prefill = Prefill{address, Incarnation(++incarnations_), nullptr, {}, {}};
@@ -116,7 +119,7 @@ class HandoffWorld {
   std::map<WorkerAddress, Prefill>& prefills() { return prefills_; }
   std::map<WorkerAddress, Decode>& decodes() { return decodes_; }
 
-  // --- What happens to a request ---
+  // --- Outcomes of requests ---
 
   struct Outcome {
     std::optional<HandoffCommitted> committed;
@@ -137,7 +140,8 @@ class HandoffWorld {
     p.sender->Begin(to, std::move(reserve), Now());
     Pump(p);
   }
-  // Block i of every prompt is block i of the prefill worker's slab, whose content is what the prompt says it is.
+  // Block i of every prompt is block i of the prefill worker's slab. Its content follows from the
+  // prompt.
   void BlocksReady(Prefill& p, const RequestId& request, int32_t begin, int32_t end, int64_t layers) {
     std::vector<ReadyBlock> blocks;
     for (int32_t i = begin; i < end; ++i) blocks.push_back({i, BlockId(static_cast<uint32_t>(i)), layers});
@@ -170,8 +174,8 @@ class HandoffWorld {
     d.receiver->Tick(Now());
     d.receiver->CheckInvariants();
   }
-  // Claims the KV and checks every bit of it, at once or when the worker has digested it. The decoder then writes to
-  // blocks of its own, as many as there is room.
+  // Claims the KV and compares all of it, at once or after the worker has digested it. The decoder
+  // then grows by a block of its own, if there is room.
   absl::Status Start(Decode& d, const DecodeJob& job) {
     absl::StatusOr<Claim> claim = d.receiver->Start(job, Now());
     d.receiver->CheckInvariants();
@@ -184,9 +188,9 @@ class HandoffWorld {
     }
     return absl::OkStatus();
   }
-  // Somebody who is not the reserved peer writes into this block, and nobody can keep him from it.
+  // A writer that does not hold the reservation changes this block. Nothing can prevent that write.
   void Forge(Decode& d, BlockId block) { d.slab[SlabIndex(block, kLayout.layers - 1)] ^= 1; }
-  // The same, into the first block that this reservation has written; false: none.
+  // Forges the first block that this reservation has written. Returns false if there is none.
   bool ForgeOneOf(Decode& d, const ReservationRef& reservation) {
     const auto written = std::ranges::find(d.owner, reservation.generation.value());
     if (written == d.owner.end()) return false;
@@ -204,7 +208,8 @@ class HandoffWorld {
     return job;
   }
 
-  // Tokens of family f share their first `shared` positions with all prompts of that family.
+  // A prompt of family `family`. It shares its first `shared` positions with all prompts of that
+  // family.
   static std::vector<TokenId> Prompt(int32_t tokens, int32_t family, int32_t shared, int32_t unique) {
     std::vector<TokenId> prompt(static_cast<size_t>(tokens));
     for (int32_t i = 0; i < tokens; ++i) prompt[static_cast<size_t>(i)] = i < shared ? family : 1000 + unique;
@@ -227,14 +232,14 @@ class HandoffWorld {
     BATON_CHECK(d.running.emplace(job.request_id, std::move(claimed)).second, "started twice");
   }
 
-  // A digest that is as good as its block is long.
+  // A digest that contains the whole block, so that different blocks never have equal digests.
   static BlockDigest DigestOf(uint64_t first_layer, uint64_t second_layer) {
     BlockDigest digest{};
     std::memcpy(digest.data(), &first_layer, sizeof first_layer);
     std::memcpy(digest.data() + sizeof first_layer, &second_layer, sizeof second_layer);
     return digest;
   }
-  // What the worker's own thread is asked to digest comes back later.
+  // Digests that the worker's own thread computes arrive later.
   void PostChecks(Decode& d) {
     while (const std::optional<BlockCheck> check = d.receiver->NextCheck()) {
       post_({"", absl::StrCat(d.address, " digests R", check->id.value()),
@@ -286,7 +291,8 @@ class HandoffWorld {
   }
   absl::Time Now() const { return clock_.Now(); }
 
-  // Growth is not promised, so that pools run full and reservations are refused.
+  // Admits reservations without room for growth, so that pools run full and reservations are
+  // refused.
   static Admission AskRoom(const Decode& decode, const ReserveRequest& request, int64_t blocks_now) {
     const int64_t needed = BlocksFor(int64_t{request.kv_tokens} + request.max_new_tokens);
     const int64_t total = decode.pool->counts().total;
@@ -322,7 +328,7 @@ class HandoffWorld {
   }
   static std::string Name(const ReservationRef& ref) { return absl::StrCat("R", ref.id.value()); }
 
-  // A call: the request is handled as often as it arrives, the caller hears exactly one answer.
+  // A call. The request is handled as often as it arrives. The caller receives exactly one answer.
   template <typename Reply>
   void Call(Prefill& p, const WorkerAddress& to, const std::string& text,
             std::function<absl::StatusOr<Reply>(Decode&)> handle,
@@ -476,7 +482,7 @@ class HandoffWorld {
              post_({"", absl::StrCat("the rest of ", text), [=] { land(half, all).IgnoreError(); }, [] {}});
            }});
   }
-  // As a worker does that guards its blocks.
+  // Asks the guard, as a guarded worker does.
   absl::Status Ask(Decode& target, const PushBlocks& push, const BlockCopy& copy) {
     if (target.guard == nullptr) return absl::OkStatus();
     const std::string bytes(static_cast<size_t>(copy.bytes), 'x');
@@ -485,7 +491,7 @@ class HandoffWorld {
     refused_writes_ += !status.ok();
     return status;
   }
-  // The block must still be the reservation's own at the moment when the write lands.
+  // The block must belong to the reservation when the write lands.
   void Land(const Prefill& writer, Decode& target, const ReservationRef& reservation, const BlockCopy& copy) {
     const auto index = static_cast<size_t>(copy.source_offset / kLayout.BlockBytes());
     const BlockId block(static_cast<uint32_t>(copy.target_offset / kLayout.BlockBytes()));

@@ -121,7 +121,7 @@ TEST_CASE("dice of one seed fall alike, within their limits") {
   }
 }
 
-// Records what the harness asks of it.
+// Records the calls of the harness.
 struct CountedWorld {
   explicit CountedWorld(uint64_t with) : seed(with) {}
   bool Event() { return ++events < 5; }

@@ -1,5 +1,6 @@
-// One prefill engine with a backend, decode workers, and between them a network that the test rules: it is given every
-// message and every push, and decides when, in which order and whether they arrive.
+// One prefill engine with a backend, decode workers, and a network between them. The network passes
+// every message and every push to the test. The test decides when, in which order and whether each
+// arrives.
 #pragma once
 
 #include <functional>
@@ -47,13 +48,13 @@ class PrefillWorld {
   void AddDecode(const WorkerAddress& address, int64_t blocks) {
     decodes_[address] = std::make_shared<Decode>(blocks, Incarnation(++incarnations_), verify);
   }
-  // Its process is gone: nothing arrives there any more.
+  // Ends the process of a decode worker. Nothing arrives there from now on.
   void KillDecode(const WorkerAddress& address) { decodes_.erase(address); }
   FakeDecodeWorker& decode(const WorkerAddress& address) { return decodes_.at(address)->worker; }
   std::map<WorkerAddress, std::shared_ptr<Decode>>& decodes() { return decodes_; }
 
-  bool verify = false;  // of decode workers that are added from now on
-  KvLease lease{};      // of jobs that are submitted or closed from now on
+  bool verify = false;  // for decode workers that are added from now on
+  KvLease lease{};      // for jobs that are submitted or closed from now on
   LeaseHolder lease_holder{};
 
   PrefillEngine& engine() { return engine_; }
@@ -81,7 +82,7 @@ class PrefillWorld {
     if (auto refused = engine_.Add(std::move(job), Now())) Do(std::move(*refused));
     Pump();
   }
-  // A job of which `prompt` is known so far; Append brings the rest.
+  // Adds a streaming prompt that begins with `prompt`. Append adds the rest.
   void Open(const RequestId& id, std::vector<TokenId> prompt, int32_t priority = 0,
             const WorkerAddress& ahead_to = "") {
     PrefillJob job;
@@ -121,7 +122,7 @@ class PrefillWorld {
     return batch_ != nullptr;
   }
   bool running() const { return batch_ != nullptr; }
-  // `failing_after`: the forward pass fails after that many layers.
+  // If `failing_after` is set, the forward pass fails after that many layers.
   void End(std::optional<int64_t> failing_after = std::nullopt) {
     const auto layer_done = [&](int64_t layer) {
       engine_.LayerDone(layer, Now());
@@ -145,7 +146,7 @@ class PrefillWorld {
     for (auto& [address, decode] : decodes_) decode->worker.receiver().Tick(Now());
     Pump();
   }
-  // The first token that the decode worker makes from what was handed off.
+  // The first token that the decode worker makes from the KV of the hand-off.
   absl::StatusOr<TokenId> FirstToken(const RequestId& id) {
     const Request& request = requests_.at(id);
     const auto decode_worker = decodes_.find(request.to);
@@ -164,7 +165,7 @@ class PrefillWorld {
     }
   }
 
-  // A call to a decode worker's receiver, and its reply's way back.
+  // Carries a call to a decode worker's receiver, and its reply back.
   template <typename Reply, typename Call, typename Answer>
   void Carry_(std::string kind, std::string text, const WorkerAddress& to, Call call, Answer answer) {
     carry_({kind, std::move(text),

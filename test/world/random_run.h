@@ -1,4 +1,4 @@
-// A world under random events, with one seed after the other.
+// Runs a world under random events, for one seed after the other.
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,8 @@ namespace baton {
 
 template <typename T>
 concept RandomWorld = std::constructible_from<T, uint64_t> && requires(T world) {
-  { world.Event() } -> std::same_as<bool>;  // makes the next random event; false: it was the last one
+  // Makes the next random event; false if it was the last one.
+  { world.Event() } -> std::same_as<bool>;
   world.CheckInvariants();
   world.Settle();  // lets everything end
   { world.Pools() } -> std::same_as<std::vector<BlockPool::Counts>>;

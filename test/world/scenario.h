@@ -1,4 +1,5 @@
-// Golden scenarios as plain text, in the manner of etcd/raft's testdata: commands, a line "----", and what they print.
+// Golden scenarios in plain text, after etcd/raft's testdata. A scenario has commands, a line
+// "----", and the output of the commands.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +22,17 @@ struct ScenarioCommand {
   std::vector<std::string> options;
 };
 
-// Runs the commands of each paragraph with `run`, which returns what they print (lines ending in \n), and compares.
-// With BATON_UPDATE_SCENARIOS set in the environment, the file is rewritten with what was printed: read the difference.
+// Runs the commands of each paragraph with `run`, which returns their output (lines that end in
+// \n), and compares the output. If the environment has BATON_UPDATE_SCENARIOS, rewrites the file
+// with the new output. Review the difference then.
 void RunScenario(const std::string& path, const std::function<std::string(const ScenarioCommand&)>& run);
 
-// Paths of the files of test/scenario whose names begin with one of the prefixes, in alphabetical order.
+// Paths of the files of test/scenario whose names begin with one of the prefixes, in alphabetical
+// order.
 std::vector<std::string> ScenarioFiles(std::initializer_list<std::string_view> prefixes);
 
-// Runs each of these files, a new Scenario for each. Returns the number of files. Scenario::Run takes a command and
-// returns what it prints.
+// Runs each of these files, with a new Scenario for each. Returns the number of files.
+// Scenario::Run takes a command and returns its output.
 template <typename Scenario>
 int RunScenarios(std::initializer_list<std::string_view> prefixes) {
   const std::vector<std::string> files = ScenarioFiles(prefixes);
@@ -40,7 +43,7 @@ int RunScenarios(std::initializer_list<std::string_view> prefixes) {
   return static_cast<int>(files.size());
 }
 
-// "0..47,99" is the tokens 0 to 47 and then 99.
+// Parses tokens: "0..47,99" is the tokens 0 to 47 and then 99.
 std::vector<int32_t> ParseTokens(const std::string& text);
 
 }  // namespace baton

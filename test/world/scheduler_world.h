@@ -14,7 +14,7 @@
 
 namespace baton {
 
-// A scheduler, and a backend that computes what it plans and checks the KV of all that is done.
+// A scheduler, and a backend that computes its plans. The world checks all KV that is done.
 class SchedulerWorld {
  public:
   SchedulerWorld(int64_t blocks, int64_t step_tokens, StagingOptions staging = {})
@@ -30,8 +30,8 @@ class SchedulerWorld {
   RadixTree& tree() { return tree_; }
   FakeBackend& backend() { return backend_; }
   const std::map<RequestId, std::vector<TokenId>>& requests() const { return requests_; }
-  absl::Duration copy_time{};  // of a staged block; zero: not measured
-  // Tokens of the requests' distinct prefixes that are done: each was computed at least once.
+  absl::Duration copy_time{};  // of a staged block; zero if not measured
+  // Number of tokens of the request that are done. Each distinct prefix was computed at least once.
   int64_t done(const RequestId& id) const { return done_.at(id); }
 
   absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0, bool open = false,
@@ -89,7 +89,7 @@ class SchedulerWorld {
     return failed;
   }
 
-  // What the disk is to do and has not done.
+  // Transfers that the disk has not done yet.
   std::vector<DiskTransfer>& transfers() {
     for (const DiskTransfer& transfer : scheduler_.staging().TakeTransfers(now_)) transfers_.push_back(transfer);
     return transfers_;
@@ -104,11 +104,11 @@ class SchedulerWorld {
     scheduler_.staging().OnTransferred(transfer, status, took, now_);
   }
   void Wait(absl::Duration time) {
-    transfers();  // they have begun before
+    transfers();  // starts the transfers before time passes
     scheduler_.staging().Tick(now_ += time);
     scheduler_.session_leases().Tick(now_);
   }
-  // As a session's, all of its full blocks.
+  // Leases all full blocks of the request, as for a session.
   void Lease(const RequestId& id, absl::Duration duration) {
     const auto tokens = static_cast<int32_t>(requests_.at(id).size());
     scheduler_.Lease(id, {.tokens = tokens, .duration = duration, .yields = true}, {}, now_);
@@ -117,7 +117,7 @@ class SchedulerWorld {
  private:
   using Bytes = std::vector<std::byte>;
 
-  // At the end of the step, so that whatever changes a slot before is found out.
+  // Copies at the end of the step, so that an earlier change of a slot is detected.
   void CopyStaged() {
     const auto bytes = static_cast<size_t>(FakeBackend::Layout().BlockBytes());
     const auto in_slab = [&](BlockId block) { return backend_.kv_slab().host().subspan(block.value() * bytes, bytes); };
@@ -137,7 +137,8 @@ class SchedulerWorld {
   static std::vector<BlockKey> Keys(const std::vector<TokenId>& tokens) {
     return BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), tokens);
   }
-  // Progress is contiguous, but in the background, and what is said to be done holds the right KV.
+  // Checks that progress is contiguous, except for low-priority jobs, and that the KV up to it is
+  // right.
   void NoteProgress() {
     for (const auto& progress : scheduler_.TakeProgress()) {
       REQUIRE_FALSE(IsOpen(progress.request_id));
@@ -148,8 +149,8 @@ class SchedulerWorld {
       CheckKv(progress.request_id, progress.end);
     }
   }
-  // The KV of [0, done) gives the same next token as a computation alone does. The last token is computed again for
-  // that, in place: it writes the same bytes.
+  // Checks that the KV of [0, done) gives the same next token as a computation alone. For that, the
+  // last token is computed again in place, which writes the same bytes.
   void CheckKv(const RequestId& id, int64_t done) {
     const auto tokens = std::span<const TokenId>(requests_.at(id)).first(static_cast<size_t>(done));
     Batch batch;

@@ -1,4 +1,4 @@
-// The virtual time of a world: events, and a tick at a fixed period, as a worker's thread has one.
+// The virtual time of a world. It has events, and a tick at a fixed period like a worker's thread.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,9 @@ class Timeline {
   absl::Time Now() const { return queue_.Now(); }
   void After(absl::Duration wait, EventQueue::Event event) { queue_.After(wait, std::move(event)); }
 
-  // Runs the next event or calls `tick`, whichever comes first; at one instant the tick comes
-  // first. False: the next one is later than `until`, or no event is left and `idle` holds.
+  // Runs the next event or calls `tick`, whichever comes first. At one instant the tick comes
+  // first. Returns false if the next one is later than `until`, or if no event is left and `idle`
+  // holds.
   bool RunOne(absl::Time until, absl::FunctionRef<void()> tick, absl::FunctionRef<bool()> idle) {
     const absl::Time event = queue_.Next();
     if (std::min(event, next_tick_) > until || (event == absl::InfiniteFuture() && idle())) return false;
