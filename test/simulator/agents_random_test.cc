@@ -1,6 +1,7 @@
-// Random workflows on a simulated cluster: whatever the steps' size, the timing, the cache and what fails meanwhile,
-// each agent says what it says to its whole prompt alone. Nothing that is expected comes from references: prompts are
-// put together here, of their segments and of the outputs that clients saw.
+// Random workflows on a simulated cluster. Each agent must give the output that it gives to its
+// whole prompt alone. That must hold for all step sizes, timings, cache states and failures. The
+// test does not use references to compute the expected prompts. It assembles them from their
+// segments and from the outputs that clients received.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -23,10 +24,11 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 
-// How many agents were compared, so that the test does not become empty unnoticed.
+// Counts of compared agents. They ensure that the test compares something.
 struct Totals {
   int agents = 0, ended_well = 0, failed = 0;
-  int exactly_known = 0;  // of those that ended well, with one prompt that it can have been
+  // The number of agents that ended well and can have had only one prompt.
+  int exactly_known = 0;
 };
 
 class RandomWorkflow {
@@ -36,14 +38,14 @@ class RandomWorkflow {
     DrawAgents();
   }
 
-  // The second round finds the KV of the first, if it was not evicted.
+  // The second round finds the KV of the first, unless it was evicted.
   void Run() {
     const int rounds = 1 + Below(2);
     for (round_ = 0; round_ < rounds; ++round_) {
       CAPTURE(round_);
       Play();
-      // A hand-off that was committed, and the stream broke before the router knew: its lease ends. Else a cancel may
-      // be on its way, while its client knows and no worker has work.
+      // If a stream broke after a commit and before the router's reply arrived, the hand-off's
+      // lease must end first. Otherwise only a cancel may be on its way, while no worker has work.
       cluster_->RunFor(broken_ ? absl::Minutes(1) : absl::Milliseconds(10));
       REQUIRE(cluster_->BlocksHeld() == 0);
       REQUIRE(cluster_->Sessions().waiting == 0);
@@ -51,7 +53,7 @@ class RandomWorkflow {
       REQUIRE(cluster_->BlocksHeld() == 0);
     }
     cluster_->RunFor(absl::Minutes(2));
-    REQUIRE(cluster_->Sessions() == SessionGate::Counts{});  // all places are back
+    REQUIRE(cluster_->Sessions() == SessionGate::Counts{});  // no session is left
   }
 
  private:
@@ -62,7 +64,7 @@ class RandomWorkflow {
     return all.begin()[Below(static_cast<int>(all.size()))];
   }
 
-  // --- drawing -----------------------------------------------------------------------------------------------------
+  // --- Random choices ----------------------------------------------------------------
 
   std::unique_ptr<SimulatedCluster> DrawCluster() {
     ClusterShape shape;
@@ -73,7 +75,7 @@ class RandomWorkflow {
     shape.device.step_overhead = Within(absl::Milliseconds(2));
     shape.step_tokens = OneOf<int64_t>({16, 32, 48, 128, 512});
     if (Below(2) == 0) shape.increment = OneOf<int64_t>({1, 16, 40, 200});
-    shape.blocks = OneOf<int64_t>({64, 128, 512});  // the least are too few for all at once
+    shape.blocks = OneOf<int64_t>({64, 128, 512});  // 64 blocks are too few for all agents at once
     shape.network = {.message = kMessage, .spread = kSpread, .push = Within(absl::Milliseconds(1)), .seed = random_()};
     shape.prefill_workers = 1 + Below(2);
     shape.decode_workers = 1 + Below(2);
@@ -82,7 +84,7 @@ class RandomWorkflow {
     return *SimulatedCluster::Create(shape);
   }
 
-  // Texts of few kinds, so that prompts share beginnings.
+  // Texts of few kinds, so that prompts share prefixes.
   Ids Text() {
     std::mt19937 text(static_cast<uint32_t>(Below(3)));
     Ids ids(OneOf<size_t>({1, 7, 16, 40, 64}));
@@ -98,7 +100,7 @@ class RandomWorkflow {
     return reference;
   }
 
-  // Names without a round.
+  // Draws agents. Their names do not contain a round.
   void DrawAgents() {
     const int count = 2 + Below(6);
     for (int i = 0; i < count; ++i) {
@@ -113,19 +115,22 @@ class RandomWorkflow {
         const bool waits = i > 0 && Below(2) == 0;
         agent.segments.push_back(waits ? PromptSegment(ReferenceTo(absl::StrCat(Below(i)), agent.join)) : Text());
       }
-      // In order: when others come that wait for nobody too is not seen from outside.
+      // Only in order. With kArrival, the time at which an unknown reference fails cannot be seen
+      // from outside.
       if (Below(25) == 0 && agent.join == Join::kOrder) {
         agent.segments.emplace_back(ReferenceTo("nobody", agent.join));
       }
-      // Never of outputs alone, which may all be empty: a request that comes then is refused, a moment earlier it
-      // fails.
+      // A prompt has at least one text, because all outputs may be empty. The router refuses an
+      // empty prompt of complete outputs. If the outputs end a moment later, the request fails
+      // instead.
       if (Below(4) > 0 || std::ranges::none_of(agent.segments, IsText)) agent.segments.push_back(Text());
     }
   }
 
   static bool IsText(const PromptSegment& segment) { return std::holds_alternative<Ids>(segment); }
 
-  // Of one letter, or so many of two that one of them comes now and then, split over two tokens.
+  // Draws no stop string, one of one letter, or 40 of two letters. With 40, one of them occurs now
+  // and then, split over two tokens.
   std::vector<std::string> DrawStop() {
     std::vector<std::string> stop(OneOf<size_t>({0, 0, 1, 40}));
     for (std::string& text : stop) {
@@ -134,11 +139,11 @@ class RandomWorkflow {
     return stop;
   }
 
-  // --- playing -----------------------------------------------------------------------------------------------------
+  // --- Run ----------------------------------------------------------------
 
   RequestId Name(const RequestId& agent) const { return absl::StrCat("round", round_, "-", agent); }
 
-  // Who comes when, who is cancelled, what breaks.
+  // The submissions, cancellations and failures of a round, by time.
   std::multimap<absl::Duration, std::function<void()>> DrawEvents() {
     std::multimap<absl::Duration, std::function<void()>> events;
     const absl::Duration spread = absl::Milliseconds(OneOf({0, 20, 300}));
@@ -194,20 +199,21 @@ class RandomWorkflow {
     cluster_->RunUntilIdle();
   }
 
-  // --- checking ----------------------------------------------------------------------------------------------------
+  // --- Checks ----------------------------------------------------------------
 
-  // What its client knows of an agent that is over.
+  // The end of an agent, as its client received it.
   struct Output {
     bool ok = false;
     absl::Time ended = absl::InfiniteFuture();
-    size_t rank = SIZE_MAX;  // among all, by their ends
+    size_t rank = SIZE_MAX;  // position among all ends
   };
   Output OutputOf(const RequestId& id) const {
     const auto found = outputs_.find(id);
-    return found == outputs_.end() ? Output{} : found->second;  // nobody
+    return found == outputs_.end() ? Output{} : found->second;  // no request has this id
   }
 
-  // The tokens before the stop string, and before what may be the beginning of one unless it ended well.
+  // The tokens before a stop string. If the request did not end well, the possible beginning of a
+  // stop string at the end is left out too.
   Ids Shown(const RequestId& id) const {
     const auto request = std::ranges::find(requests_, id, &SimulatedRequest::id);
     if (request == requests_.end()) return {};
@@ -223,13 +229,14 @@ class RandomWorkflow {
     return {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(end)};
   }
 
-  // Prompts that it can have had, by what is seen from outside.
+  // The prompts that a request can have had, judging by the outputs that clients received.
   struct Expected {
     std::vector<Ids> prompts{};
-    bool may_fail = false;  // with an upstream
+    bool may_fail = false;  // because an upstream request failed
   };
 
-  // What may stand for the reference; nothing: the prompt fails.
+  // The tokens that may stand for the reference. An element without value means that the prompt
+  // fails.
   std::vector<std::optional<Ids>> Candidates(const Reference& reference, absl::Time submitted) const {
     const Output output = OutputOf(reference.upstream);
     const Ids shown = Shown(reference.upstream);
@@ -242,7 +249,8 @@ class RandomWorkflow {
       }
     };
     const absl::Time deadline = submitted + reference.timeout;
-    if (output.ended <= deadline + kSlack) {  // in time, perhaps
+    // The output may have ended before the deadline.
+    if (output.ended <= deadline + kSlack) {
       if (output.ok) candidates.emplace_back(shown);
       if (!output.ok) on_failure(shown.size());
     }
@@ -250,14 +258,14 @@ class RandomWorkflow {
     return candidates;
   }
 
-  // The references in the order in which their outputs stand in the prompt.
+  // The possible orders of the references' outputs in the prompt.
   std::vector<std::vector<Reference>> Orders(const SimulatedRequest& request, absl::Time submitted) const {
     std::vector<Reference> references;
     for (const PromptSegment& segment : request.segments) {
       if (const auto* reference = std::get_if<Reference>(&segment)) references.push_back(*reference);
     }
     if (request.join == Join::kOrder) return {references};
-    // Those that are over when the request arrives fill the first places, in the prompt's order.
+    // The outputs that are complete when the request arrives come first, in the prompt's order.
     const auto over_at = [&](absl::Time time) {
       return static_cast<size_t>(
           std::ranges::count_if(outputs_, [&](const auto& o) { return o.second.ended <= time; }));
@@ -302,7 +310,8 @@ class RandomWorkflow {
     return expected;
   }
 
-  // What the same request says to this prompt, sent whole to an idle cluster that knows nothing of it.
+  // The output of the same request for this prompt. The prompt is sent whole, without references,
+  // to the idle cluster, and no KV is cached for it.
   Ids SaysAlone(const SimulatedRequest& request, const Ids& prompt) {
     SimulatedRequest alone = request;
     alone.id = absl::StrCat("alone", ++alone_);
@@ -327,7 +336,8 @@ class RandomWorkflow {
     const bool is_right = std::ranges::any_of(expected.prompts, [&](const Ids& prompt) {
       if (prompt.empty()) return false;
       Ids said = SaysAlone(request, prompt);
-      if (!ran.status.ok()) said.resize(std::min(said.size(), ran.tokens.size()));  // the part that came
+      // Only the part that the client received.
+      if (!ran.status.ok()) said.resize(std::min(said.size(), ran.tokens.size()));
       return said == ran.tokens;
     });
     REQUIRE(is_right);
@@ -345,7 +355,7 @@ class RandomWorkflow {
     }
   }
 
-  // A message from a client to the router and one back, at most.
+  // kSlack exceeds the time of a message from a client to the router and back.
   static constexpr absl::Duration kMessage = absl::Microseconds(100);
   static constexpr double kSpread = 0.5;
   static constexpr absl::Duration kSlack = absl::Microseconds(300);

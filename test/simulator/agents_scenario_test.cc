@@ -1,26 +1,31 @@
-// Runs test/scenario/agents_*.txt and sessions_*.txt: agents that wait for each other, and sessions that wait for their
-// turn, on a simulated router, prefill and decode workers.
+// Runs test/scenario/agents_*.txt and sessions_*.txt on a simulated router, prefill and decode
+// workers. In agents_*.txt, agents wait for each other's outputs. In sessions_*.txt, sessions wait
+// to become active.
 //
-//   cluster [sessions=N] [blocks=N] [host=N] [prefills=N]   a new one, where at most so many sessions are active (0: as
-//                   many as KV memory has room for); blocks of each worker, and in prefill workers' host memory;
-//                   prefill workers
-//   submit ID [prompt=NAME] [of=ID,ID] [then=N] [out=N]   a prompt of NAME's 48 tokens, outputs, and N tokens more
-//     long=N          NAME's first N tokens
+//   cluster [sessions=N] [blocks=N] [host=N] [prefills=N]
+//                     makes a new cluster with at most N active sessions (0: as many as KV
+//                     memory has room for), N blocks per worker, N blocks in the host memory of
+//                     prefill workers, and N prefill workers
+//   submit ID [prompt=NAME] [of=ID,ID] [then=N] [out=N]
+//                     a prompt of NAME's 48 tokens, outputs, and N more tokens
+//     long=N          only NAME's first N tokens
 //     slow=1          on the decode worker that takes a second for each token
-//     announced=1     what it refers to may be submitted later
+//     announced=1     the upstream requests may be submitted later
 //     failure=partial|substitute, timeout=SECONDS           of each reference
 //     join=arrival, stop=TEXT, tenant=NAME, session=NAME
-//     copies=N        N of them, ID0 to ID(N-1)
-//   run [SECONDS]     until all have ended, or for so long
+//     copies=N        N requests, ID0 to ID(N-1)
+//   run [SECONDS]     until all requests have ended, or for this time
 //   cancel ID
-//   break WORKER      its stream to the router breaks: prefill0, decode0 or paced
-//   kill WORKER, restart WORKER       a prefill worker's process dies, and is there again with nothing in its memory
-//   computed          tokens that each prefill worker has computed since this was last asked
-//   same ID ID        whether their outputs are the same
-//   blocks            that any worker still holds for a request
-//   sessions          how many are active and wait
+//   break WORKER      breaks the stream from a worker (prefill0, decode0 or paced) to the router
+//   kill WORKER, restart WORKER
+//                     ends the process of a prefill worker; starts it again with empty memory
+//   computed          tokens that each prefill worker has computed since the last `computed`
+//   same ID ID        whether the outputs of two requests are equal
+//   blocks            number of blocks that workers hold for requests
+//   sessions          numbers of active and waiting sessions
 //
-// Each command prints who has ended since: a text of one letter for each token, or why there is none.
+// Each command prints the requests that have ended since the previous command, with a text of one
+// letter for each token, or with an error.
 #include <algorithm>
 #include <map>
 #include <random>

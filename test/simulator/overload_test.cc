@@ -14,7 +14,7 @@ namespace baton {
 namespace {
 
 struct Overload {
-  // `blocks` of KV at each of two decode workers.
+  // Makes two decode workers with `blocks` KV blocks each.
   explicit Overload(int64_t blocks) {
     ClusterShape shape;
     shape.model = *ModelNamed("llama-3.1-8b");
@@ -30,7 +30,7 @@ struct Overload {
       cluster->Submit(0, std::move(request), nullptr);
     });
   }
-  // Refused hand-offs for each that was good. REQUIRES: all requests have ended.
+  // Refused hand-offs per committed hand-off. REQUIRES: all requests have ended.
   double Refused() const {
     std::map<absl::StatusCode, int64_t> ended = cluster->HandoffsEnded();
     return static_cast<double>(ended[absl::StatusCode::kResourceExhausted]) /
@@ -48,7 +48,7 @@ TEST_CASE("full decode workers refuse a hand-off a few times for each good one, 
   std::vector<RequestId> ids;
   for (int i = 0; i < kRequests; ++i) {
     ids.push_back(absl::StrCat("r", i));
-    // They come six times as fast as they end.
+    // Requests arrive six times as fast as they end.
     o.Submit(ids.back(), 200 + 37 * (i % 10), 100 + 13 * (i % 17), absl::Milliseconds(10) * i);
   }
   o.cluster->RunUntilIdle();

@@ -18,7 +18,7 @@ ClusterShape SessionShape(const std::string& first_decoder = kAgents.front()) {
   return shape;
 }
 
-// Turn by turn the next agent, over one context.
+// Sessions of one context each. A different agent has each turn.
 std::vector<Session> Sessions(int count, const std::vector<std::string>& agents = kAgents) {
   std::vector<Session> sessions(count);
   for (int s = 0; s < count; ++s) {
@@ -81,7 +81,8 @@ TEST_CASE("prefill computes each token of a session's context once, whichever de
     CAPTURE(shadow);
     shape.shadow_prefill = shadow;
     const SessionsResult result = Run(shape, sessions, {});
-    // What a turn adds to the context ends within a block, which is the next turn's to compute again, and a shadow's.
+    // The tokens of a turn end within a block. The next turn and its shadow prefill each compute
+    // that block again.
     const int64_t context = result.sessions[0].back().prompt_tokens;
     CHECK(PrefillTokens(result) >= context - 1);
     CHECK(PrefillTokens(result) <= context + 2 * kBlockTokens * kTurns);
@@ -150,7 +151,7 @@ TEST_CASE("what sessions lose comes back from host memory, for the time that cop
   CHECK(last(staged) < last(lost));
   absl::Duration copied;
   for (const StepRecord& step : staged.steps) copied += step.copied;
-  // Llama's 2 MiB a block, 20 GB/s: in, and some out.
+  // Llama has 2 MiB a block, and the copies run at 20 GB/s. All blocks are copied in, and some out.
   const absl::Duration in = absl::Seconds(static_cast<double>(staged.host_tokens) / kBlockTokens * (1 << 21) / 20e9);
   CHECK(copied > in);
   CHECK(copied < 3 * in);

@@ -27,7 +27,8 @@ std::vector<Workflow> Cascades(int count, int64_t prefix, int32_t output) {
   return workflows;
 }
 
-// An agent of every kind of waiting: none, one, many, one for many.
+// An agent for each number of upstream requests: none, one, several, and one with several
+// downstream requests.
 Workflow Diamond(const std::string& task) {
   Workflow workflow = {{.name = "split", .parts = {NamedTokens{task, 40}}, .output = 37}};
   Agent join{.name = "join", .parts = {NamedTokens{"join", 33}}, .output = 9};
@@ -91,12 +92,14 @@ TEST_CASE("a downstream prompt whose prefix is computed meanwhile starts sooner"
     const RunResult result = Run(Shape(), workflows, {.overlap = overlap});
     return result.workflows[0].at("B").first - result.workflows[0].at("A").ended;
   };
-  // 2,000 tokens of 13 GFLOP at 187 TFLOP/s take 140 ms; what is left takes the time of reading the weights, 7 ms.
+  // 2,000 tokens of 13 GFLOP at 187 TFLOP/s take 140 ms. With overlap, the rest takes the time of
+  // reading the weights, 7 ms.
   CHECK(waited(false) > absl::Milliseconds(140));
   CHECK(waited(true) < absl::Milliseconds(40));
 }
 
-// Steps here take 31 ms, for the weights' sake, whether they compute 16 tokens or 64, and upstreams end 65 ms apart.
+// A step takes 31 ms for 16 or 64 tokens, because it reads the weights. Upstream requests end 65 ms
+// apart.
 TEST_CASE("a downstream prompt does not wait for a step of another that still grows") {
   const auto waited = [](bool overlap) {
     absl::Duration sum;
@@ -133,15 +136,15 @@ TEST_CASE("under shortest-job-first short workflows overtake long ones that came
       for (size_t w = 8; w < 16; ++w) last = std::max(last, result.workflows[w].at("C").first);
       return last - absl::Milliseconds(50);
     };
-    // Eight prompts of 4,000 tokens take 2.3 s; what has begun is not broken off.
+    // Eight prompts of 4,000 tokens take 2.3 s. A request that has begun is not interrupted.
     CHECK(last_short(fcfs) > absl::Seconds(2));
     CHECK(last_short(sjf) < absl::Milliseconds(600));
   }
 }
 
 TEST_CASE("under shortest-job-first nobody is overtaken by what came more than two bounds later, however much comes") {
-  // Prompts of 1,000 tokens, twice as many as can be computed; the first but one is four times as long, and its
-  // expected work 50 s.
+  // Prompts of 1,000 tokens, which arrive twice as fast as they can be computed. The second one is
+  // four times as long, and its expected work is 50 s.
   constexpr absl::Duration kBound = absl::Milliseconds(300), kEvery = absl::Milliseconds(30);
   std::vector<Workflow> workflows;
   std::vector<absl::Duration> arrivals;
@@ -163,7 +166,7 @@ TEST_CASE("under shortest-job-first nobody is overtaken by what came more than t
     ++overtook;
     CHECK(arrivals[w] - arrivals[1] <= 2 * kBound);
   }
-  CHECK(overtook > 3);  // it is not first come first served
+  CHECK(overtook > 3);  // the order is not first come, first served
 }
 
 TEST_CASE("an upstream is as fast as it is told to be") {
