@@ -34,7 +34,7 @@ void DecodeDelivery::Run() {
   while (true) {
     changed_.wait(lock, [this] { return events_.has_value() || stopping_; });
     if (!events_.has_value()) return;
-    // Nobody else touches them before they are gone.
+    // No other thread accesses events_ until this thread resets it.
     lock.unlock();
     if (!events_->updates.empty()) listener_.OnUpdates(events_->updates);
     for (const RequestFailed& failed : events_->failures) listener_.OnFailed(failed);

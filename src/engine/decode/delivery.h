@@ -1,4 +1,4 @@
-// Tells a listener of what steps made while the next one runs.
+// The thread that passes the results of a decode step to a listener while the next step runs.
 #pragma once
 
 #include <condition_variable>
@@ -11,20 +11,20 @@
 
 namespace baton {
 
-// Hears of requests, in the order of DecodeEvents, from one thread at a time and without any lock of the worker held.
-// It may call the worker, except Shutdown.
+// Receives the events of requests, in the order of DecodeEvents. Calls come from one thread at a
+// time, which holds no lock of the worker. The listener may call the worker, except Shutdown.
 class DecodeListener {
  public:
   virtual ~DecodeListener() = default;
-  // All that one step made, at most two updates of a request.
+  // The updates of one step. A request has at most two of them: a token, and its cancellation.
   virtual void OnUpdates(std::span<TokenUpdate> updates) = 0;
   virtual void OnFailed(const RequestFailed& failed) = 0;
-  // See DecodeEvents::room.
+  // `requests` is DecodeEvents::room.
   virtual void OnRoom(int64_t requests) = 0;
 };
 
-// The thread that tells it: with many streams that takes longer than all else that a host does between two steps, and a
-// GPU would wait for it.
+// Owns the thread that calls the listener. With many streams, the listener takes longer than all
+// other work of the host between two steps, and a GPU would wait for it.
 class DecodeDelivery {
  public:
   // The listener must outlive it.
@@ -33,21 +33,23 @@ class DecodeDelivery {
   DecodeDelivery(const DecodeDelivery&) = delete;
   DecodeDelivery& operator=(const DecodeDelivery&) = delete;
 
-  // Returns once the listener has heard all that came before: steps that are faster than it wait for it. Not from the
-  // listener.
+  // Passes `events` to the listener's thread. First waits until the listener has received all
+  // earlier events, so steps cannot outrun the listener. REQUIRES: the listener is not the caller.
   void Deliver(DecodeEvents events);
-  void Flush();  // returns once it has heard all. Not from the listener.
+  // Waits until the listener has received all events. REQUIRES: the listener is not the caller.
+  void Flush();
 
  private:
   void Run();
 
   DecodeListener& listener_;
-  // The standard library's, because ThreadSanitizer does not see into Debian's build of absl::Mutex.
+  // A std::mutex, because ThreadSanitizer cannot see into Debian's build of absl::Mutex.
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<DecodeEvents> events_;  // guarded by mutex_; until the listener has heard them
-  bool stopping_ = false;               // guarded by mutex_
-  std::thread thread_;                  // last: starts when the rest is ready
+  // Guarded by mutex_. Set until the listener has received them.
+  std::optional<DecodeEvents> events_;
+  bool stopping_ = false;  // guarded by mutex_
+  std::thread thread_;     // last, so that it starts when the other members are ready
 };
 
 }  // namespace baton

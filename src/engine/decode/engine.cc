@@ -19,7 +19,8 @@ DecodeEngineOptions Normalized(DecodeEngineOptions options) {
   return options;
 }
 
-// FNV-1a (Fowler, Noll, Vo) over the request's name, and who we are: random, and different for every request.
+// Returns the FNV-1a hash (Fowler, Noll, Vo) of the request's id and of the worker's incarnation.
+// The incarnation makes the seed random, and the id makes it different for each request.
 uint64_t DefaultSeed(Incarnation incarnation, const RequestId& request) {
   uint64_t hash = 0xcbf29ce484222325u ^ incarnation.value();
   for (const char c : request) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
@@ -66,7 +67,8 @@ absl::Status DecodeEngine::CheckJob(const DecodeJob& job) const {
 
 absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
   if (by_id_.contains(job.request_id) || FindChecking(job.request_id) != checking_.end()) {
-    receiver_.Cancel(job.request_id, now);  // what the running one came with is claimed: this is another hand-off
+    // The KV of the running request is claimed, so this gives up only the second hand-off.
+    receiver_.Cancel(job.request_id, now);
     return absl::FailedPreconditionError(absl::StrCat("request ", job.request_id, " is already being decoded"));
   }
   const absl::Status valid = CheckJob(job);
@@ -96,7 +98,7 @@ void DecodeEngine::OnDigests(ReservationId check, const absl::StatusOr<std::vect
                              absl::Time now) {
   std::optional<absl::StatusOr<ClaimedKv>> kv = receiver_.OnDigests(check, digests, now);
   auto taken = checking_.extract(check);
-  if (!kv.has_value() || taken.empty()) return;  // for the cache alone, or cancelled since
+  if (!kv.has_value() || taken.empty()) return;  // cache-only, or cancelled since
   if (kv->ok()) {
     Schedule(std::move(taken.mapped()), *std::move(*kv));
   } else {
@@ -165,7 +167,8 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
 }
 
 bool DecodeEngine::MayBeginNext() const {
-  // Where a token is chosen from logits, the host does.
+  // A row without SampleSpec is sampled on the host. A step that follows it cannot begin before its
+  // token is known.
   const auto is_chosen_there = [](const DecodeStep::Row& row) { return row.sample.has_value(); };
   return std::ranges::all_of(running_.step.rows, is_chosen_there) && scheduler_.MayBeginNext();
 }
@@ -187,8 +190,10 @@ void DecodeEngine::Fill(BegunStep& to, const DecodePlan& plan) {
   step.in = plan.in;
   for (const SwapCopy& copy : plan.out) At(copy.sequence).copied = true;
   for (const SwapCopy& copy : plan.in) At(copy.sequence).copied = true;
-  step.rows.reserve(plan.batch.size());  // slices point into them
-  auto next = requests_.begin();  // one tenant's are in the order of the batch: to go on costs less than to search
+  step.rows.reserve(plan.batch.size());  // slices point into the rows
+  // The requests of one tenant are in the order of the batch, so the next entry of the map is often
+  // the right one and saves a search.
+  auto next = requests_.begin();
   for (size_t i = 0; i < plan.batch.size(); ++i) {
     const SequenceId& id = plan.batch[i];
     if (next == requests_.end() || next->first != id) next = requests_.find(id);
@@ -197,8 +202,8 @@ void DecodeEngine::Fill(BegunStep& to, const DecodePlan& plan) {
     const DecodeStream& stream = request.stream;
     const bool follows = request.begun > 0;
     to.requests.push_back(&request);
-    const DecodeStep::Row& row = step.rows.emplace_back(DecodeStep::Row{
-        .sequence = id, .stream = &request.stream, .sample = stream.next_sample(/*further=*/request.begun)});
+    const DecodeStep::Row& row = step.rows.emplace_back(
+        DecodeStep::Row{.sequence = id, .stream = &request.stream, .sample = stream.next_sample(request.begun)});
     step.batch.slices.push_back({.tokens = stream.next_input(),
                                  .start = stream.next_position() + request.begun,
                                  .blocks = plan.tables[i],
@@ -227,14 +232,14 @@ void DecodeEngine::FinishStep(const absl::Status& status, bool next_begun, bool 
   scheduler_.FinishStep();
   if (std::exchange(ended_, false)) receiver_.RoomMayHaveCome();
   ++totals_.steps;
-  TellTokens();  // if there was no row, or the step failed
+  TellTokens();  // TakeEvents was not called if the step had no row or failed
   DecodeStep& step = running_.step;
   for (size_t i = 0; i < step.rows.size(); ++i) {
     if (running_.requests[i] != nullptr) FinishRow(step.rows[i], *running_.requests[i], status);
   }
   const auto settle = [&](const SwapCopy& copy) {
     const auto it = requests_.find(copy.sequence);
-    if (it == requests_.end()) return;  // its row ended it
+    if (it == requests_.end()) return;  // FinishRow has ended the request
     it->second->copied = false;
     if (it->second->cancelled) End(it->first, *it->second);
   };
@@ -278,7 +283,8 @@ void DecodeEngine::TellTokens() {
   untold_.clear();
 }
 
-// The step wrote the KV of the token before the newest. Where that filled a block, the block gets its name.
+// The step wrote the KV of the token before the newest one. If this filled a block, sets the
+// block's key.
 void DecodeEngine::NameOutputBlock(const SequenceId& id, const Request& request) {
   const DecodeStream& stream = request.stream;
   const size_t written = stream.size() - 1;
@@ -308,7 +314,7 @@ void DecodeEngine::Report(const RequestId& id, absl::Status status) {
 
 void DecodeEngine::Forget(const SequenceId& id) {
   Request& request = At(id);
-  if (request.begun > 0) {  // the next step has it, and goes on without
+  if (request.begun > 0) {  // the next step has begun with a row for it, which is discarded
     BATON_CHECK(next_begun_, "a request ends under the running step");
     const auto row = static_cast<size_t>(request.row);
     next_.requests[row] = nullptr;

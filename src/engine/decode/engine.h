@@ -1,5 +1,5 @@
-// The decode worker's core: hand-off, scheduling and token streams as one state machine. Messages, step results and the
-// time come in; replies, steps, updates and failures go out.
+// The core of a decode worker: hand-off, scheduling and token streams in one state machine.
+// Messages, results of steps and the time come in. Replies, steps, updates and failures go out.
 #pragma once
 
 #include <cstdint>
@@ -28,32 +28,40 @@ namespace baton {
 
 struct DecodeEngineOptions {
   HandoffReceiverOptions handoff;
-  DecodeModel model;   // positions: the context of the model; a smaller pool lowers it
+  // `model.positions` is the context of the model. The engine lowers it if the pool is smaller.
+  DecodeModel model;
   int64_t blocks = 0;  // of the slab
   int32_t max_batch = 64;
-  // The prefill module is this very module, so blocks of output serve as prompt blocks of the next turn.
+  // True if the decode module is the prefill module. Blocks of output then get block keys, so a
+  // prompt of the next turn can share them.
   bool shares_output = false;
 };
 
-// What is to be told the router, in this order. Per request, its updates come in order and the last thing is an update
-// with `finish` or a failure.
+// Events for the routers, to be reported in the order of the fields. The updates of one request are
+// in order. The last event of a request is an update with `finish`, or a failure.
 struct DecodeEvents {
   std::vector<TokenUpdate> updates{};
   std::vector<RequestFailed> failures{};
-  // For all routers: there is room for so many requests whose reservations were refused with Wait.
+  // For all routers: so many requests whose reservations were refused with Wait would fit now
+  // (HandoffReceiver::TakeRoom).
   int64_t room = 0;
   bool empty() const { return updates.empty() && failures.empty() && room == 0; }
 };
 
-// One step: copies out, copies in, Forward, Sample of each row. No two rows share state, and the engine's methods leave
-// alone what a step refers to, so this can happen while messages come in. Sample REQUIRES: TakeEvents was called since
-// the last step.
+// One step. The caller runs the copies out, the copies in, Forward of the batch, and Sample of each
+// row, in this order. Methods of the engine do not change the objects that a step refers to, so the
+// step may run while messages arrive. Rows share no state, so several threads may sample different
+// rows.
 struct DecodeStep {
   struct Row {
     SequenceId sequence;
-    DecodeStream* stream = nullptr;                       // null: it ended with the step before, and runs in vain
-    std::optional<SampleSpec> sample;                     // what its slice points to; unset: it needs the logits
-    absl::StatusOr<bool> ended = absl::UnknownError("");  // not sampled; without words it takes no memory
+    // Null: the request finished in the previous step; its row is discarded.
+    DecodeStream* stream = nullptr;
+    // The target of the slice's `sample`. Unset if the row needs the logits.
+    std::optional<SampleSpec> sample;
+    // The result of DecodeStream::Advance. Until Sample, an error without a text, which allocates
+    // no memory.
+    absl::StatusOr<bool> ended = absl::UnknownError("");
   };
   std::span<SwapCopy const> out;
   std::span<SwapCopy const> in;
@@ -67,62 +75,77 @@ struct DecodeStep {
     batch.begun = false;
     rows.clear();
   }
-  // Row i takes the token that was sampled, or chooses one from its logits. `forward`: of the batch.
+  // Gives row i its next token. This is the token that the backend sampled, or else a token that
+  // the row's sampler chooses from the logits. `forward` is the result of Forward for the batch.
+  // REQUIRES: TakeEvents was called after the previous step's FinishStep.
   void Sample(int64_t i, const LogitsView& forward, SamplerScratch& scratch);
 };
 
-// Not thread-safe, except as DecodeStep says.
+// Runs the requests of a decode worker. A request is started, perhaps checked, and scheduled as a
+// sequence until it ends.
+//
+// Not thread-safe. Only a DecodeStep may run while methods of the engine are called.
 class DecodeEngine {
  public:
   explicit DecodeEngine(DecodeEngineOptions options);
 
-  // For the prefill workers' messages. Not for Start and Cancel.
+  // The receiver of the prefill workers' messages. For Start and Cancel, callers must use the
+  // engine's methods.
   HandoffReceiver& handoff() { return receiver_; }
   const HandoffReceiver& handoff() const { return receiver_; }
   bool verifies() const { return options_.handoff.verify; }
 
-  // Begins to decode what was handed off, or has it checked first (HandoffReceiverOptions::verify), and a request whose
-  // blocks are not those that were sent fails with DATA_LOSS. INVALID_ARGUMENT: a field is out of range.
-  // FAILED_PRECONDITION: the hand-off is in doubt, or the request runs already. Unless OK, nothing is left of the
-  // request.
+  // Claims the KV of a hand-off and starts to decode the request. If HandoffReceiverOptions::verify
+  // is set, the blocks are checked before. A request whose blocks are not the bytes that were sent
+  // then fails with DATA_LOSS. Errors:
+  // - INVALID_ARGUMENT: a field is out of range.
+  // - FAILED_PRECONDITION: the hand-off is in doubt, or the request is already being decoded.
+  //
+  // After an error the hand-off is given up. A request that was already being decoded goes on.
   absl::Status Start(DecodeJob job, absl::Time now);
-  // What came of HandoffReceiver::NextCheck.
+  // Takes the digests that a check of HandoffReceiver::NextCheck asked for.
   void OnDigests(ReservationId check, const absl::StatusOr<std::vector<BlockDigest>>& digests, absl::Time now);
-  // Ends the request wherever it is; a running one gets a last update. Nothing if there is none.
+  // Ends the request at any stage. A request in the running step ends with that step. A started
+  // request gets a last update. Does nothing if the request is unknown.
   void Cancel(const RequestId& request, absl::Time now);
-  // Fails all that was started. REQUIRES: no step runs.
+  // Fails all started requests. REQUIRES: no step is running.
   void FailAll(const absl::Status& status);
   void Tick(absl::Time now) { receiver_.Tick(now); }
   absl::Time NextTick() const { return receiver_.NextTick(); }
 
-  // Null: nothing can run now. Valid until FinishStep. REQUIRES: no step runs.
+  // Begins a step. Returns null if nothing can run now. The step is valid until FinishStep.
+  // REQUIRES: no step is running.
   DecodeStep* BeginStep(absl::Time now);
-  // Whether BeginNext is likely to give one.
+  // Returns false only if BeginNext would return null. If true, BeginNext is likely to plan a step.
   bool MayBeginNext() const;
-  // For Meanwhile::next of the step's Forward: the batch of the next step, which is what BeginStep gives then. Null: it
-  // depends on what this one makes. At most once in a step.
+  // For Meanwhile::next of the running step's Forward. Plans the next step and returns its batch.
+  // If the batch has begun, the next BeginStep returns this step. Returns null if the next step
+  // cannot be planned before the running step ends. REQUIRES: called at most once in a step.
   const Batch* BeginNext();
-  // `status`: of Forward; where it failed, the batch's requests fail. `next_begun`: what BeginNext gave has begun
-  // (LogitsView::next_begun), and `device_waited` for it.
+  // Ends the running step. `status` is that of Forward. If it is an error, the requests of the
+  // batch fail. `next_begun` and `device_waited` are those of LogitsView.
   void FinishStep(const absl::Status& status, bool next_begun, bool device_waited = false);
-  // The next BeginStep gives one that has begun.
+  // Returns true if the next BeginStep returns a step that has already begun.
   bool next_begun() const { return next_begun_; }
 
-  // All that is to be told since the last call. Updates of a step's tokens are made here and not by FinishStep: the
-  // next step does not depend on them, so the time for it is when a device computes that.
+  // Returns the events since the last call. Makes the updates of the last step's tokens. FinishStep
+  // does not make them, because the next step does not depend on them. A caller therefore calls
+  // this while a device computes the next step.
   DecodeEvents TakeEvents();
 
   struct Load {
-    int64_t running = 0;  // started and not ended, with those that are swapped or wait for a place in the batch
-    int64_t batch = 0;    // in the last step
-    int64_t swapped = 0;
+    // Sequences that have not ended, with those that are swapped out or not in the batch.
+    int64_t running = 0;
+    int64_t batch = 0;    // sequences in the last step
+    int64_t swapped = 0;  // part of `running`: swapped out
     int64_t reserved = 0;
-    int64_t committed = 0;  // handed off, not started
+    int64_t committed = 0;  // handed off and not started, or being checked
     BlockPool::Counts blocks;
-    double growth_share = 1;  // of max_new_tokens that requests use, as learned
-    // Since the start:
+    double growth_share = 1;  // learned share of max_new_tokens that requests use
+    // The remaining fields count since the start.
     int64_t steps = 0;
-    int64_t steps_ahead = 0;  // of these, begun before the one before was over, so that the device did not wait
+    // Part of `steps`: begun before the previous step was over, so that the device did not wait.
+    int64_t steps_ahead = 0;
     int64_t tokens_out = 0;
     int64_t finished = 0;  // with any finish reason
     int64_t failed = 0;
@@ -140,19 +163,20 @@ class DecodeEngine {
   struct Request {
     DecodeStream stream;
     absl::Time added;
-    absl::Time began = absl::InfiniteFuture();  // of the first step that took it up
-    int32_t begun = 0;                          // steps that have it in a row and are not finished
-    int64_t row = 0;                            // in the last of them
-    bool copied = false;                        // by the running step
+    absl::Time began = absl::InfiniteFuture();  // begin of its first step
+    int32_t begun = 0;                          // unfinished steps that have a row for it
+    int64_t row = 0;                            // its row in the last of these steps
+    bool copied = false;                        // the running step swaps it out or in
     bool cancelled = false;                     // by an event during the step
     Request(DecodeJob job, const DecodeModel& model, uint64_t seed, absl::Time now)
         : stream(std::move(job.request_id), std::move(job.spec), model, seed), added(now) {}
   };
   using Requests = std::map<SequenceId, std::unique_ptr<Request>>;
-  using Checking = std::map<ReservationId, std::unique_ptr<Request>>;  // started, and not yet sequences
+  // Started requests whose blocks are being checked.
+  using Checking = std::map<ReservationId, std::unique_ptr<Request>>;
   struct BegunStep {
     DecodeStep step;
-    std::vector<Request*> requests;  // of its rows; null: it ended since
+    std::vector<Request*> requests;  // one for each row; null: the request has ended since
   };
 
   absl::Status CheckJob(const DecodeJob& job) const;
@@ -181,8 +205,9 @@ class DecodeEngine {
   absl::flat_hash_map<RequestId, SequenceId> by_id_;
   BegunStep running_, next_;
   bool next_planned_ = false, next_begun_ = false, next_ahead_ = false;
-  bool ended_ = false;  // a request, since the last step was finished: its blocks may be free with the next one
-  std::vector<Request*> untold_;  // whose last token has no update yet
+  // A request has ended since the last FinishStep. The next FinishStep may free its blocks.
+  bool ended_ = false;
+  std::vector<Request*> untold_;  // requests whose last token has no update yet
   DecodeEvents events_;
   Load totals_;  // only the counts since the start
 };

@@ -1,4 +1,4 @@
-// How much of max_new_tokens requests really use.
+// An estimate of the share of max_new_tokens that requests use.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace baton {
 
-// The mean of (tokens made / max_new_tokens) over about the last 16 requests, at first 1/2: max_new_tokens is a limit
-// that few reach, and preemption mends what was guessed too low. A request is expected to make this share of what it
-// still may.
+// The mean of tokens made / max_new_tokens over about the last 16 requests, at first 1/2. A request
+// is expected to make this share of the tokens that it may still make. max_new_tokens is a limit
+// that few requests reach. Preemption corrects an estimate that is too low.
 class GrowthEstimate {
  public:
   void Learn(int64_t made, int64_t max_new_tokens) {
@@ -19,8 +19,9 @@ class GrowthEstimate {
     share_ = std::clamp(share_ + (share - share_) / 16, 1.0 / 16, 1.0);
   }
 
-  // Blocks to come for a sequence that fills `blocks` blocks with `kv_tokens` and may still make `max_new_tokens`; at
-  // least the one that its next token may need.
+  // Returns how many blocks a sequence is expected to need beyond its `blocks` blocks. It has KV of
+  // `kv_tokens` tokens and may still make `max_new_tokens`. The result includes at least the block
+  // that its next token may need.
   int64_t Blocks(int64_t kv_tokens, int64_t max_new_tokens, int64_t blocks) const {
     const auto expected = static_cast<int64_t>(std::ceil(share_ * static_cast<double>(max_new_tokens)));
     return std::max<int64_t>(0, BlocksFor(kv_tokens + std::max<int64_t>(1, expected)) - blocks);

@@ -10,7 +10,8 @@
 namespace baton {
 namespace {
 
-// What one request's number can be worth; beyond it, priorities are alike.
+// Upper bound on the levels of priority that count. Priorities beyond it are equal. It bounds the
+// time by which a priority shifts the queue order.
 constexpr int32_t kMostPriority = 100;
 
 }  // namespace
@@ -81,7 +82,8 @@ void DecodeScheduler::NameBlock(const SequenceId& id, const BlockKey& key) {
   ShareBlocks(sequence);
 }
 
-// Makes full blocks nodes of the tree, or takes the node that another request made meanwhile: its content is the same.
+// Makes nodes of the tree from the full blocks with keys. If another request has made the node
+// already, takes that node's block, which has the same content.
 void DecodeScheduler::ShareBlocks(Sequence& sequence) {
   while (sequence.shared < sequence.kv.keys.size()) {
     const size_t i = sequence.shared;
@@ -124,10 +126,11 @@ const DecodeScheduler::Turns& DecodeScheduler::TurnsNow() {
 }
 
 void DecodeScheduler::OrderSequences() {
-  std::map<absl::string_view, Turns> claims;  // by tenant, the best first
+  std::map<absl::string_view, Turns> claims;  // by tenant, each in the order of SequenceId
   for (auto it = sequences_.begin(); it != sequences_.end(); ++it) claims[it->second.spec->tenant].push_back(it);
-  using Order =
-      std::tuple<size_t, absl::Time, uint64_t>;  // round, when the tenant's sequence of that number came; unique
+  // The round k, the arrival of the tenant's k-th oldest sequence, and a number that makes it
+  // unique.
+  using Order = std::tuple<size_t, absl::Time, uint64_t>;
   std::vector<std::pair<Order, Sequences::iterator>> turns;
   for (const auto& [tenant, of_tenant] : claims) {
     std::vector<absl::Time> came;
@@ -146,7 +149,7 @@ const DecodePlan& DecodeScheduler::BeginStep() {
   step_.Clear();
   releasing_ = 0;
   leaving_.clear();
-  bool waiting = false;  // a swapped sequence found no room: none with a later turn may take it
+  bool waiting = false;  // a swapped sequence found no room, so none after it may come back
   const Turns& turns = TurnsNow();
   for (auto turn = turns.cbegin(); turn != turns.cend(); ++turn) {
     const Sequences::iterator it = *turn;
@@ -162,7 +165,7 @@ const DecodePlan& DecodeScheduler::BeginStep() {
   return step_.plan;
 }
 
-// Beyond the steps that it has begun.
+// Returns true if the sequence may run in a step after those that have it.
 bool DecodeScheduler::GoesOn(const Sequence& sequence) {
   return !sequence.ends && sequence.kv.kv_tokens + sequence.begun < sequence.max_kv_tokens;
 }
@@ -199,14 +202,15 @@ void DecodeScheduler::DropNext() {
   for (Sequence* sequence : next_.batch) --sequence->begun;
 }
 
-// Where there is no block, makes room for one, which comes free with this step.
+// As Grow. If there is no block, makes room for one, which becomes free when this step is over.
 bool DecodeScheduler::GrowOne(Turns::const_iterator turn) {
   if (Grow((*turn)->second)) return true;
   MakeRoom(turn, 1);
   return false;
 }
 
-// Makes sure of a block for the token after those that are computed or begun. False: there is none.
+// Makes sure that the table has a block for the token after those that are computed or begun.
+// Returns false if no block is available.
 bool DecodeScheduler::Grow(Sequence& sequence) {
   const int64_t tokens = int64_t{sequence.kv.kv_tokens} + sequence.begun + 1;
   if (BlocksFor(tokens) <= static_cast<int64_t>(sequence.kv.table.size())) return true;
@@ -215,8 +219,9 @@ bool DecodeScheduler::Grow(Sequence& sequence) {
   return block.has_value();
 }
 
-// Brings a sequence back if that leaves a block for itself and for each sequence with an earlier turn: otherwise it
-// might have to go again at once.
+// Copies a sequence back if one more block then remains for it and for each sequence of the batch
+// so far. With less room, it might have to be swapped out again at once. Returns false if there is
+// no room, and makes room for the next step.
 bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
   Sequence& sequence = (*turn)->second;
   const int64_t blocks = BlocksFor(sequence.kv.kv_tokens);
@@ -242,8 +247,9 @@ bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
   return true;
 }
 
-// Swaps out sequences with later turns, the last first, until `blocks` will be free for the claimant after this step;
-// none if all of them would not be enough.
+// Swaps out sequences that come after the claimant in the order, the last one first, until `blocks`
+// blocks will be free for the claimant after this step. Swaps out none if all of them together
+// would not free enough.
 void DecodeScheduler::MakeRoom(Turns::const_iterator claimant, int64_t blocks) {
   int64_t possible = releasing_;
   LeavingReferences leaving = leaving_;
@@ -263,7 +269,8 @@ void DecodeScheduler::MakeRoom(Turns::const_iterator claimant, int64_t blocks) {
   releasing_ -= blocks;
 }
 
-// How many blocks come free when this sequence goes beside those that `leaving` counts; it is then counted too.
+// Returns how many more blocks become free if this sequence leaves too, after those that `leaving`
+// counts. Adds the sequence's references to `leaving`.
 int64_t DecodeScheduler::Releases(const Sequence& sequence, LeavingReferences& leaving) const {
   int64_t blocks = 0;
   for (const BlockId id : sequence.kv.table.ids()) blocks += ++leaving[id] == pool_.ReferencesOf(id);
@@ -276,7 +283,8 @@ void DecodeScheduler::SwapOut(Sequences::iterator it) {
   sequence.leaving = true;
   ++preemptions_;
   SwapCopy copy{it->first, &sequence.host, {}};
-  const auto written = static_cast<size_t>(BlocksFor(sequence.kv.kv_tokens));  // not the one for its next token
+  // A block that is only for the next token is not copied.
+  const auto written = static_cast<size_t>(BlocksFor(sequence.kv.kv_tokens));
   for (size_t i = 0; i < written; ++i) copy.pieces.push_back({i, sequence.kv.table.ids()[i]});
   step_.plan.out.push_back(std::move(copy));
 }

@@ -1,4 +1,5 @@
-// Which sequences a decode step runs, and which blocks they take: continuous batching over a pool that may run out.
+// The planner of decode steps: continuous batching over a block pool that may run out of blocks. It
+// chooses the sequences of each step and their blocks.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +21,20 @@
 namespace baton {
 
 struct DecodeSchedulerOptions {
-  int32_t max_batch = 64;  // sequences in one step
-  int64_t positions = 0;   // most KV tokens of one sequence: context or pool, what is smaller
-  absl::Duration priority_worth = absl::Seconds(10);  // a level of priority counts like having come this much earlier
+  int32_t max_batch = 64;  // upper bound on sequences in one step
+  // Upper bound on KV tokens of one sequence: the smaller of the model's context and the pool.
+  int64_t positions = 0;
+  // A request counts as arrived this much earlier for each level of its priority.
+  absl::Duration priority_worth = absl::Seconds(10);
 };
 
-// Names a sequence, and orders those of one tenant: the smaller has the better claim to blocks and to a place in the
-// batch. A claim never changes and age always wins in the end, so no sequence starves, whatever the priorities.
+// Names a sequence, and orders the sequences of one tenant. The smaller one comes first for blocks
+// and for rows of the batch. The queue order of a sequence never changes, and priorities shift it
+// by a bounded time. A sequence that waits long enough therefore comes first, so none starves.
 struct SequenceId {
-  absl::Time claim;  // when it came or counts as having come, less what its priority is worth
+  // The queue order: arrival time plus arrival offset, minus `priority_worth` per level of
+  // priority.
+  absl::Time claim;
   uint64_t number = 0;
   friend bool operator==(const SequenceId&, const SequenceId&) = default;
   friend bool operator<(const SequenceId& a, const SequenceId& b) {
@@ -36,23 +42,25 @@ struct SequenceId {
   }
 };
 
-// Blocks' bytes on their way between slab and host memory.
+// A copy of one sequence's blocks between the slab and host memory.
 struct SwapCopy {
   struct Piece {
-    size_t index;  // in host memory, of blocks
+    size_t index;  // position in host memory, in blocks
     BlockId block;
   };
   SequenceId sequence;
-  std::unique_ptr<std::byte[]>* host = nullptr;  // swapping out: the shell allocates [pieces] blocks here
+  // Host memory of the size of `pieces`. For a copy out, the caller allocates it.
+  std::unique_ptr<std::byte[]>* host = nullptr;
   std::vector<Piece> pieces;
 };
 
-// One step: first all copies out, then all copies in, then the batch.
+// One step. All copies out run first, then all copies in, then the batch.
 struct DecodePlan {
   std::vector<SwapCopy> out;
   std::vector<SwapCopy> in;
-  std::vector<SequenceId> batch;                 // in the order of their turns
-  std::vector<std::span<const BlockId>> tables;  // of the batch: each has a place for the sequence's next token
+  std::vector<SequenceId> batch;  // in the scheduler's order
+  // The block table of each sequence of the batch. It has room for the sequence's next token.
+  std::vector<std::span<const BlockId>> tables;
   bool empty() const { return out.empty() && in.empty() && batch.empty(); }
   void Clear() {  // keeps the memory
     out.clear();
@@ -62,56 +70,67 @@ struct DecodePlan {
   }
 };
 
-// Tenants have turns: first each one's best claim, then each one's second, and so on, so that all who have enough to do
-// hold equally many places. In the k-th round they go by when the k-th of their sequences came, whatever it claims:
-// what a priority is worth, it is worth among a tenant's own.
+// Plans decode steps for the sequences of all tenants, and decides whether a new reservation fits.
 //
-// When a sequence's next token has no block, the one whose turn is last is swapped out: its blocks are copied to
-// host memory as they are, and given up when the step is over. It comes back, byte by byte, when there is room again;
-// recomputing would not do, because another module made the prompt's KV (design idea 1). Sequences that wait for a
-// block, for room or for a place in the batch are left out of a step and lose nothing.
+// All sequences have one order. It goes in rounds. Round k has the k-th sequence of each tenant, so
+// tenants with enough requests have equally many rows of the batch. SequenceId orders the sequences
+// of one tenant. A priority has no effect on other tenants.
 //
-// No livelock: a sequence is only ever swapped out for one with an earlier turn, and turns change only where one comes
-// or ends. Whoever has the first always gets what it needs as soon as nobody but reservations holds the rest, and
-// finishes; nobody gets before it who did not come, or count as having come, earlier, or claims its tenant's turn.
-// Not thread-safe. Pool and tree must outlive it.
+// If there is no block for a sequence's next token, sequences after it in the order are swapped
+// out, the last one first. Their blocks are copied to host memory in the running step and released
+// when the step is over. They are copied back when there is room. A sequence that waits for a
+// block, for room or for a row of the batch is left out of the step and loses nothing.
+//
+// docs/design/decode_steps.md gives the reasons, and shows that every sequence ends.
+//
+// Not thread-safe. The pool and the tree must outlive it.
 class DecodeScheduler {
  public:
   DecodeScheduler(DecodeSchedulerOptions options, BlockPool& pool, RadixTree& tree);
 
-  // Whether a reservation fits beside all that runs, is reserved, is to come back, and is expected to grow. Alone in
-  // the worker, whatever has room for its first token is admitted. `blocks_now`: see AdmissionPolicy.
+  // Decides whether a reservation fits. Running and swapped sequences, other reservations and the
+  // expected growth of all of them count. If the worker has no other work, a reservation fits if
+  // there is room for its first token. `blocks_now` is that of AdmissionPolicy.
   Admission Consider(const ReserveRequest& request, int64_t blocks_now,
                      const HandoffReceiver::Outstanding& outstanding) const;
 
-  // A sequence with all of [0, kv.kv_tokens) in its table, of a request that came at `arrived`. Requests without a
-  // tenant are those of one tenant, too. REQUIRES: `spec` outlives the sequence.
+  // Adds a sequence whose table holds the KV of [0, kv.kv_tokens). Its request arrived at
+  // `arrived`. All requests without a tenant count as one tenant's. REQUIRES: `spec` outlives the
+  // sequence.
   SequenceId Add(ClaimedKv kv, const RequestSpec& spec, absl::Time arrived);
-  // The block that the sequence's last computed token completed has this key: from now on others may share it. It must
-  // follow the keys that the sequence came with.
+  // Sets the key of the block that the sequence's last computed token completed. From now on, other
+  // sequences may share the block. REQUIRES: all earlier blocks of the sequence have keys.
   void NameBlock(const SequenceId& id, const BlockKey& key);
-  // The sequence is over after `made` tokens. Where the running step has it still, nobody else has its blocks before
-  // that is over. REQUIRES: the running step does not copy it; no step that BeginNext planned has it.
+  // Removes a sequence that has made `made` tokens. If the running step has the sequence, its
+  // blocks are released only when that step is over. REQUIRES: the running step does not copy the
+  // sequence. If the running step has it, BeginNext has planned no further step.
   void Remove(const SequenceId& id, int64_t made);
 
-  // The sequence is removed when the steps that have it are over.
+  // Keeps the sequence out of steps that BeginNext plans. The caller removes the sequence when the
+  // steps that have it are over.
   void EndsWithItsStep(const SequenceId& id) { At(id).ends = true; }
 
-  // Plans a step; the plan stays valid until its FinishStep. Empty: nothing can run until blocks come free. REQUIRES:
-  // no step runs.
+  // Plans a step. The plan is valid until FinishStep, which must follow. If the plan is empty,
+  // nothing can run until blocks become free. REQUIRES: no step is running.
   const DecodePlan& BeginStep();
-  // While a step runs: plans the one after it, which begins before it is known what the running one makes. Each of that
-  // one's sequences is one token further then; those that certainly end with it are left out, and those of which that
-  // turns out later run in vain. Null: it takes copies or blocks that are not there, or nobody is in it, and the next
-  // BeginStep sees to it. Valid until FinishStep, its tables until the one after. Tables of the running step are not
-  // valid any more. REQUIRES: no such step was begun yet.
+  // Plans the step after the running one, before the tokens of the running step are known. The plan
+  // assumes one more token for each sequence of the running step.
+  // - Sequences that certainly end with the running step are left out. If another sequence turns
+  //   out to end with it, its row in the next step is discarded.
+  // - Returns null if the step needs copies, or blocks that are not free, or has no sequence. The
+  //   next BeginStep plans it in that case.
+  // - The plan is valid until the running step's FinishStep, and the spans in `tables` until the
+  //   one after. The `tables` of the running step are no longer valid.
+  //
+  // REQUIRES: a step is running, and no step after it is planned.
   const DecodePlan* BeginNext();
-  // False: it would certainly be null.
+  // Returns false only if BeginNext would return null.
   bool MayBeginNext() const;
-  // What BeginNext planned does not happen.
+  // Drops the step that BeginNext planned.
   void DropNext();
-  // All that was planned for the running step has happened; each sequence of its batch has one computed token more.
-  // What BeginNext planned is the running step now.
+  // Ends the running step. Each sequence of its batch has one more computed token. If BeginNext has
+  // planned a step, that step is now the running one. REQUIRES: all that was planned for the
+  // running step has happened.
   void FinishStep();
 
   const std::vector<BlockKey>& keys(const SequenceId& id) const { return At(id).kv.keys; }
@@ -121,7 +140,7 @@ class DecodeScheduler {
     int64_t batch = 0;  // in the last step
     int64_t swapped = 0;
     int64_t preemptions = 0;  // since the start
-    double growth_share = 1;  // see GrowthEstimate
+    double growth_share = 1;  // GrowthEstimate::share
   };
   Counts counts() const;
   void CheckInvariants() const;
@@ -130,21 +149,23 @@ class DecodeScheduler {
   struct Sequence {
     const RequestSpec* spec = nullptr;
     absl::Time came;
-    ClaimedKv kv;               // grows with each step; its table is empty when swapped out
-    size_t shared = 0;          // blocks [0, shared) of the table are the tree's nodes of keys [0, shared)
-    int64_t max_kv_tokens = 0;  // at the end of its longest possible life
-    int32_t begun = 0;          // steps that have it and are not finished
-    bool ends = false;          // with them
+    ClaimedKv kv;  // grows with each step; its table is empty when swapped out
+    // Blocks [0, shared) of the table are the blocks of the tree's nodes for keys [0, shared).
+    size_t shared = 0;
+    int64_t max_kv_tokens = 0;  // upper bound on kv.kv_tokens at its end
+    int32_t begun = 0;          // unfinished steps that have it
+    bool ends = false;          // it ends with these steps (EndsWithItsStep)
     bool swapped = false;
-    bool leaving = false;               // is being swapped out by the running step
+    bool leaving = false;               // the running step swaps it out
     std::unique_ptr<std::byte[]> host;  // [BlocksFor(kv.kv_tokens)] blocks when swapped out
   };
   using Sequences = std::map<SequenceId, Sequence>;
   using Turns = std::vector<Sequences::iterator>;
-  using LeavingReferences = absl::flat_hash_map<BlockId, int64_t>;  // by sequences that are being swapped out
+  // For each block, the references that sequences hold which are being swapped out.
+  using LeavingReferences = absl::flat_hash_map<BlockId, int64_t>;
   struct Step {
     DecodePlan plan;
-    std::vector<Sequence*> batch;  // of the plan; null: it was removed since
+    std::vector<Sequence*> batch;  // one for each row of the plan; null: removed since
 
     void Clear() {  // keeps the memory
       plan.Clear();
@@ -181,16 +202,17 @@ class DecodeScheduler {
   int64_t swapped_ = 0;
   int64_t preemptions_ = 0;
 
-  Step step_, next_;  // the running one, and the one after it
+  Step step_, next_;  // the running step, and the step after it
   bool running_ = false, has_next_ = false;
-  // What the running step may use and is nobody's any more: sequences that ended, and blocks in whose place their
-  // sequence has others.
+  // Blocks that the running step may use and that no sequence has: the tables of sequences that
+  // have ended, and blocks that ShareBlocks has replaced.
   std::vector<BlockTable> ended_;
   std::vector<BlockRef> replaced_;
-  Turns turns_;  // of all sequences, unless some came or ended since they were ordered
+  Turns turns_;  // all sequences, in order, unless turns_changed_
   bool turns_changed_ = false;
   LeavingReferences leaving_;
-  int64_t releasing_ = 0;  // blocks that come free when the step is over and that nobody has claimed yet
+  // Blocks that become free when the step is over, without those that MakeRoom has set aside.
+  int64_t releasing_ = 0;
 };
 
 }  // namespace baton

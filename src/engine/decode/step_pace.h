@@ -1,5 +1,5 @@
-// When to plan the step that begins behind a running one: late, so that who comes meanwhile is in it, but not so late
-// that the device waits. Goes by how long the last steps took there.
+// The time at which a decode worker plans the step after a running one. It is as late as possible,
+// so that new arrivals join the batch, but early enough that the device does not wait.
 #pragma once
 
 #include <algorithm>
@@ -8,19 +8,23 @@
 
 namespace baton {
 
+// Estimates the time from the durations of the last steps. Not thread-safe.
 class StepPace {
  public:
-  // Before the end of a step, for planning and enqueueing the next; more where that was not enough.
+  // Lower bound on the time reserved before the end of a step for planning and enqueueing the next
+  // step. The reserved time grows when it was too short.
   static constexpr absl::Duration kLeastMargin = absl::Milliseconds(1);
 
-  // A step begins for which the device waited: what was known of those before is forgotten.
+  // A step begins on a device that was idle. Forgets the durations of earlier steps.
   void Begin(absl::Time now);
+  // Returns the time at which to plan the step after the running one.
   absl::Time PlanAt() const { return began_ + takes_ - std::max(margin_, takes_ / 8); }
-  // The step is over, and the next begins if it has been enqueued; `device_waited`: it was, but too late.
+  // The running step is over. If the next step was enqueued, it begins now. `device_waited`: it was
+  // enqueued too late.
   void Over(absl::Time now, bool device_waited);
 
  private:
-  absl::Duration takes_;  // a step, on the device; at least, for it grows slowly
+  absl::Duration takes_;  // estimated duration of a step on the device; grows slowly
   absl::Duration margin_ = kLeastMargin;
   absl::Time began_;
 };

@@ -50,7 +50,7 @@ absl::StatusOr<bool> DecodeStream::Advance(const SampledToken& sampled) {
   return Take(sampled.id, {.logprob = sampled.logprob});
 }
 
-// No more than the next step depends on: a device waits for it.
+// Does only what the next step depends on, because a device waits for it. `Tell` does the rest.
 bool DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
   BATON_CHECK(!untold_, "a token came before the last one was told");
   untold_ = true;

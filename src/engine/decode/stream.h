@@ -1,4 +1,5 @@
-// One request's tokens: the prompt goes in, tokens and text come out. Knows nothing of blocks or batches.
+// The tokens of one request. It takes the prompt and the model's logits, and makes tokens and text.
+// It does not depend on blocks and batches.
 #pragma once
 
 #include <cstdint>
@@ -18,50 +19,61 @@
 
 namespace baton {
 
-// What all requests of a decode worker share.
+// The parameters that all requests of a decode worker share.
 struct DecodeModel {
-  const Tokenizer* tokenizer = nullptr;  // must outlive its streams
+  const Tokenizer* tokenizer = nullptr;  // must outlive the streams
   int64_t vocab = 0;
   std::vector<TokenId> eos_ids;
-  int64_t positions = 0;  // a sequence's KV is at positions [0, positions), positions >= 1
+  int64_t positions = 0;  // KV of a sequence is at positions [0, positions); positions >= 1
 };
 
+// Makes the output of one request. Call `next_input`, `Advance` and `Tell` for each token, until
+// `Advance` returns true. Not thread-safe, but `Tell` may run while the next step reads
+// next_input() and next_sample().
 class DecodeStream {
  public:
-  // `default_seed` is used if the spec has none. REQUIRES: the spec is valid and has tokens.
+  // `default_seed` is used if the spec has no seed. REQUIRES: the spec is valid and has tokens. The
+  // model outlives the stream.
   DecodeStream(RequestId request_id, RequestSpec spec, const DecodeModel& model, uint64_t default_seed);
   DecodeStream(const DecodeStream&) = delete;
   DecodeStream& operator=(const DecodeStream&) = delete;
 
-  // What the next step runs: the last token, at first the prompt's (design idea 1). Valid until Advance.
+  // Returns the token that the next step runs: the last token of the output, or first the prompt's
+  // last token (design idea 1). Valid until Advance.
   std::span<const TokenId> next_input() const {
     return (output_.empty() ? std::span<const TokenId>(spec_.tokens) : std::span<const TokenId>(output_)).last(1);
   }
   int32_t next_position() const { return static_cast<int32_t>(size()) - 1; }
 
-  // How the token after next_input() is to be chosen, for who chooses it in place of Advance(logits), or the one that
-  // many `further`, see Sampler::Spec. Unset where top log probabilities are wanted, for which it takes the logits.
-  // Valid until Advance.
+  // Returns the parameters for a backend that samples on the device. next_sample(k) describes the
+  // token that is k places after the next one (Sampler::Spec). Unset if the request wants top log
+  // probabilities, because these need the logits. Valid until Advance.
   std::optional<SampleSpec> next_sample(int64_t further) const;
 
-  // Takes logits [vocab] of next_input(): one token more. Says whether it was the last. An error is the logits', see
-  // Sampler. REQUIRES: none was the last, and Tell has told of the one before.
+  // Chooses the next token from the logits [vocab] of next_input(). Returns true if the token is
+  // the last one. Returns the error of Sampler::Sample if the logits are not usable. REQUIRES: no
+  // earlier token was the last, and `Tell` was called for the token before.
   absl::StatusOr<bool> Advance(std::span<const float> logits, SamplerScratch& scratch);
-  // Takes what was chosen by next_sample() instead. REQUIRES: sampled.id != kNotSampled.
+  // As above, for a token that the backend chose with next_sample(). Returns Sampler::NotFinite if
+  // the logits were not finite. REQUIRES: also sampled.id != kNotSampled.
   absl::StatusOr<bool> Advance(const SampledToken& sampled);
-  // The update of the token that Advance took. Changes nothing that the next step reads, so it may be called meanwhile.
+  // Returns the update with the token of the last Advance. Changes nothing that the next step
+  // reads, so it may be called while that step runs. REQUIRES: Advance was called since the last
+  // `Tell`.
   TokenUpdate Tell();
-  // The last update of a stream that ends from outside: what text is held back, and `reason`. REQUIRES: all is told.
+  // Ends the stream for `reason`. Returns its last update, with the text that was held back.
+  // REQUIRES: `Tell` was called for the last token.
   TokenUpdate End(FinishReason reason);
 
   const RequestId& request_id() const { return request_id_; }
   const RequestSpec& spec() const { return spec_; }
-  // Tokens of prompt and output, and the one at `position`.
+  // The number of tokens of prompt and output, and the token at `position`.
   size_t size() const { return spec_.tokens.size() + output_.size(); }
   TokenId token(size_t position) const {
     const size_t prompt = spec_.tokens.size();
     return position < prompt ? spec_.tokens[position] : output_[position - prompt];
   }
+  // The number of tokens of the output.
   int64_t made() const { return std::ssize(output_); }
 
  private:
@@ -75,15 +87,15 @@ class DecodeStream {
   RequestId request_id_;
   RequestSpec spec_;
   std::vector<TokenId> output_;
-  int64_t max_new_tokens_;  // what the spec wants, as far as the model has positions for it
+  int64_t max_new_tokens_;  // of the spec, limited by the model's positions
   Sampler sampler_;
   Detokenizer detokenizer_;
   StopMatcher stop_matcher_;
 
-  // Of the last token, until it is told.
+  // State of the last token, until `Tell`.
   bool untold_ = false;
-  TokenLogprobs logprobs_;  // if wanted
-  std::string text_;        // if it was needed to know whether the stream ends
+  TokenLogprobs logprobs_;  // if the request wants them
+  std::string text_;        // if Advance had to look for stop strings
   std::optional<FinishReason> finish_;
 };
 

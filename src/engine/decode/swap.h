@@ -1,4 +1,4 @@
-// Moves the blocks of preempted requests between slab and host memory.
+// Copies of the blocks of preempted requests between the slab and host memory.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 
 namespace baton {
 
-// Does the step's copies out, then its copies in. Where there is no host memory, `host` stays null and the engine fails
-// the request. An error is the slab's.
+// Runs the step's copies out, and then its copies in. If there is no host memory for a copy out,
+// leaves `host` null. FinishStep of the engine then fails the request. Returns the error of
+// Slab::Copy.
 absl::Status CopySwaps(const DecodeStep& step, const Slab& slab, int64_t block_bytes);
 
 }  // namespace baton

@@ -47,7 +47,7 @@ absl::StatusOr<ReserveReply> DecodeWorker::OnReserve(ReserveRequest request) {
     if (closing_) return Wait{};
     reply = engine_.handoff().OnReserve(std::move(request), clock_.Now());
   }
-  loop_.Wake();  // its lease is a new time to wait for
+  loop_.Wake();  // the lease of the reservation may end before the loop would wake
   return reply;
 }
 
@@ -56,8 +56,9 @@ absl::Status DecodeWorker::OnCommit(const Commit& commit) {
     const std::lock_guard lock(mutex_);
     RETURN_IF_ERROR(engine_.handoff().OnCommit(commit, clock_.Now()));
   }
-  loop_.Wake();                    // what is for the cache alone may be evicted from now on
-  if (checker_) checker_->Wake();  // what is for the cache alone is checked now
+  // The commit of a cache-only reservation makes its blocks evictable, or begins their check.
+  loop_.Wake();
+  if (checker_) checker_->Wake();
   return absl::OkStatus();
 }
 
@@ -66,7 +67,7 @@ void DecodeWorker::OnRelease(const Release& release) {
     const std::lock_guard lock(mutex_);
     engine_.handoff().OnRelease(release, clock_.Now());
   }
-  loop_.Wake();  // blocks may have come free
+  loop_.Wake();  // blocks may have become free
 }
 
 absl::StatusOr<HeartbeatReply> DecodeWorker::OnHeartbeat(const Heartbeat& heartbeat) {
@@ -110,7 +111,7 @@ void DecodeWorker::Shutdown(absl::Duration grace) {
   }
   if (checker_) checker_->Stop();
   loop_.Stop();
-  Step();  // one that has begun uses blocks, so it ends before they are given back
+  Step();  // ends a step that has begun, because it uses blocks that FailAll releases
   DecodeEvents events;
   {
     const std::lock_guard lock(mutex_);
@@ -121,7 +122,8 @@ void DecodeWorker::Shutdown(absl::Duration grace) {
   delivery_.Flush();
 }
 
-// What a step made is told when the next one runs, so that a device does not wait for it.
+// Runs one step. The events of the step are delivered while the next one runs, so that a device
+// does not wait for the delivery.
 absl::Time DecodeWorker::Step() {
   DecodeStep* step;
   absl::Time next;
@@ -180,9 +182,10 @@ absl::Time DecodeWorker::Check() {
 }
 
 DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
-  if (!step.out.empty() || !step.in.empty()) Tell();  // copies take long, and the host makes them
+  if (!step.out.empty() || !step.in.empty()) Tell();  // before copies, which may take long
   const absl::Status swapped = CopySwaps(step, backend_.kv_slab(), backend_.kv_layout().BlockBytes());
-  // Only a device that has failed cannot copy, and requests would go on with what is not theirs.
+  // A copy fails only if the device has failed. The requests cannot go on, because their blocks
+  // would have wrong contents.
   BATON_CHECK(swapped.ok(), swapped.ToString());
   if (step.rows.empty()) return {absl::OkStatus()};
   if (!step.batch.begun) pace_.Begin(clock_.Now());

@@ -1,5 +1,4 @@
-// The decode worker as a thread-safe object: a DecodeEngine, a backend, the thread that drives them, and one that tells
-// what they made.
+// A decode worker: a DecodeEngine with a backend and the threads that drive it.
 #pragma once
 
 #include <condition_variable>
@@ -27,40 +26,49 @@
 
 namespace baton {
 
-// Calls body(i) for each i of [0, n), on as many threads as it likes, and returns when all are done.
+// Calls body(i) for each i of [0, n), perhaps on several threads. Returns when all calls have
+// returned.
 using ParallelFor = absl::AnyInvocable<void(int64_t n, absl::FunctionRef<void(int64_t i)> body)>;
 
 struct DecodeWorkerOptions {
-  // From the backend come `blocks`, the layout and the numerics id.
+  // The worker sets `blocks`, the layout and the numerics id from the backend.
   DecodeEngineOptions engine;
-  // To sample many rows at once; unset: on the step's thread.
+  // Samples the rows of a step on several threads. If unset, the step's thread samples them.
   ParallelFor parallel_for;
-  int sampling_threads = 1;  // parts that a batch is sampled in, with parallel_for
+  int sampling_threads = 1;  // calls of `body` per step, with parallel_for
 };
 
+// Drives a DecodeEngine in real time. Thread-safe. The worker owns these threads:
+//
+// - One thread computes steps.
+// - One thread calls the listener (DecodeDelivery).
+// - If HandoffReceiverOptions::verify is set, one thread digests blocks.
 class DecodeWorker {
  public:
-  // Backend, listener and clock must outlive it. Only this worker uses the backend; hand-offs write to its slab.
+  // The backend, the listener and the clock must outlive the worker. Only this worker may use the
+  // backend. Hand-offs write to the backend's slab.
   DecodeWorker(DecodeWorkerOptions options, Backend& backend, DecodeListener& listener, const Clock& clock);
   ~DecodeWorker() { Shutdown(absl::ZeroDuration()); }
 
-  // From prefill workers, see HandoffReceiver. While it shuts down there is no room for reservations, so that their
-  // requests go elsewhere, or wait for the worker that comes in its place.
+  // The messages of prefill workers. HandoffReceiver describes them. During Shutdown, OnReserve
+  // returns Wait, so that the requests go to other workers or wait for this worker's successor.
   absl::StatusOr<LinkReply> OnLink(const LinkRequest& request);
   absl::StatusOr<ReserveReply> OnReserve(ReserveRequest request);
   absl::Status OnCommit(const Commit& commit);
   void OnRelease(const Release& release);
   absl::StatusOr<HeartbeatReply> OnHeartbeat(const Heartbeat& heartbeat);
 
-  // From the router, see DecodeEngine. Once Start was OK, the listener hears of the request, to its end. UNAVAILABLE:
-  // it has shut down.
+  // The messages of the router. They act as the methods of DecodeEngine with the same names. After
+  // OK from Start, the listener receives the request's events until its end. Start returns
+  // UNAVAILABLE once the grace of Shutdown is over.
   absl::Status Start(DecodeJob job);
   void Cancel(const RequestId& request);
 
   DecodeEngine::Load Load() const;
 
-  // Takes nothing new, lets what was reserved or started go on for at most `grace`, fails the rest with UNAVAILABLE,
-  // and stops. The listener has heard the end of every request when it returns. Idempotent.
+  // Refuses new reservations. Waits for at most `grace` until all reserved and started requests
+  // have ended, and fails the rest with UNAVAILABLE. Then stops the threads. The listener has
+  // received the end of every request when Shutdown returns. Idempotent.
   void Shutdown(absl::Duration grace);
 
  private:
@@ -68,7 +76,7 @@ class DecodeWorker {
   absl::Time Check();
   void Tell();
   const Batch* BeginNext();
-  // What Forward made of the step.
+  // The result of Forward for a step.
   struct Outcome {
     absl::Status status;
     bool next_begun = false, device_waited = false;
@@ -80,18 +88,20 @@ class DecodeWorker {
   Backend& backend_;
   const Clock& clock_;
   ParallelFor parallel_for_;
-  std::vector<SamplerScratch> scratches_;  // one for each part of a batch
+  std::vector<SamplerScratch> scratches_;  // one for each call of parallel_for's body
 
-  // The standard library's, because ThreadSanitizer does not see into Debian's build of absl::Mutex.
+  // A std::mutex, because ThreadSanitizer cannot see into Debian's build of absl::Mutex.
   mutable std::mutex mutex_;
   std::condition_variable drained_;
-  DecodeEngine engine_;      // guarded by mutex_, except what a running DecodeStep refers to
-  bool closing_ = false;     // guarded by mutex_; nothing new is taken
-  bool grace_over_ = false;  // guarded by mutex_; no further step begins, but for one that has
-  StepPace pace_;            // of the step's thread
+  // Guarded by mutex_, except the objects that a running DecodeStep refers to.
+  DecodeEngine engine_;
+  bool closing_ = false;     // guarded by mutex_; no new reservation is granted
+  bool grace_over_ = false;  // guarded by mutex_; only a step that has begun still runs
+  StepPace pace_;            // used by the step's thread only
   DecodeDelivery delivery_;
-  StepLoop loop_;  // its thread uses all of the above
-  // With options.engine.handoff.verify: its thread digests blocks, so that no step and no message waits for that.
+  StepLoop loop_;  // its thread uses all members above
+  // Set if HandoffReceiverOptions::verify is. Its thread digests blocks, so that no step and no
+  // message waits for digests.
   std::optional<StepLoop> checker_;
 };
 
