@@ -1,4 +1,4 @@
-// The question whether a decode worker has room for a reservation, and its answers.
+// The policy that decides whether a decode worker has room for a reservation.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,10 @@ namespace baton {
 
 struct Admit {};
 using Admission = std::variant<Admit, Wait, NeverFits>;
-// Running + reserved + expected growth must fit. What is reserved already: HandoffReceiver::outstanding(). The
-// reservation would take `blocks_now` of RadixTree::Available(): missing blocks, and cached ones that it would hold. A
-// policy does not read the request's keys.
+// Decides whether the request fits beside running sequences, outstanding reservations
+// (HandoffReceiver::outstanding) and their expected growth. The reservation would take `blocks_now`
+// of RadixTree::Available(): its missing blocks, and the cached blocks that it would hold. A policy
+// reads only kv_tokens and max_new_tokens of the request, because the other fields may be unset.
 using AdmissionPolicy = absl::AnyInvocable<Admission(const ReserveRequest&, int64_t blocks_now)>;
 
 }  // namespace baton

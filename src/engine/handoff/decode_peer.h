@@ -1,4 +1,5 @@
-// How a prefill worker reaches one decode worker's control side. Real: gRPC. Tests: direct, simulated, faulty.
+// The interface by which a prefill worker sends control messages to one decode worker. Production
+// code implements it with gRPC. Tests implement it with direct calls and faults.
 #pragma once
 
 #include "absl/functional/any_invocable.h"
@@ -7,10 +8,13 @@
 
 namespace baton {
 
-// Calls return at once; `done` comes later, once and within the call's deadline, from any thread. UNAVAILABLE: the peer
-// could not be reached; DEADLINE_EXCEEDED: no answer in time, it may or may not have acted; FAILED_PRECONDITION: it
-// refused, and the message says why (to Link: the two do not match; to Reserve and Heartbeat: this writer is not linked
-// there, so the peer has restarted and must be linked again; to Commit: the reservation is gone).
+// Each call returns at once. `done` is called once, later, from any thread, and within the call's
+// deadline. Its errors are:
+// - UNAVAILABLE: the peer cannot be reached.
+// - DEADLINE_EXCEEDED: no answer came in time. The peer may have acted on the message.
+// - FAILED_PRECONDITION: the peer refused, for the reason in the message. To Link: the two workers
+//   do not match. To Reserve and Heartbeat: this writer is not linked. The peer has then restarted,
+//   and the writer must link again. To Commit: the reservation is gone.
 class DecodePeer {
  public:
   template <typename T>

@@ -1,5 +1,5 @@
-// What prefill and decode workers say to each other (design section 4). Plain structs: rpc/ turns them into
-// protobuf, the simulator passes them as they are.
+// The messages between prefill workers and decode workers (docs/design/overview.md, section 4).
+// rpc/ converts these structs to protobuf. The simulator passes them unchanged.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,18 @@
 
 namespace baton {
 
-// The version of proto/kv_transfer.proto, which rises with every change of that file (tools/tidy compares the digest).
-// A decode worker refuses a Link of another version.
+// The version of proto/kv_transfer.proto. It rises with every change of that file, and tools/tidy
+// compares the digest below. A decode worker refuses a Link of another version.
 // proto/kv_transfer.proto: 2c120e33eef7bb2c
 inline constexpr uint32_t kHandoffVersion = 3;
-// A writer stops by itself when its lease runs out, so blocks of a lapsed reservation are given out again at the latest
-// this many leases after it lapsed. Must outlast a push that was in flight at the lease's end.
+// A decode worker reuses the blocks of a lapsed reservation at the latest this many leases after
+// the reservation lapsed. A writer stops by itself when its lease ends, so this time must be longer
+// than a push that is in flight at the lease's end.
 inline constexpr int kQuarantineLeases = 4;
 
-// Prefill → decode, once per pair and again when either side's incarnation changes. A mismatch of version, digest or
-// layout is refused with both values named; different numerics ids are allowed and logged.
+// Prefill → decode: asks for a link, once per pair of workers, and again when the incarnation of
+// either side changes. The decode worker refuses another version, digest or layout, and names both
+// values. It accepts another numerics id, and logs the difference.
 struct LinkRequest {
   uint32_t version = kHandoffVersion;
   WorkerAddress prefill_address;
@@ -35,26 +37,29 @@ struct LinkRequest {
   Digest module_digest{};
   KvLayout layout;
   std::string numerics_id;
-  bool can_digest = false;      // its commits have digests where the reply asks for them; older workers cannot
-  bool can_show_right = false;  // it writes under the rights that it is given (WriteGuard); older workers cannot
+  // Its commits have digests if the reply asks for them. False for older workers.
+  bool can_digest = false;
+  // It writes under the right of a reservation (WriteGuard). False for older workers.
+  bool can_show_right = false;
 };
 struct LinkReply {
   Incarnation decode_incarnation;
-  std::string transport_descriptor;  // of the slab that will be written to
+  std::string transport_descriptor;  // Connector::Descriptor of the decode worker's slab
   int64_t slab_blocks = 0;
   std::string numerics_id;
-  absl::Duration lease;  // a reservation lapses when no heartbeat names it for this long
+  absl::Duration lease;  // a reservation lapses if no heartbeat names it for this long
   bool wants_digests = false;
 };
 
-// Prefill → decode: room for one prompt's KV and for the growth that is expected of it.
+// Prefill → decode: asks for room for one prompt's KV and for its expected growth.
 struct ReserveRequest {
   RequestId request_id{};
-  Incarnation writer{};          // the prefill worker's, as linked
+  Incarnation writer{};          // the prefill worker's incarnation, as in its LinkRequest
   std::vector<BlockKey> keys{};  // of the full blocks of the KV tokens
   int32_t kv_tokens = 0;         // [0, n-1) of a prompt of n tokens; 0 for a one-token prompt
   int32_t max_new_tokens = 0;
-  // For a prompt that still grows: nobody will Start it. Once committed, its blocks are cached ones, and it is over.
+  // For a streaming prompt. The commit ends the reservation, and its blocks become cached blocks.
+  // No Start follows.
   bool cache_only = false;
 };
 struct MissingBlock {
@@ -63,33 +68,38 @@ struct MissingBlock {
 };
 struct Reserved {
   ReservationRef reservation;
-  std::vector<MissingBlock> missing;  // what must be pushed; the rest is there already
-  std::optional<WriteRight> right{};  // to push it, where the decode worker guards its blocks
+  std::vector<MissingBlock> missing;  // blocks to push; the decode worker holds the other blocks
+  std::optional<WriteRight> right{};  // for the pushes, if the decode worker guards its blocks
 };
 // There is no room now. The decode worker reports to routers when it has room again
 // (HandoffReceiver::TakeRoom).
 struct Wait {};
+// There can never be room.
 struct NeverFits {
   std::string reason;  // needed and total blocks, for the user
 };
 using ReserveReply = std::variant<Reserved, Wait, NeverFits>;
 
-// Prefill → decode: all missing blocks are written and visible. Doubled commits are harmless.
+// Prefill → decode: all missing blocks are written and visible. A repeated commit is harmless.
 struct Commit {
   ReservationRef reservation;
   int32_t blocks_written = 0;
-  std::vector<BlockDigest> digests{};  // of the missing blocks' bytes, in their order; none unless they are wanted
-  std::optional<WriteRight> right{};   // the reservation's, if it has one: nobody else says that it is complete
+  // The digests of the missing blocks, in their order. Empty unless LinkReply::wants_digests is
+  // set.
+  std::vector<BlockDigest> digests{};
+  // The reservation's right, if it has one. It shows that the commit comes from the writer.
+  std::optional<WriteRight> right{};
 };
 
-// Prefill → decode: this writer will not write under this reservation any more ("drained"). Ends an aborted hand-off;
-// idempotent, also for reservations that never were or are long gone.
+// Prefill → decode: the writer has drained and will not write under this reservation again. Ends an
+// aborted hand-off. Idempotent. Has no effect for an unknown reservation.
 struct Release {
   ReservationRef reservation;
 };
 
-// Prefill → decode, several per lease: keeps the named reservations alive. The reply names those that the decode worker
-// has given up, so that the writer stops, drains and releases them.
+// Prefill → decode, several times per lease: renews the leases of the named reservations. The reply
+// names the reservations that the decode worker has given up. The writer then stops writing, drains
+// and releases them.
 struct Heartbeat {
   Incarnation writer;
   std::vector<ReservationRef> active;

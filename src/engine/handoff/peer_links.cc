@@ -80,13 +80,13 @@ std::optional<PeerLinks::Change> PeerLinks::OnLinkReply(LinkId link, absl::Statu
 
 std::optional<PeerLinks::Change> PeerLinks::OnConnected(LinkId link, const absl::Status& status, absl::Time now) {
   Entry* found = Find(link);
-  if (found == nullptr) {  // no hand-off waits for it any more
+  if (found == nullptr) {  // the link is no longer current, so no hand-off waits for it
     if (status.ok()) actions_.push_back(CloseConnection{link});
     return std::nullopt;
   }
   auto& [to, peer] = *found;
   if (peer.state != State::kLinking || !peer.connecting) return std::nullopt;
-  // These say what differs between the two workers.
+  // The messages of these errors name the difference between the two workers.
   if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) return Refuse(*found, status, now);
   if (!status.ok()) return LosePeer(*found, status, now);
   peer.state = State::kLinked;
@@ -148,7 +148,7 @@ void PeerLinks::Tick(absl::flat_hash_set<WorkerAddress> busy, absl::Time now) {
   }
 }
 
-// A busy peer's time counts as well: Tick sees then that it is busy, and looks again after as long.
+// Busy peers count too. At their time, Tick finds that they are busy and postpones it.
 absl::Time PeerLinks::NextTick() const {
   absl::Time next = absl::InfiniteFuture();
   for (const auto& [address, peer] : peers_) next = std::min(next, peer.last_used + options_.forget_idle);

@@ -1,5 +1,5 @@
-// What a prefill worker knows of each decode worker: whether they are linked, or why not (design section 4). A state
-// machine: events and the time come in, actions go out.
+// The links of a prefill worker to decode workers (docs/design/overview.md, section 4). A state
+// machine: events and the time come in, and actions go out.
 #pragma once
 
 #include <cstdint>
@@ -19,68 +19,72 @@
 namespace baton {
 
 struct PeerLinksOptions {
-  LinkRequest self;              // what this worker says of itself when it links
-  absl::Duration relink_after;   // a lost peer is left alone for this long
+  LinkRequest self;              // the request that this worker sends to link
+  absl::Duration relink_after;   // a lost peer is not linked again for this long
   absl::Duration refused_again;  // a peer that refused to link is asked again after this long
-  absl::Duration forget_idle;    // without hand-offs
+  absl::Duration forget_idle;    // a peer without hand-offs for this long is forgotten
 };
 
-// Not thread-safe. Events about links that are not known (any more) are ignored.
+// Keeps a state for each decode worker. Ignores events about links that are no longer current. Not
+// thread-safe.
 class PeerLinks {
  public:
   enum class State { kUnlinked, kLinking, kLinked, kRefused, kLost };
   struct Peer {
     State state = State::kUnlinked;
     LinkId link;              // the current attempt or connection
-    bool connecting = false;  // kLinking: the peer has agreed, the transport connects
-    Incarnation incarnation;  // from here on: as the peer said when it was last linked
+    bool connecting = false;  // kLinking: the peer has accepted, and the transport connects
+    // The next four fields are from the peer's last LinkReply.
+    Incarnation incarnation;
     int64_t slab_blocks = 0;
     absl::Duration lease;
     bool wants_digests = false;
-    absl::Status problem;  // why lost or refused
-    absl::Time retry_at;   // lost or refused: not asked again before
+    absl::Status problem;  // kRefused, kLost: the reason
+    absl::Time retry_at;   // kRefused, kLost: no attempt to link before this time
     absl::Time next_heartbeat;
-    absl::Time last_used;  // a hand-off began, or was seen under way
+    absl::Time last_used;  // the last Seek, or the last Tick at which the peer was busy
   };
   using Entry = std::pair<const WorkerAddress, Peer>;
 
-  // Actions are appended to `actions`, which must outlive it.
+  // Appends actions to `actions`, which must outlive this object.
   PeerLinks(PeerLinksOptions options, std::vector<SenderAction>& actions)
       : options_(std::move(options)), actions_(actions) {}
 
-  // A hand-off wants this peer: a link is begun unless there is one, or the peer is to be left alone; then its state is
-  // kRefused or kLost until `retry_at`.
+  // Begins to link to the peer, for a hand-off. Begins no attempt if the peer is linked or linking,
+  // or before `retry_at` of a peer that is kRefused or kLost. Returns the peer's state.
   const Peer& Seek(const WorkerAddress& to, absl::Time now);
 
-  // The peer that an event has concerned; peers() has its state, which may still be kLinking.
+  // An event has changed a peer. peers() has the peer's state, which may still be kLinking.
   struct Change {
     WorkerAddress peer;
-    // Its incarnation is not that of the last link, so that no reservation made then stands. True for the first link.
+    // The peer's incarnation differs from that of the last link, so all earlier reservations are
+    // gone. True for the first link.
     bool other_process = false;
   };
   std::optional<Change> OnLinkReply(LinkId link, absl::StatusOr<LinkReply> reply, absl::Time now);
   std::optional<Change> OnConnected(LinkId link, const absl::Status& status, absl::Time now);
 
-  // The link is broken. Nothing if that is known already.
+  // The link is broken. Returns nullopt if the link is not current.
   std::optional<Change> Lose(LinkId link, const absl::Status& why, absl::Time now);
-  // The peer does not know this worker any more, since it has restarted: links again. Returns the peer, nothing if the
-  // link is gone already.
+  // The peer has restarted, so it has no link to this worker. Begins to link again and returns the
+  // peer. Returns nullopt if the link is not current.
   std::optional<WorkerAddress> Relink(LinkId link);
 
   // REQUIRES: the link is current.
   void SetNextHeartbeat(LinkId link, absl::Time time) { Find(link)->second.next_heartbeat = time; }
 
-  // Forgets peers that have been idle. `busy`: an answer from them is due, or will be.
+  // Forgets idle peers. An answer from each peer in `busy` is due or will be.
   void Tick(absl::flat_hash_set<WorkerAddress> busy, absl::Time now);
   absl::Time NextTick() const;
 
-  // The peer that is linking or linked by it, else null.
+  // Returns the peer that is linking or linked by `link`, or null. A link is current if there is
+  // one.
   const Entry* Current(LinkId link) const { return const_cast<PeerLinks*>(this)->Find(link); }
   const std::map<WorkerAddress, Peer>& peers() const { return peers_; }
   State state(const WorkerAddress& peer) const;
 
  private:
-  Entry* Find(LinkId link);  // as Current
+  Entry* Find(LinkId link);  // as Current, but the result may be changed
   void Start(const WorkerAddress& to, Peer& peer);
   Change Refuse(Entry& entry, const absl::Status& why, absl::Time now);
   Change LosePeer(Entry& entry, const absl::Status& why, absl::Time now);

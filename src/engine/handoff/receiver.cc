@@ -14,7 +14,9 @@
 namespace baton {
 namespace {
 
-constexpr size_t kMostLinks = 1024;  // incarnations come and go for weeks; a live one that is forgotten links again
+// Upper bound on linked incarnations, which change over weeks. A live one that is forgotten links
+// again.
+constexpr size_t kMostLinks = 1024;
 
 std::string ToString(const KvLayout& layout) {
   return absl::StrFormat("%d layers x %d kv heads x %d x %s, %s", layout.layers, layout.kv_heads, layout.head_dim,
@@ -30,7 +32,8 @@ absl::Status Differs(absl::string_view what, absl::string_view here, absl::strin
       absl::StrCat(what, " differs: ", here, " at the decode worker, ", there, " at the prefill worker"));
 }
 
-// SplitMix64 (Steele et al. 2014): incarnations that are near each other give generations that are far apart.
+// SplitMix64 (Steele et al. 2014). Incarnations that are close to each other get first generations
+// that are far apart.
 uint64_t Mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -94,7 +97,7 @@ absl::StatusOr<LinkReply> HandoffReceiver::OnLink(const LinkRequest& request, ab
                    .wants_digests = options_.verify};
 }
 
-// The one that has not been heard of for longest.
+// Forgets the link without reservations whose last message is the oldest.
 void HandoffReceiver::ForgetIdleLink() {
   absl::flat_hash_set<Incarnation> writing;
   for (const auto& [id, reservation] : reservations_) writing.insert(reservation.request.writer);
@@ -142,7 +145,8 @@ absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(ReserveRequest request, 
   for (BlockRef& block : tree_.Match(request.keys)) table.Append(std::move(block));
   while (static_cast<int64_t>(table.size()) < blocks) {
     std::optional<BlockRef> block = tree_.Allocate();
-    if (!block.has_value()) return Refuse(request, blocks_now);  // the pool had no block after all
+    // The policy admitted the request, but the pool has too few blocks.
+    if (!block.has_value()) return Refuse(request, blocks_now);
     table.Append(*std::move(block));
   }
   return Grant(std::move(request), std::move(table), static_cast<size_t>(held), now);
@@ -172,11 +176,12 @@ Reserved HandoffReceiver::Grant(ReserveRequest request, BlockTable table, size_t
   reservation.held = held;
   reservation.right = reply.right;
   reservation.lapses_at = now + options_.lease;
-  RoomMayHaveCome();  // more than for this one
+  RoomMayHaveCome();  // there may be room for more than this reservation
   return reply;
 }
 
-// Before anybody else may have its blocks, or reads them.
+// Revokes the writer's right. Called before other parts of the worker read the blocks, and before
+// the blocks are released.
 void HandoffReceiver::EndWriting(const Reservation& reservation) {
   if (reservation.right.has_value()) options_.guard->Revoke(reservation.right->id);
 }
@@ -212,7 +217,9 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
   }
   if (reservation.committed) {
     if (commit.digests == reservation.digests) return absl::OkStatus();
-    reservation.committed = false;  // one of the two is not its writer's, who may write still
+    // One of the two commits is not from the writer, so the writer may still write. GiveUp
+    // quarantines the blocks only if the reservation is not committed.
+    reservation.committed = false;
     GiveUp(it, now);
     return absl::FailedPreconditionError(
         absl::StrCat(ToString(commit.reservation), " was committed with other digests before"));
@@ -232,7 +239,8 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
   return absl::OkStatus();
 }
 
-// Written full blocks become nodes of the tree, so that the next prompt with this prefix is spared the transfer.
+// Makes nodes of the tree from the written full blocks, so that the next prompt with this prefix
+// needs no transfer.
 void HandoffReceiver::ShareWrittenBlocks(Reservation& reservation) {
   const std::span<const BlockKey> keys = reservation.request.keys;
   std::vector<BlockRef> written;  // last first
@@ -250,7 +258,7 @@ void HandoffReceiver::OnRelease(const Release& release, absl::Time now) {
   Tick(now);
   if (const auto it = Find(release.reservation); it != reservations_.end()) {
     EndWriting(it->second);
-    reservations_.erase(it);  // its writer has drained: the blocks are free
+    reservations_.erase(it);  // the writer has drained, so the blocks become free
     RoomMayHaveCome();
     return;
   }
@@ -317,9 +325,9 @@ absl::StatusOr<Claim> HandoffReceiver::Start(const DecodeJob& job, absl::Time no
   return Take(it);
 }
 
-// Every block that a hand-off has written passes here once, at its Start, or at its Commit if it is
-// for the cache alone. The checksum of a block, which the Commit carries, is compared here
-// (planned). Today the place begins the check of --verify-kv, and Compare ends it.
+// Every block that a hand-off has written passes here once, at its Start, or at its Commit if the
+// reservation is cache-only. The Commit will carry a checksum of each block, which will be compared
+// here (planned). Today this method begins the check of --verify-kv, and Compare ends it.
 Claim HandoffReceiver::Take(Reservations::iterator it) {
   const ReservationId id = it->first;
   if (it->second.digests.empty()) {
@@ -423,10 +431,11 @@ void HandoffReceiver::CheckInvariants() const {
   tree_.CheckInvariants();
 }
 
-// --- checks of written blocks ---------------------------------------------------------------------------------------
+// --- checks of written blocks --------------------------------------------------------------------
 //
-// A check compares written blocks with the digests that their writer has sent. UCX does not authenticate writers. Only
-// a WriteGuard, whose worker has no UCX, prevents forged writes; without one a check detects them.
+// A check compares written blocks with the digests that their writer has sent. UCX does not
+// authenticate writers, so a check detects forged writes. Only a WriteGuard, whose worker does not
+// use UCX, prevents them.
 
 ClaimedKv HandoffReceiver::TakeKv(Reservation& reservation) {
   return {std::move(reservation.table), std::move(reservation.request.keys), reservation.request.kv_tokens};
@@ -447,7 +456,8 @@ absl::Status HandoffReceiver::Compare(const Reservation& reservation,
   BATON_CHECK(digests->size() == reservation.digests.size(), "digests of other blocks");
   for (size_t i = 0; i < digests->size(); ++i) {
     if ((*digests)[i] == reservation.digests[i]) continue;
-    // The digests are not logged: a reader of the log could confirm a guessed prompt with them.
+    // Does not log the digests, because a reader of the log could confirm a guessed prompt with
+    // them.
     return absl::DataLossError(
         absl::StrCat("request ", reservation.request.request_id, ": KV block ", reservation.held + i, " of ",
                      reservation.table.size(),

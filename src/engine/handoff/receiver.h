@@ -1,5 +1,5 @@
-// The decode worker's side of the hand-off (design section 4): gives room to prefill workers, keeps it safe from late
-// writers, and hands complete KV to the decoder. A state machine: messages and the time come in, answers go out.
+// The decode worker's side of the hand-off (docs/design/overview.md, section 4). A state machine:
+// messages and the time come in, and answers go out.
 #pragma once
 
 #include <cstdint>
@@ -28,98 +28,126 @@
 namespace baton {
 
 struct HandoffReceiverOptions {
-  Digest module_digest{};  // of the prefill module whose KV this decoder takes
+  Digest module_digest{};  // of the prefill module that makes the KV for this decode module
   KvLayout layout;
   std::string numerics_id;
   Incarnation incarnation;
   std::string transport_descriptor;
-  // A reservation lapses this long after its last heartbeat, a commit that nobody claims this long after it.
+  // A reservation lapses this long after its last heartbeat. A committed reservation lapses this
+  // long after its commit, unless a Start claims it.
   absl::Duration lease = absl::Seconds(10);
-  // Blocks are used, and shared, only once their bytes were found to be those that their writer has read. Who sends no
-  // digests is not linked.
+  // Compares written blocks with the digests of their writer before they are used or shared.
+  // Refuses to link to prefill workers that send no digests.
   bool verify = false;
-  // Must outlive it. With it, writers get a right to a reservation's missing blocks for as long as it is reserved. Who
-  // cannot show one is not linked.
+  // If set, a writer gets a right to the missing blocks of a reservation, until the commit. The
+  // receiver then refuses to link to prefill workers that do not write under rights. Must outlive
+  // the receiver.
   WriteGuard* guard = nullptr;
-  // Most KV tokens of one sequence: no max_new_tokens, however large, is counted beyond it.
+  // Upper bound on KV tokens of one sequence. Growth beyond it does not count.
   int64_t positions = std::numeric_limits<int64_t>::max();
 };
 
-// The KV [0, kv_tokens) of one prompt, complete. Full blocks are ready nodes of the tree, except where another request
-// has promised the same node; a partial last block is this request's alone.
+// The complete KV of tokens [0, kv_tokens) of one prompt. Full blocks are ready nodes of the tree,
+// unless another request has promised the same node. Only this request has the partial last block.
 struct ClaimedKv {
   BlockTable table;            // [BlocksFor(kv_tokens)]
   std::vector<BlockKey> keys;  // of the full blocks
   int32_t kv_tokens = 0;
 };
 
-// The bytes of these blocks are to be digested (DigestsOf) → OnDigests, exactly once. They stay referenced until then.
+// A request to compute DigestsOf these blocks → OnDigests, exactly once. The blocks stay referenced
+// until the answer.
 struct BlockCheck {
   ReservationId id;
   std::vector<BlockId> blocks;
 };
-// What Start gives: KV, or that it is checked first, and the check's name.
+// The result of Start: the KV, or the id of the check (BlockCheck::id) that comes before it.
 using Claim = std::variant<ClaimedKv, ReservationId>;
 
-// A reservation is
-//   reserved     its missing blocks may be written by the writer; kept alive by heartbeats
-//   committed    complete, waits to be claimed by Start; one for the cache alone is claimed here
-//   checked      claimed, and its written blocks are compared with their digests; only where options.verify says so
-//   quarantined  cancelled or lapsed while reserved: no other reservation gets its missing blocks until the writer has
-//                released it or kQuarantineLeases leases have passed, since a writer fences itself
-// and then forgotten. Without options.verify written blocks are shared through the tree from Commit on, with it once
-// they were checked. Messages about a forgotten or unknown one are harmless. Nothing else ends a writer's right to its
-// blocks: that another incarnation links from its address proves nothing, two workers may advertise the same.
-// Not thread-safe. Pool and tree must outlive it; it alone quarantines blocks of the pool.
+// Reserves blocks for prefill workers, protects the blocks from late writes, and passes complete KV
+// to the decode engine. A reservation has one of these states until it is forgotten:
+//
+//   reserved     the writer may write the missing blocks; heartbeats renew the lease
+//   committed    complete; a Start claims it. The commit claims a cache-only reservation.
+//   checked      claimed; its written blocks are compared with their digests. Only if
+//                HandoffReceiverOptions::verify is set.
+//   quarantined  cancelled or lapsed while reserved. No other reservation gets the missing blocks
+//                until the writer has released them, or kQuarantineLeases leases have passed.
+//
+// Written blocks are shared through the tree from the commit on. If `verify` is set, they are
+// shared after the check. Messages about unknown reservations have no effect.
+//
+// A new link from a writer's address does not end the quarantine, because two workers may advertise
+// the same address. docs/design/handoff_leases.md gives the reasons.
+//
+// Not thread-safe. The pool and the tree must outlive it. No other object may quarantine blocks of
+// the pool.
 class HandoffReceiver {
  public:
   HandoffReceiver(HandoffReceiverOptions options, BlockPool& pool, RadixTree& tree, AdmissionPolicy admission);
 
-  // From prefill workers. FAILED_PRECONDITION: version, digest or layout differ (both values are named), or one
+  // The next five methods take the messages of prefill workers.
+
+  // Returns FAILED_PRECONDITION if the version, digest or layout differs, and names both values.
+  // Also if the prefill worker lacks digests or rights that the options demand, or if one
   // incarnation links from two addresses.
   absl::StatusOr<LinkReply> OnLink(const LinkRequest& request, absl::Time now);
-  // FAILED_PRECONDITION: the writer is not linked. INVALID_ARGUMENT: the request contradicts itself.
+  // Returns FAILED_PRECONDITION if the writer is not linked, and INVALID_ARGUMENT if the fields of
+  // the request contradict each other.
   absl::StatusOr<ReserveReply> OnReserve(ReserveRequest request, absl::Time now);
-  // FAILED_PRECONDITION: the reservation is not there, has lapsed, or lacks blocks (then it is given up). OK again when
-  // repeated. The same for a commit without the digests that were asked for, or without the reservation's right, which
-  // changes nothing: it is not its writer's.
+  // Returns FAILED_PRECONDITION in these cases:
+  // - The reservation is unknown, has lapsed or was claimed. A commit claims a cache-only
+  //   reservation.
+  // - The commit lacks blocks or digests. The reservation is then given up.
+  // - The commit lacks the reservation's right. Nothing changes, because the writer did not send
+  //   it.
+  // - The reservation was committed with other digests before. It is then given up.
+  //
+  // Returns OK for a repeated commit while the reservation waits for Start.
   absl::Status OnCommit(const Commit& commit, absl::Time now);
   void OnRelease(const Release& release, absl::Time now);
-  // FAILED_PRECONDITION: the writer is not linked.
+  // Returns FAILED_PRECONDITION if the writer is not linked.
   absl::StatusOr<HeartbeatReply> OnHeartbeat(const Heartbeat& heartbeat, absl::Time now);
 
-  // From the router. Claims a committed reservation, once. FAILED_PRECONDITION when anything is in doubt: another
-  // incarnation, generation, request, prompt or block count; not committed; lapsed; claimed already.
+  // Claims a committed reservation for a job of the router. Returns FAILED_PRECONDITION if anything
+  // is in doubt. This includes another incarnation, generation, request, prompt or block count. It
+  // also includes a reservation that is not committed, has lapsed or was claimed before.
   absl::StatusOr<Claim> Start(const DecodeJob& job, absl::Time now);
-  // The oldest check that nobody has taken yet.
+  // Returns the oldest check that was not returned before, or nullopt.
   std::optional<BlockCheck> NextCheck();
-  // What a check of Start's gives; nothing if it was for the cache alone. DATA_LOSS: a block's bytes are not those that
-  // were sent. Or the error that `digests` is. In both cases all of the blocks are given back, and none was shared.
+  // Ends a check. Returns the KV for the Start that began it, or nullopt if the reservation is
+  // cache-only. Returns DATA_LOSS if the bytes of a block are not those that were sent, or the
+  // error of `digests`. After an error all written blocks are released, and none was shared.
   std::optional<absl::StatusOr<ClaimedKv>> OnDigests(ReservationId check,
                                                      const absl::StatusOr<std::vector<BlockDigest>>& digests,
                                                      absl::Time now);
-  // Gives up all that is reserved or committed for the request and not claimed; nothing if nothing is.
+  // Gives up all reservations of the request that are not claimed.
   void Cancel(const RequestId& request, absl::Time now);
 
-  // A sequence has ended. The receiver notices by itself what ends of reservations.
+  // A sequence has ended. The receiver does this by itself when a reservation ends.
   void RoomMayHaveCome() { refused_.RoomMayHaveCome(); }
-  // For how many of the reservations that were refused with Wait there is room now; for the routers. Those for the
-  // cache alone do not count: no request waits for them.
+  // Returns how many reservations that were refused with Wait would fit now, for a report to the
+  // routers, and forgets them (RefusedReservations). Cache-only reservations do not count, because
+  // no request waits for them.
   int64_t TakeRoom();
 
-  // Lets leases and quarantines end. Call it at NextTick() or any time; every event does it first.
+  // Ends leases and quarantines that are due. May be called at any time, and must be called at
+  // NextTick(). Every event calls it first.
   void Tick(absl::Time now);
-  absl::Time NextTick() const;  // infinite future if nothing waits for time
+  absl::Time NextTick() const;  // InfiniteFuture if nothing waits for time
 
-  // Reserved and committed (with those that are checked); not those for the cache alone, which never grow.
+  // Counts of reservations, without cache-only ones, which never grow.
   struct Outstanding {
     int64_t reserved = 0;
-    int64_t committed = 0;
-    int64_t growth_blocks = 0;  // what all of them may come to need beyond what they hold, at their max_new_tokens
+    int64_t committed = 0;  // with those that are being checked
+    // Blocks that all of them may need beyond their blocks, if each makes max_new_tokens.
+    int64_t growth_blocks = 0;
   };
   Outstanding outstanding() const;
-  int64_t expired_leases() const { return expired_leases_; }  // reservations that lapsed, since the start
-  int64_t failed_checks() const { return failed_checks_; }    // hand-offs whose blocks were others than those sent
+  // Counts since the start: reservations that lapsed, hand-offs whose blocks were not the bytes
+  // that were sent, and writes that the guard refused.
+  int64_t expired_leases() const { return expired_leases_; }
+  int64_t failed_checks() const { return failed_checks_; }
   int64_t refused_writes() const { return options_.guard == nullptr ? 0 : options_.guard->refused(); }
   bool IsLinked(Incarnation writer) const { return links_.contains(writer); }
   void CheckInvariants() const;
@@ -129,10 +157,13 @@ class HandoffReceiver {
     Generation generation;
     ReserveRequest request;
     BlockTable table;  // [BlocksFor(request.kv_tokens)]
-    size_t held = 0;   // blocks [0, held) of the table were here already, [held, size) are the writer's to write
-    std::optional<WriteRight> right;  // of options.guard, in force until it is committed or given up
+    // Blocks [0, held) of the table were found in the tree. The writer writes blocks [held, size).
+    size_t held = 0;
+    // In force until the commit, or until the reservation is given up.
+    std::optional<WriteRight> right;
     bool committed = false;
-    std::vector<BlockDigest> digests;  // of blocks [held, size), once committed; empty: they are not checked
+    // The digests of blocks [held, size), from the commit. Empty if the blocks are not checked.
+    std::vector<BlockDigest> digests;
     absl::Time lapses_at;
   };
   struct Quarantine {
@@ -155,7 +186,7 @@ class HandoffReceiver {
   Reserved Grant(ReserveRequest request, BlockTable table, size_t held, absl::Time now);
   Reservations::iterator Find(const ReservationRef& ref);
   void EndWriting(const Reservation& reservation);
-  // Ends a reservation. Blocks that the writer may still write are quarantined.
+  // Ends a reservation. Quarantines the blocks that the writer may still write.
   Reservations::iterator GiveUp(Reservations::iterator it, absl::Time now);
   Quarantines::iterator EndQuarantine(Quarantines::iterator it);
   void ShareWrittenBlocks(Reservation& reservation);
@@ -167,15 +198,16 @@ class HandoffReceiver {
   BlockPool& pool_;
   RadixTree& tree_;
   AdmissionPolicy admission_;
-  uint64_t made_ = 0;  // reservations so far
+  uint64_t made_ = 0;  // reservations granted so far
   int64_t expired_leases_ = 0;
   int64_t failed_checks_ = 0;
-  uint64_t first_generation_;  // drawn from the incarnation
+  uint64_t first_generation_;  // derived from the incarnation
   absl::flat_hash_map<Incarnation, Writer> links_;
   Reservations reservations_;
   Quarantines quarantines_;
-  Reservations checks_;                      // claimed; no message reaches them any more
-  std::deque<ReservationId> to_be_checked_;  // of checks_, not taken yet
+  // Claimed reservations whose blocks are being checked. Messages do not affect them.
+  Reservations checks_;
+  std::deque<ReservationId> to_be_checked_;  // those of checks_ that NextCheck has not returned
   RefusedReservations refused_;
 };
 

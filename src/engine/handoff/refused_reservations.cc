@@ -19,7 +19,7 @@ int64_t RefusedReservations::TakeFitting(absl::FunctionRef<bool(const ReserveReq
   int64_t fitting = 0, blocks = 0;
   while (!refused_.empty()) {
     const auto& [request, blocks_now] = refused_.begin()->second;
-    if (!fits(request, blocks_now + blocks)) break;  // `blocks`: of those that are counted already
+    if (!fits(request, blocks_now + blocks)) break;  // `blocks`: of the requests counted already
     blocks += refused_.begin()->first;
     refused_.erase(refused_.begin());
     ++fitting;

@@ -1,4 +1,5 @@
-// Reservations that a decode worker has refused with Wait, until it reports room for them.
+// The reservations that a decode worker has refused with Wait and for which it has not reported
+// room.
 #pragma once
 
 #include <cstddef>
@@ -11,31 +12,34 @@
 
 namespace baton {
 
-// Each refusal is followed by room for one request in one report, so no refused request waits in
-// vain, and reports are no more than refusals. A report names no request: the router knows which of
-// its requests is first in line. It may have ended, and another router may be faster; a request that
-// is refused again is another refusal.
+// Each refusal is followed by a report of room for one request. So no refused request waits
+// forever, and there are at most as many reports as refusals. A report names no request, because
+// the router chooses its first request in line. That request may have ended, and another router may
+// take the room first. A request that is refused again counts as another refusal.
 //
-// There is a report only after RoomMayHaveCome. A router whose first request in line needs more than
-// a report has room for is therefore refused once for each such event, and not again and again.
+// A report is made only after RoomMayHaveCome. The first request in line may need more room than
+// was reported. It is then refused only once for each such event.
 //
 // Not thread-safe.
 class RefusedReservations {
  public:
-  // Keeps the sizes that the request asks for. Beyond 65,536 refusals the largest is forgotten.
+  // Keeps kv_tokens and max_new_tokens of the request. Beyond 65,536 requests, forgets the largest.
   void Add(const ReserveRequest& request, int64_t blocks_now);
-  // A sequence or a reservation has ended, or a reservation was granted: there may be room for more.
+  // There may be room for more requests, because a sequence or a reservation has ended, or because
+  // a reservation was granted.
   void RoomMayHaveCome() { room_may_have_come_ = true; }
-  // The number of refused reservations, the smallest first, that `fits` admits beside each other
-  // now. Forgets them. The requests that `fits` gets have sizes alone.
+  // Returns how many refused reservations `fits` admits beside each other now, the smallest first.
+  // Forgets them. `fits` gets requests with kv_tokens and max_new_tokens alone.
   int64_t TakeFitting(absl::FunctionRef<bool(const ReserveRequest&, int64_t blocks_now)> fits);
 
  private:
-  // Far above the live requests of all routers: a record beyond it belongs to a request that has ended.
+  // Far above the live requests of all routers. An entry beyond it belongs to a request that has
+  // ended.
   static constexpr size_t kMost = size_t{1} << 16;
 
-  std::multimap<int64_t, std::pair<ReserveRequest, int64_t>> refused_;  // by blocks at their longest; with blocks_now
-  bool room_may_have_come_ = false;                                     // since the last report
+  // Requests with their blocks_now, by the upper bound on their blocks.
+  std::multimap<int64_t, std::pair<ReserveRequest, int64_t>> refused_;
+  bool room_may_have_come_ = false;  // since the last report
 };
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// Releases that a decode worker has not acknowledged yet.
+// The releases that decode workers have not acknowledged yet.
 #pragma once
 
 #include <map>
@@ -13,26 +13,28 @@
 
 namespace baton {
 
-// A release is sent until it is answered, or until the decode worker would have freed the blocks anyway. Not
-// thread-safe.
+// Repeats each release until the decode worker answers, or until the decode worker has freed the
+// blocks by itself. Not thread-safe.
 class ReleaseRetries {
  public:
-  // Actions are appended to `actions`, which must outlive it.
+  // Appends actions to `actions`, which must outlive this object.
   explicit ReleaseRetries(std::vector<SenderAction>& actions) : actions_(actions) {}
 
-  // Sends the release at once, and an undelivered one again after `retry_every`. `lease`: the reservation's.
+  // Sends the release at once, and again after each `retry_every` while it is not delivered.
+  // `lease` is that of the reservation.
   void Send(const WorkerAddress& to, const ReservationRef& reservation, absl::Duration lease,
             absl::Duration retry_every, absl::Time now);
-  // Returns when the release is to be repeated; infinite future: it is not.
+  // Returns the time at which Tick repeats the release, or InfiniteFuture if it does not.
   absl::Time OnReply(const WorkerAddress& from, const ReservationRef& reservation, const absl::Status& status,
                      absl::Time now);
-  // The process that had the reservations is gone.
+  // Forgets the releases to `peer`, because the process that had the reservations is gone.
   void Forget(const WorkerAddress& peer);
   void Tick(absl::Time now);
   absl::Time NextTick() const;
 
   bool empty() const { return releases_.empty(); }
-  void AddPeers(absl::flat_hash_set<WorkerAddress>& peers) const;  // that an answer is due from, or will be
+  // Adds the peers from which an answer is due or will be.
+  void AddPeers(absl::flat_hash_set<WorkerAddress>& peers) const;
 
  private:
   struct Pending {

@@ -9,7 +9,8 @@ namespace baton {
 namespace {
 
 constexpr absl::Duration kShortestRetry = absl::Milliseconds(1);
-// Leases. Blocks take milliseconds to seconds, a lease is some seconds; what takes longer than this never ends.
+// Upper bound on the duration of a push, in leases. A push takes milliseconds to seconds, and a
+// lease takes some seconds. A push that takes longer than this bound never ends.
 constexpr int kOldestPush = 2;
 
 }  // namespace
@@ -58,9 +59,10 @@ void HandoffSender::Cancel(const RequestId& request, absl::Time now, uint64_t pa
   Fail(it->second, absl::CancelledError("the request was cancelled"), absl::ZeroDuration(), now);
 }
 
-// --- links ---------------------------------------------------------------------------------------------------------
+// --- links ---------------------------------------------------------------------------------------
 
-// Asks for room if the peer is linked; otherwise waits for the link, or fails if the peer is to be left alone.
+// Sends Reserve if the peer is linked. Fails if the peer must not be linked before a later time. In
+// other cases the hand-off waits for the link.
 void HandoffSender::SeekLink(HandoffId id, absl::Time now) {
   Handoff& handoff = *Find(id);
   handoff.state = State::kWaitingForLink;
@@ -91,7 +93,8 @@ void HandoffSender::OnConnected(LinkId link, const absl::Status& status, absl::T
 
 void HandoffSender::Follow(const std::optional<PeerLinks::Change>& change, absl::Time now) {
   if (!change.has_value()) return;
-  if (change->other_process) releases_.Forget(change->peer);  // the reservations went with the old process
+  // The reservations of the old process are gone.
+  if (change->other_process) releases_.Forget(change->peer);
   const PeerLinks::Peer& peer = links_.peers().at(change->peer);
   if (peer.state == LinkState::kLinking) return;
   for (HandoffId id : HandoffsOf(change->peer)) {
@@ -108,7 +111,8 @@ void HandoffSender::LosePeer(LinkId link, const absl::Status& why, absl::Time no
   Follow(links_.Lose(link, why, now), now);
 }
 
-// What the peer had reserved went with its old process; hand-offs that have nothing there yet do not notice.
+// Fails the hand-offs that have a reservation, because it is gone with the peer's old process.
+// Other hand-offs go on.
 bool HandoffSender::RestartPeer(LinkId link, absl::Time now) {
   const std::optional<WorkerAddress> peer = links_.Relink(link);
   if (!peer.has_value()) return false;
@@ -121,7 +125,7 @@ bool HandoffSender::RestartPeer(LinkId link, absl::Time now) {
   return true;
 }
 
-// --- one hand-off --------------------------------------------------------------------------------------------------
+// --- one hand-off --------------------------------------------------------------------------------
 
 void HandoffSender::Reserve(HandoffId id, Handoff& handoff, const PeerLinks::Peer& peer, absl::Time now) {
   handoff.state = State::kReserving;
@@ -190,7 +194,7 @@ void HandoffSender::OnReserved(HandoffId id, Handoff& handoff, const Reserved& r
     Fail(id, std::move(set), absl::ZeroDuration(), now);
     return;
   }
-  if (!HasRenewable(handoff.link)) {  // no heartbeat is due
+  if (!HasRenewable(handoff.link)) {  // no heartbeat is scheduled
     const absl::Time next = handoff.reserve_sent + HeartbeatInterval(handoff.lease);
     links_.SetNextHeartbeat(handoff.link, next);
     TickBy(next);
@@ -207,12 +211,13 @@ void HandoffSender::OnReserved(HandoffId id, Handoff& handoff, const Reserved& r
   Push(id, handoff, std::move(copies), now);
 }
 
-// Also with nothing to push: then it may be time to commit.
+// Pushes `copies`, which may be empty, and commits if that completes the hand-off.
 void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> copies, absl::Time now) {
   if (now >= handoff.fenced_at) return Fence(id, handoff, now);
   if (!copies.empty()) {
     const PushId push(next_id_++);
-    // A link that shows rights gives each of its messages a time, and a backlog on it may be older.
+    // A link that writes under rights has a deadline for each of its messages. A push in its
+    // backlog may be older than the bound.
     const absl::Time give_up_at =
         handoff.right.has_value() ? absl::InfiniteFuture() : now + kOldestPush * handoff.lease;
     pushes_.emplace(push, PushInFlight{id, give_up_at});
@@ -225,10 +230,10 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
   MaybeCommit(id, handoff);
 }
 
-// Every block that a hand-off writes passes here once, when all of its layers are posted and before
-// the Commit. The checksum of a block is made here (planned): the Commit carries it, and
-// HandoffReceiver::Take compares it. Today the place makes the digests of --verify-kv, beside the
-// pushes and the prompt's other steps.
+// Every block that a hand-off writes passes here once, after all of its layers are posted and
+// before the Commit. The checksum of a block will be made here (planned). The Commit will carry it,
+// and HandoffReceiver::Take will compare it. Today this method asks for the digests of --verify-kv,
+// which are made while pushes and other steps run.
 void HandoffSender::CoverPosted(HandoffId id, Handoff& handoff) {
   std::vector<int32_t> posted = handoff.blocks.TakePosted();
   if (posted.empty() || !handoff.wants_digests) return;
@@ -245,7 +250,7 @@ void HandoffSender::OnDigests(DigestId id, const absl::StatusOr<std::vector<Bloc
   if (it == digests_.end()) return;
   const DigestInFlight asked = std::move(it->second);
   digests_.erase(it);
-  Handoff& handoff = *Find(asked.handoff);  // its result waits for this
+  Handoff& handoff = *Find(asked.handoff);  // exists, since its result waits for its digests
   --handoff.digests_in_flight;
   if (digests.ok()) {
     handoff.blocks.SetDigests(asked.indices, *digests);
@@ -268,9 +273,10 @@ void HandoffSender::OnPushDone(PushId push, const absl::Status& status, absl::Ti
     Find(id)->drained = false;
     LosePeer(Find(id)->link, status, now);
   }
-  Handoff* handoff = Find(id);  // losing the peer may have ended it
+  Handoff* handoff = Find(id);  // null if LosePeer has ended the hand-off
   if (handoff == nullptr) return;
-  if (absl::IsPermissionDenied(status)) {  // its reservation is over there, most likely; another one may do
+  // The reservation has probably ended at the decode worker. A retry makes another reservation.
+  if (absl::IsPermissionDenied(status)) {
     Fail(id,
          absl::UnavailableError(
              absl::StrCat("decode worker ", handoff->decode_worker, " refused a KV write: ", status.message())),
@@ -308,7 +314,8 @@ void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl
   if (status.ok()) {
     ++totals_.ended[absl::StatusCode::kOk];
     totals_.blocks_pushed += handoff->blocks.missing();
-    // Each part of a growing prompt finds what the ones before it brought.
+    // Other parts of a streaming prompt do not count, because each of them finds the blocks of the
+    // earlier parts.
     if (handoff->part == 0) totals_.blocks_held += handoff->blocks.size() - handoff->blocks.missing();
     actions_.push_back(HandoffCommitted{handoff->request.request_id, handoff->reservation, handoff->decode_incarnation,
                                         handoff->blocks.size(), handoff->bytes_pushed, handoff->part});
@@ -322,7 +329,8 @@ void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl
   }
   const auto failure = absl::UnavailableError(
       absl::StrCat("decode worker ", handoff->decode_worker, " did not take the commit: ", status.message()));
-  if (absl::IsUnavailable(status)) LosePeer(handoff->link, status, now);  // ends all hand-offs to it, this one too
+  // LosePeer fails all hand-offs to the peer, including this one.
+  if (absl::IsUnavailable(status)) LosePeer(handoff->link, status, now);
   Fail(id, failure, kShortestRetry, now);
 }
 
@@ -344,15 +352,15 @@ void HandoffSender::MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now) 
     actions_.push_back(HandoffFailed{handoff.request.request_id, handoff.failure, handoff.retry_after, handoff.part});
   }
   if (handoff.reply_pending) return;
-  if (handoff.reserved && handoff.drained) {  // gives the blocks back at once
+  if (handoff.reserved && handoff.drained) {  // the decode worker frees the blocks at once
     releases_.Send(handoff.decode_worker, handoff.reservation, handoff.lease, HeartbeatInterval(handoff.lease), now);
   }
   handoffs_.erase(id);
 }
 
-// --- leases --------------------------------------------------------------------------------------------------------
+// --- leases --------------------------------------------------------------------------------------
 
-// Its reservation may still be written to.
+// Returns true if the hand-off may still write under its reservation.
 bool HandoffSender::IsRenewable(const Handoff& handoff) {
   return handoff.state == State::kWriting || handoff.state == State::kCommitting ||
          (handoff.state == State::kDraining && handoff.pushes_in_flight > 0);
@@ -400,7 +408,7 @@ void HandoffSender::OnHeartbeatReply(HeartbeatId id, absl::StatusOr<HeartbeatRep
     RestartPeer(heartbeat.link, now);
   } else if (absl::IsUnavailable(reply.status())) {
     LosePeer(heartbeat.link, reply.status(), now);
-  }  // Otherwise the next one may get through; if none does, the lease runs out.
+  }  // After other errors, the next heartbeat may succeed. If none does, the lease ends.
 }
 
 void HandoffSender::RenewLease(const SentHeartbeat& heartbeat, const HeartbeatReply& reply, absl::Time now) {
@@ -410,7 +418,7 @@ void HandoffSender::RenewLease(const SentHeartbeat& heartbeat, const HeartbeatRe
     const bool revoked = std::ranges::find(reply.revoked, handoff->reservation) != reply.revoked.end();
     if (!revoked) {
       handoff->fenced_at = std::max(handoff->fenced_at, heartbeat.sent + handoff->lease);
-    } else if (handoff->state == State::kWriting) {  // the Commit's own reply decides about one that is committing
+    } else if (handoff->state == State::kWriting) {  // in kCommitting, the Commit's reply decides
       Fail(id, absl::UnavailableError("the decode worker gave up the reservation"), options_.relink_after, now);
     }
   }
@@ -421,8 +429,8 @@ void HandoffSender::OnReleaseReply(const WorkerAddress& from, const ReservationR
   TickBy(releases_.OnReply(from, reservation, status, now));
 }
 
-// A push that is still in flight at a lease's end hangs on a peer that answers no heartbeat: the connection is broken
-// off, so that it ends.
+// Ends a hand-off whose lease has ended. The peer answers no heartbeats, so a push that is still in
+// flight hangs. Closing the connection ends the push.
 void HandoffSender::Fence(HandoffId id, Handoff& handoff, absl::Time now) {
   const absl::Status status = absl::UnavailableError("the lease of the reservation ran out");
   totals_.expired_leases += handoff.state != State::kDraining;
@@ -430,7 +438,7 @@ void HandoffSender::Fence(HandoffId id, Handoff& handoff, absl::Time now) {
   Fail(id, status, kShortestRetry, now);
 }
 
-// --- time ----------------------------------------------------------------------------------------------------------
+// --- time ----------------------------------------------------------------------------------------
 
 void HandoffSender::Tick(absl::Time now) {
   std::vector<HandoffId> ids;
@@ -468,7 +476,8 @@ void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) 
     case State::kCommitting:
       if (now >= handoff.fenced_at) Fence(id, handoff, now);
       break;
-    case State::kDraining:  // fails once more, which changes nothing, but breaks off what is in flight
+    // The hand-off has failed already, so Fence only closes the connection.
+    case State::kDraining:
       if (handoff.pushes_in_flight > 0 && now >= handoff.fenced_at) Fence(id, handoff, now);
       break;
     case State::kReserving:
@@ -476,7 +485,7 @@ void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) 
   }
 }
 
-// An answer from there is due, or will be.
+// Returns the peers from which an answer is due or will be.
 absl::flat_hash_set<WorkerAddress> HandoffSender::BusyPeers() const {
   absl::flat_hash_set<WorkerAddress> busy;
   for (const auto& [id, handoff] : handoffs_) busy.insert(handoff.decode_worker);
@@ -492,7 +501,7 @@ absl::flat_hash_set<WorkerAddress> HandoffSender::BusyPeers() const {
 absl::Time HandoffSender::FindNextTick() const {
   visits_ += std::ssize(handoffs_) + std::ssize(pushes_);
   absl::Time next = std::min(links_.NextTick(), releases_.NextTick());
-  absl::flat_hash_set<LinkId> open;  // links that can be closed, and that a heartbeat is due on
+  absl::flat_hash_set<LinkId> open;  // linked: they can be closed, and have heartbeats
   for (const auto& [address, peer] : links_.peers()) {
     if (peer.state == LinkState::kLinked) open.insert(peer.link);
   }

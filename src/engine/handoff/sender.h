@@ -1,5 +1,5 @@
-// The prefill worker's side of the hand-off (design section 4): per decode worker a link, per request a reservation
-// that is asked for, filled, committed, or given up. A state machine: events and the time come in, actions go out.
+// The prefill worker's side of the hand-off (docs/design/overview.md, section 4). A state machine:
+// events and the time come in, and actions go out.
 #pragma once
 
 #include <algorithm>
@@ -26,50 +26,68 @@
 
 namespace baton {
 
-// Since the start. Parts that go ahead of an open prompt are hand-offs, too.
+// Counts since the start. A part that goes ahead of a streaming prompt counts as a hand-off too.
 struct HandoffTotals {
   std::map<absl::StatusCode, int64_t> ended;  // hand-offs, by their result
-  int64_t blocks_pushed = 0;                  // of those that were committed
-  int64_t blocks_held = 0;                    // of these the blocks that the decode worker had already
-  int64_t expired_leases = 0;                 // of reservations: none of their heartbeats was answered in time
+  int64_t blocks_pushed = 0;                  // of committed hand-offs
+  // Blocks of committed hand-offs of part 0 that the decode worker held already.
+  int64_t blocks_held = 0;
+  // Reservations whose lease ended because no heartbeat was answered in time.
+  int64_t expired_leases = 0;
 };
 struct HandoffSenderOptions {
-  LinkRequest self;                                  // what this worker tells a peer when it links
-  absl::Duration max_wait = absl::Seconds(30);       // for a link
-  absl::Duration relink_after = absl::Seconds(1);    // a lost peer is left alone for this long
-  absl::Duration refused_again = absl::Seconds(10);  // a peer that refused to link is asked again after this long
-  absl::Duration forget_idle = absl::Minutes(10);    // without hand-offs; workers come and go
+  // PeerLinksOptions describes `self` and the last three fields.
+  LinkRequest self;
+  absl::Duration max_wait = absl::Seconds(30);  // upper bound on the wait of a hand-off for a link
+  absl::Duration relink_after = absl::Seconds(1);
+  absl::Duration refused_again = absl::Seconds(10);
+  absl::Duration forget_idle = absl::Minutes(10);
 };
 
-// Not thread-safe. Every event is followed by TakeActions. Events about ids that are not known (any more) are ignored.
+// Moves the KV of requests to decode workers. A hand-off goes through these stages:
 //
-// A hand-off that finds no room fails at once: its blocks are worth more to others than the wait, which is the
-// router's, who may know a decode worker that has room.
+// 1. Begin links to the decode worker, unless the two are linked, and sends Reserve.
+// 2. The decode worker reserves room. Blocks that are ready and missing there are pushed.
+//    Heartbeats renew the lease of the reservation.
+// 3. When all missing blocks are pushed, the sender commits. The result is HandoffCommitted.
 //
-// A hand-off that fails is released, once its pushes have finished and unless one broke off: what was on its way then
-// may still land, so the decode worker keeps those blocks in quarantine. Self-fencing: nothing is pushed under a
-// reservation whose lease, counted from when the last acknowledged heartbeat (or the Reserve) was SENT, has run out. So
-// the decode worker, which counts from when it arrived, is never earlier. A push that is in flight then, or that is in
-// flight for kOldestPush leases whatever the heartbeats say, hangs: its connection is closed, which ends it. Under a
-// right it is for the link to say that it hangs: there a backlog may move slowly.
+// These rules hold:
+//
+// - A hand-off that finds no room fails at once. The router waits for room, or chooses another
+//   decode worker. Meanwhile other requests can use the blocks.
+// - No block is pushed under a reservation after its lease has ended. The lease counts from the
+//   time at which the Reserve, or the last answered heartbeat, was sent.
+// - A hand-off that fails after room was reserved is released when its pushes have finished. If the
+//   connection broke during a push, there is no release, because bytes in flight may still be
+//   written.
+// - A push hangs if it is in flight at the end of the lease. A push without a right also hangs if
+//   it is in flight for kOldestPush leases. The sender then closes the connection, which ends the
+//   push.
+//
+// docs/design/handoff_leases.md gives the reasons.
+//
+// Not thread-safe. The caller must call TakeActions after each event. Events about unknown ids are
+// ignored, because an id is forgotten when its hand-off or message has ended.
 class HandoffSender {
  public:
   explicit HandoffSender(HandoffSenderOptions options);
   HandoffSender(const HandoffSender&) = delete;
   HandoffSender& operator=(const HandoffSender&) = delete;
 
-  // Moves the request's KV to `decode_worker`. Part 0 is all of the KV, to be started. The other parts are for the
-  // decode worker's cache alone, beside other hand-offs of the request. The sender sets `writer` and `cache_only`.
-  // REQUIRES: this part of the request has no hand-off without result here, `keys` has one key for each full block.
+  // Begins to move the request's KV to `decode_worker`. Part 0 is all of the KV, and a Start
+  // follows. The other parts are only for the decode worker's cache, and may run beside other
+  // hand-offs of the request. The sender sets `writer` and `cache_only`. REQUIRES: no hand-off of
+  // this part of the request is without a result, and `keys` has one key for each full block.
   void Begin(WorkerAddress decode_worker, ReserveRequest request, absl::Time now, uint64_t part = 0);
-  // May come before or after room is reserved, and for blocks that turn out not to be missing. For an unknown request
-  // it does nothing: the hand-off may just have failed. REQUIRES: index < BlocksFor(kv_tokens); `layers` never shrinks
-  // and `source` never changes for an index.
+  // Reports blocks as ready to be pushed, before or after room is reserved. Blocks that are not
+  // missing are not pushed. Does nothing if the request is unknown, because its hand-off may just
+  // have failed. REQUIRES: index < BlocksFor(kv_tokens). For an index, `layers` never shrinks and
+  // `source` never changes.
   void BlocksReady(const RequestId& request, std::span<const ReadyBlock> blocks, absl::Time now, uint64_t part = 0);
-  // The result is HandoffFailed with CANCELLED, at once or when its pushes and digests have finished; nothing if there
-  // is no such hand-off (any more).
+  // Ends the hand-off. Its result is HandoffFailed with CANCELLED, at once or when its pushes and
+  // digests have finished. Does nothing if there is no such hand-off.
   void Cancel(const RequestId& request, absl::Time now, uint64_t part = 0);
-  // Call it at NextTick() or any time.
+  // Does all that is due at `now`. May be called at any time, and must be called at NextTick().
   void Tick(absl::Time now);
 
   void OnLinkReply(LinkId link, absl::StatusOr<LinkReply> reply, absl::Time now);
@@ -80,25 +98,27 @@ class HandoffSender {
                       absl::Time now);
   void OnHeartbeatReply(HeartbeatId heartbeat, absl::StatusOr<HeartbeatReply> reply, absl::Time now);
   void OnPushDone(PushId push, const absl::Status& status, absl::Time now);
-  // An error fails the hand-off.
+  // An error of `digests` fails the hand-off.
   void OnDigests(DigestId id, const absl::StatusOr<std::vector<BlockDigest>>& digests, absl::Time now);
 
   std::vector<SenderAction> TakeActions();
-  // At the latest; sooner where what was waited for has come since. Infinite future if nothing waits for time.
+  // Returns a time at or before the next time at which something is due, or InfiniteFuture if
+  // nothing waits for time.
   absl::Time NextTick() const { return next_tick_; }
 
   using LinkState = PeerLinks::State;
   LinkState link_state(const WorkerAddress& peer) const { return links_.state(peer); }
-  int64_t handoffs() const;  // that have no result yet
-  bool idle() const;         // no hand-off, no push or digest under way, no release to repeat
+  int64_t handoffs() const;  // hand-offs without a result
+  bool idle() const;         // no hand-off, push or digest in flight, and no release to repeat
   const HandoffTotals& totals() const { return totals_; }
-  // Hand-offs and pushes that were looked at one by one in search of some of them. Only what is rare may search, such
-  // as Tick, and not each of thousands of events.
+  // Counts the hand-offs and pushes that linear searches have visited, for tests. Only rare events
+  // such as Tick may search linearly, since there may be thousands of hand-offs and events.
   int64_t visits() const { return visits_; }
   void CheckInvariants() const;
 
  private:
-  // kDraining: failure is certain; the result waits for pushes and digests, the Release also for the reply that is due.
+  // kDraining: the hand-off has failed. Its result waits for pushes and digests in flight. Its
+  // Release also waits for a pending reply.
   enum class State { kWaitingForLink, kReserving, kWriting, kCommitting, kDraining };
   struct Handoff {
     Handoff(WorkerAddress to, ReserveRequest reserve, uint64_t its_part, const KvLayout& layout)
@@ -111,24 +131,24 @@ class HandoffSender {
     uint64_t part;
     HandoffBlocks blocks;
     State state = State::kWaitingForLink;
-    absl::Time give_up_at;       // while waiting for a link
+    absl::Time give_up_at;       // in kWaitingForLink
     bool reply_pending = false;  // to Reserve or Commit
-    bool relinked = false;       // asked once already, of a peer that had restarted
-    LinkId link;                 // the one it reserves and pushes by
+    bool relinked = false;       // Reserve found once that the peer had restarted
+    LinkId link;                 // for Reserve and the pushes
     absl::Time reserve_sent;
     bool reserved = false;
     ReservationRef reservation;
     std::optional<WriteRight> right;
     Incarnation decode_incarnation;
     absl::Duration lease;
-    absl::Time fenced_at;  // the lease's end as we may count it
+    absl::Time fenced_at;  // end of the lease, counted from the time of sending
     int64_t pushes_in_flight = 0;
     int64_t digests_in_flight = 0;
     bool wants_digests = false;
     int64_t bytes_pushed = 0;
-    bool drained = true;    // false: a push broke off and may still land
-    bool reported = false;  // the result is out
-    absl::Status failure;   // kDraining
+    bool drained = true;    // false: a push broke off, and its bytes may still be written
+    bool reported = false;  // the result is in actions_
+    absl::Status failure;   // in kDraining
     absl::Duration retry_after;
   };
   struct PushInFlight {
@@ -145,11 +165,11 @@ class HandoffSender {
     std::vector<HandoffId> renews;
   };
 
-  // Links: what becomes of a peer becomes of its hand-offs.
+  // Links. The hand-offs to a peer follow its state.
   void SeekLink(HandoffId id, absl::Time now);
   void Follow(const std::optional<PeerLinks::Change>& change, absl::Time now);
   void LosePeer(LinkId link, const absl::Status& why, absl::Time now);
-  bool RestartPeer(LinkId link, absl::Time now);  // false: the link is gone already
+  bool RestartPeer(LinkId link, absl::Time now);  // false: the link is not current
   std::vector<HandoffId> HandoffsOf(const WorkerAddress& peer) const;
 
   // Leases.
@@ -184,8 +204,9 @@ class HandoffSender {
   PeerLinks links_;
   ReleaseRetries releases_;
   uint64_t next_id_ = 1;
-  std::map<HandoffId, Handoff> handoffs_;                                      // in the order of Begin
-  absl::flat_hash_map<std::pair<RequestId, uint64_t>, HandoffId> by_request_;  // and part; those without result
+  std::map<HandoffId, Handoff> handoffs_;  // in the order of Begin
+  // Hand-offs without a result, by request and part.
+  absl::flat_hash_map<std::pair<RequestId, uint64_t>, HandoffId> by_request_;
   std::map<HeartbeatId, SentHeartbeat> heartbeats_;
   std::map<PushId, PushInFlight> pushes_;
   std::map<DigestId, DigestInFlight> digests_;

@@ -1,4 +1,4 @@
-// What the hand-off's sending side asks of its shell, and the ids by which the answers name it.
+// The actions of the sending side of the hand-off, and the ids that the answers to them carry.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,30 @@
 
 namespace baton {
 
-// Drawn by the sender; an event that answers an action quotes its id, so that late and doubled answers are recognised.
-using LinkId = Id<struct LinkIdTag, uint64_t>;            // one attempt to link, and the connection it leads to
-using HandoffId = Id<struct HandoffIdTag, uint64_t>;      // one request's hand-off
+// The sender makes these ids. An event that answers an action carries the id of the action, so that
+// the sender recognises late and repeated answers.
+using LinkId = Id<struct LinkIdTag, uint64_t>;            // one attempt to link, and its connection
+using HandoffId = Id<struct HandoffIdTag, uint64_t>;      // one hand-off
 using HeartbeatId = Id<struct HeartbeatIdTag, uint64_t>;  // one heartbeat
 using PushId = Id<struct PushIdTag, uint64_t>;            // one push
-using DigestId = Id<struct DigestIdTag, uint64_t>;        // one DigestBlocks
+using DigestId = Id<struct DigestIdTag, uint64_t>;        // one DigestBlocks action
 
-// What the shell must do. "→" names the event that answers it, which must come exactly once.
+// The shell must run each action. "→" names the event that answers the action. The event must come
+// exactly once.
 struct SendLink {  // → OnLinkReply
   LinkId link;
   WorkerAddress to;
   LinkRequest request;
 };
-struct OpenConnection {  // Transport::Connect, best on another thread (it measures) → OnConnected
+// Runs Connector::Connect → OnConnected. Connect measures and may block, so it needs a thread of
+// its own.
+struct OpenConnection {
   LinkId link;
   WorkerAddress to;
   std::string transport_descriptor;
 };
-struct CloseConnection {  // destroy the transport's link; pushes in flight on it still report
+// Destroys the transport's link. Pushes in flight on the link still have their OnPushDone.
+struct CloseConnection {
   LinkId link;
 };
 struct SendReserve {  // → OnReserveReply
@@ -55,32 +60,36 @@ struct SendHeartbeat {  // → OnHeartbeatReply
   WorkerAddress to;
   Heartbeat heartbeat;
 };
-struct PushBlocks {  // Link::Push → OnPushDone; UNAVAILABLE if the connection is not there any more
+// Runs Link::Push, or Link::PushUnder if `right` is set → OnPushDone. The status is UNAVAILABLE if
+// the connection is closed.
+struct PushBlocks {
   PushId push;
   LinkId link;
-  ReservationRef reservation;  // that it writes under, for logs and tests
+  ReservationRef reservation;  // for logs and tests
   std::vector<BlockCopy> copies;
-  std::optional<WriteRight> right{};  // where the peer guards its blocks
+  std::optional<WriteRight> right{};  // set if the peer guards its blocks
 };
-// The bytes of these blocks of our slab, for a decode worker that wants digests (DigestsOf) → OnDigests. They stay
-// untouched until then.
+// Computes DigestsOf these blocks of this worker's slab → OnDigests. For decode workers that want
+// digests. The blocks must not change until the answer.
 struct DigestBlocks {
   DigestId id;
   ReservationRef reservation;  // for logs and tests
   std::vector<BlockId> blocks;
 };
-// There is room. `missing` are the block indices that the decode worker does not hold, ascending: the only ones pushed.
+// The decode worker has reserved room. `missing` are the indices of the blocks that it does not
+// hold, ascending. Only these blocks are pushed.
 struct HandoffReserved {
   RequestId request_id;
   std::vector<int32_t> missing;
   uint64_t part = 0;
 };
-// Nothing is under way there any more: what is kept for reaching this peer may go. It may be met again.
+// No message to this peer is in flight or will follow for now. The shell may drop its DecodePeer.
+// The sender may use the peer again later.
 struct ForgetPeer {
   WorkerAddress peer;
 };
-// A result, once for each Begin: no push of this request is in flight any more, none of its blocks is digested, they
-// may be reused.
+// A result. Each Begin has one result, HandoffCommitted or HandoffFailed. At that time no push and
+// no digest of the hand-off is in flight, so its blocks may be reused.
 struct HandoffCommitted {
   RequestId request_id;
   ReservationRef reservation;
@@ -89,9 +98,14 @@ struct HandoffCommitted {
   int64_t bytes_pushed = 0;
   uint64_t part = 0;
 };
-// The other result. UNAVAILABLE may be retried after `retry_after`; RESOURCE_EXHAUSTED without it: the decode worker
-// has no room, and reports to routers when it has; FAILED_PRECONDITION: the decode worker refuses to link;
-// INVALID_ARGUMENT: the request can never fit; CANCELLED.
+// The other result. Its status is one of these, or an error of a push or a digest:
+// - UNAVAILABLE: the request may be retried after `retry_after`.
+// - RESOURCE_EXHAUSTED: the decode worker has no room. It reports to routers when it has, so there
+//   is no `retry_after`.
+// - FAILED_PRECONDITION: the decode worker cannot be linked.
+// - INVALID_ARGUMENT: the request can never fit.
+// - INTERNAL: the decode worker's answer is malformed.
+// - CANCELLED: Cancel was called.
 struct HandoffFailed {
   RequestId request_id;
   absl::Status status;
