@@ -1,4 +1,4 @@
-// A decode engine under seeds: random jobs in a pool that runs out, with whatever may happen to them.
+// Random tests of DecodeEngine: jobs, cancellations and failures in a pool that runs out of blocks.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 using Ahead = FakeBackend::Ahead;
 
-// A mix of prompts, some with common prefixes, of sampling parameters and of lengths.
+// Returns jobs with random prompts, sampling parameters and lengths. Some prompts share a prefix.
 std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_prompt, int most_tokens) {
   std::uniform_int_distribution<size_t> length(1, longest_prompt);
   std::uniform_int_distribution<int> tokens(1, most_tokens);

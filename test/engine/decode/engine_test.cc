@@ -32,7 +32,8 @@ TEST_CASE("a request's first update, and no other, tells how long it waited for 
   world.StartJob(TestJob("second", {4, 5, 6}, 4));
   world.RunAll();
   CHECK(world.outputs["first"].queued == std::vector{absl::Milliseconds(10)});
-  CHECK(world.outputs["second"].queued == std::vector{absl::Milliseconds(50)});  // behind four steps
+  // Waited for four steps of "first".
+  CHECK(world.outputs["second"].queued == std::vector{absl::Milliseconds(50)});
 }
 
 TEST_CASE("a stop id ends the output and gives no text; ignore_eos goes on") {
@@ -87,7 +88,8 @@ TEST_CASE("the context's end ends the output with kLength") {
   world.StartJob(TestJob("r", prompt, 1000));
   world.StartJob(TestJob("full", RandomPrompt(rng, 40), 1000));
   world.RunAll();
-  CHECK(world.outputs["r"].tokens == FakeBackend::Greedy(prompt, 11));  // the last needs no position
+  // Ten positions are left, and the last token needs no position.
+  CHECK(world.outputs["r"].tokens == FakeBackend::Greedy(prompt, 11));
   CHECK(world.outputs["r"].finish == FinishReason::kLength);
   CHECK(world.outputs["full"].tokens.size() == 1);
 
@@ -164,7 +166,7 @@ TEST_CASE("a request cancelled in any state ends once and gives all blocks back"
   SECTION("while it is being swapped out, or is swapped") {
     const int steps_late = GENERATE(0, 1);
     for (const DecodeJob& j : {TestJob("old", RandomPrompt(rng, 40), 50), job}) {
-      world.StartUnderReserved(j);  // 3 blocks each, 6 in the end
+      world.StartUnderReserved(j);  // 3 blocks each, and 6 at the end
     }
     DecodeStep* step = nullptr;
     while (true) {
@@ -195,7 +197,7 @@ TEST_CASE("whatever comes before a step's tokens are told, they are told first, 
   const std::vector<TokenId> prompt = {1, 2, 3}, tokens = FakeBackend::Greedy(prompt, 3);
   DecodeWorld world(TestOptions(32));
   DecodeJob with_stop = TestJob("with stop", prompt, 9);
-  with_stop.spec.sampling.stop = {TextOf(tokens) + "#"};  // text is held back
+  with_stop.spec.sampling.stop = {TextOf(tokens) + "#"};  // so that text is held back
   DecodeJob last = TestJob("last", prompt, 3);
   last.spec.sampling.logprobs = 0;
   world.StartJob(with_stop);
@@ -248,7 +250,7 @@ TEST_CASE("whatever comes before a step's tokens are told, they are told first, 
     CHECK(output.failure == failure);
     CHECK(output.queued.size() == 1);
   }
-  // A failed one says no more than is sure not to be a stop string's beginning.
+  // A request that fails has only the text that cannot be the beginning of a stop string.
   CHECK(world.outputs["with stop"].text == (finish ? TextOf(FakeBackend::Greedy(prompt, others)) : ""));
   CHECK(world.outputs["last"].tokens == tokens);
   CHECK(world.outputs["last"].text == TextOf(tokens));
@@ -285,7 +287,7 @@ TEST_CASE("logits that are not finite fail their request alone, whoever samples"
   world.backend.at_logits = [&](const SequenceSlice& slice, std::span<float> logits) {
     if (slice.start == 5) std::fill(logits.begin(), logits.end(), bad);
   };
-  world.StartJob(TestJob("bad", {1, 2, 3, 4}, 9));  // its third token
+  world.StartJob(TestJob("bad", {1, 2, 3, 4}, 9));  // fails at its third token
   world.StartJob(TestJob("good", {5, 6, 7, 8, 9, 1, 2}, 5));
   world.RunAll();
   CHECK(world.outputs["bad"].tokens == FakeBackend::Greedy({1, 2, 3, 4}, 2));
@@ -346,9 +348,9 @@ TEST_CASE("a step begins before the last one is over, unless a token of that one
   DecodeJob job = TestJob("with logits", prompt, 2);
   job.spec.sampling.logprobs = 2;
   world.StartJob(job);
-  world.Step();  // had begun before it came
+  world.Step();  // has begun before the request arrived
   CHECK(world.engine.load().steps_ahead == 3);
-  world.Step();  // has it, since that depends on the last step alone
+  world.Step();  // has the request; the step before it needed no logits
   CHECK(world.engine.load().steps_ahead == 4);
   world.Step();
   CHECK(world.engine.load().steps_ahead == 4);
@@ -387,7 +389,7 @@ TEST_CASE(
   world.Finish(*step);
   CHECK(world.engine.load().tokens_out == 10);
   world.StartJob(TestJob("came", prompt, 2));
-  world.Step();  // begins the first one that has it
+  world.Step();  // begins the first step with "came"
   world.backend.FailNext(absl::UnavailableError("lost"));
   world.RunAll();
   CHECK(world.outputs["others"].failure == absl::UnavailableError("lost"));
@@ -492,7 +494,7 @@ TEST_CASE("a request whose blocks are checked first gives the same tokens, and i
   std::mt19937 rng(5);
   const DecodeJob job = TestJob("r", RandomPrompt(rng, 40), 5);
   world.StartJob(job);
-  CHECK_FALSE(world.Step());  // not before it was checked
+  CHECK_FALSE(world.Step());  // nothing runs before the check
   CHECK_FALSE(world.engine.idle());
   CHECK(world.engine.load().committed == 1);
   world.RunChecks();
@@ -531,14 +533,14 @@ TEST_CASE("while a request is checked it cannot be started twice, and it can be 
     REQUIRE(world.HandOffJob(again));
     REQUIRE(world.engine.Start(job, world.now).ok());
     CHECK(world.engine.Start(again, world.now).code() == absl::StatusCode::kFailedPrecondition);
-    CHECK(world.engine.load().committed == 1);  // of the other one nothing is left
+    CHECK(world.engine.load().committed == 1);  // the second hand-off is given up
     if (cancel) {
       world.engine.Cancel("r", world.now);
     } else {
       world.engine.FailAll(absl::UnavailableError("over"));
     }
     CHECK(world.engine.idle());
-    world.RunChecks();  // comes too late for it
+    world.RunChecks();  // the request has ended before
     CHECK_FALSE(world.Step());
     CHECK(world.outputs["r"].tokens.empty());
     CHECK(world.outputs["r"].finish.has_value() == cancel);

@@ -1,4 +1,4 @@
-// What decoded requests are expected to give.
+// The expected outputs of decoded requests.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ inline std::string TextOf(std::span<const TokenId> tokens) {
   return text + detokenizer.Finish();
 }
 
-// The same job in a worker of its own.
+// Returns the output of the job in a worker of its own.
 inline Output RunAlone(DecodeJob job) {
   DecodeWorld world(TestOptions(64));
   const RequestId id = job.request_id;
@@ -37,7 +37,8 @@ inline Output RunAlone(DecodeJob job) {
   return world.outputs.at(id);
 }
 
-// Where the backend sampled, log probabilities may be rounded otherwise.
+// CHECKs that the outputs are equal. If the backend samples, log probabilities may be rounded
+// differently.
 inline void CheckSame(const Output& got, const Output& expected, bool backend_samples) {
   CHECK(got.tokens == expected.tokens);
   CHECK(got.text == expected.text);

@@ -1,4 +1,4 @@
-// What a decode worker without room reports, and when.
+// Tests of a decode worker's reports of room.
 #include <random>
 #include <vector>
 

@@ -20,7 +20,8 @@
 namespace baton {
 namespace {
 
-// A scheduler over a pool without bytes. Sequences end by themselves when they have made all their tokens.
+// A scheduler with a pool without memory. A sequence ends by itself when it has made all its
+// tokens.
 class DecodeSchedulerWorld {
  public:
   DecodeSchedulerWorld(int64_t blocks, DecodeSchedulerOptions options)
@@ -35,7 +36,7 @@ class DecodeSchedulerWorld {
     std::string tenant{};
   };
 
-  // False: the prompt's blocks are not there.
+  // Returns false if there are not enough blocks for the prompt.
   bool Add(const std::string& name, const Spec& spec) {
     std::vector<TokenId> tokens(static_cast<size_t>(spec.kv_tokens));
     std::iota(tokens.begin(), tokens.end(), spec.family * 1000);
@@ -60,7 +61,7 @@ class DecodeSchedulerWorld {
     return true;
   }
 
-  // What the step did, one line each; empty if nothing could run.
+  // Runs one step and returns its events, one a line. Returns an empty string if nothing can run.
   std::string Step() {
     now += absl::Milliseconds(10);
     const bool begun = next_.has_value();
@@ -72,7 +73,7 @@ class DecodeSchedulerWorld {
     std::string lines;
     for (const SwapCopy& copy : plan.out) {
       absl::StrAppend(&lines, names_[copy.sequence], " goes out, ", copy.pieces.size(), " blocks\n");
-      // The shell's part: any non-null memory will do.
+      // The scheduler does not read the memory, so one byte is enough.
       if (!copy.pieces.empty()) *copy.host = std::make_unique<std::byte[]>(1);
     }
     for (const SwapCopy& copy : plan.in) {
@@ -94,7 +95,7 @@ class DecodeSchedulerWorld {
     return lines;
   }
 
-  // A step whose next one has begun when it is over.
+  // Runs one step. The next step has begun when it is over.
   void StepWithNext() {
     scheduler_.BeginStep();
     REQUIRE(scheduler_.BeginNext() != nullptr);
@@ -112,9 +113,10 @@ class DecodeSchedulerWorld {
   DecodeScheduler& scheduler() { return scheduler_; }
   int64_t running() const { return std::ssize(names_); }
   absl::Time now = absl::UnixEpoch();
-  bool begins_next = false;            // while each step runs
-  std::mt19937* drops = nullptr;       // if set: and at times not, after all
-  std::set<std::string> ends_early{};  // with the step that runs next, as nobody knew
+  bool begins_next = false;       // call BeginNext while each step runs
+  std::mt19937* drops = nullptr;  // if set, sometimes drops the step that BeginNext planned
+  // Sequences that end in the next step before they have made all their tokens.
+  std::set<std::string> ends_early{};
 
  private:
   void BeginNext() {
@@ -141,18 +143,20 @@ class DecodeSchedulerWorld {
     ends_.erase(id);
     for (auto& [tenant, came] : came_) came.erase(id);
   }
-  // Each sequence of the batch has the blocks that its tokens and the next one need. Whose they are, the engine's
-  // tests see by what they hold.
+  // Requires that each sequence of the batch has the blocks that its tokens and its next token
+  // need. The contents of the blocks are a matter of the engine's tests.
   void CheckTables(const DecodePlan& plan) {
     REQUIRE(plan.tables.size() == plan.batch.size());
     for (size_t i = 0; i < plan.batch.size(); ++i) {
       for (const BlockId id : plan.tables[i]) REQUIRE(pool_.ReferencesOf(id) > 0);
-      if (!names_.contains(plan.batch[i])) continue;  // it has ended, and its blocks are nobody else's
+      // A sequence that has ended keeps its blocks until the step is over.
+      if (!names_.contains(plan.batch[i])) continue;
       const int64_t kv_tokens = ends_.at(plan.batch[i]) - left_.at(plan.batch[i]);
       REQUIRE(std::ssize(plan.tables[i]) >= BlocksFor(kv_tokens + 1));
     }
   }
-  // Whoever goes out makes room for one with an earlier turn, which has nothing of this step.
+  // Requires that a sequence is swapped out only for one that comes earlier and is not in this
+  // step.
   void CheckVictims(const DecodePlan& plan) {
     if (plan.out.empty()) return;
     std::map<std::tuple<size_t, absl::Time, uint64_t>, SequenceId> turns;
@@ -179,10 +183,10 @@ class DecodeSchedulerWorld {
   BlockPool pool_;
   RadixTree tree_;
   DecodeScheduler scheduler_;
-  std::deque<RequestSpec> specs_;  // of all sequences that ever were
+  std::deque<RequestSpec> specs_;  // of all sequences since the start
   std::map<SequenceId, std::string> names_;
   std::map<SequenceId, int64_t> left_;
-  std::map<SequenceId, int64_t> ends_;  // KV tokens at the end of its life
+  std::map<SequenceId, int64_t> ends_;  // KV tokens at its end
   std::optional<DecodePlan> next_;
   std::map<std::string, std::map<SequenceId, absl::Time>> came_;  // by tenant
 };
@@ -214,7 +218,7 @@ TEST_CASE("decode scheduling goes as the scenarios say") {
         return added ? "" : "no room\n";
       }
       if (c.name == "step") {
-        // A step like the one before is not printed again.
+        // Equal consecutive steps are printed once.
         std::string lines, last;
         for (int64_t i = c.words.empty() ? 1 : std::stoll(c.words[0]); i > 0; --i) {
           std::string step = world->Step();
@@ -287,7 +291,7 @@ TEST_CASE("a step does not begin ahead where it lacks blocks, nor while a sequen
   CHECK(world.Step() == "runs a b\n");
   CHECK(world.Step() == "ran ahead a b\n");
   CHECK(world.Step() == "b goes out, 2 blocks\n");
-  CHECK(world.Step() == "runs a\n");  // and the next step waits for b
+  CHECK(world.Step() == "runs a\n");  // a next step cannot begin ahead while b is out
   CHECK(world.Step() == "runs a\n");
   world.ends_early = {"a"};
   CHECK(world.Step() == "runs a\na ends\n");
@@ -325,10 +329,10 @@ TEST_CASE("a block in whose place a sequence has another's is free when the next
 }
 
 TEST_CASE("sequences that share all they have give room together") {
-  // Two with the same 3 full blocks and nothing else, in a pool where the first comer needs what they hold.
+  // B and C have the same 3 full blocks and no others. A arrived first and needs these blocks.
   DecodeSchedulerWorld world(8, {});
-  REQUIRE(
-      world.Add("A", {.kv_tokens = 79, .max_new_tokens = 40, .priority = 0, .family = 1}));  // 5 blocks, 8 in the end
+  // A has 5 blocks, and 8 at its end.
+  REQUIRE(world.Add("A", {.kv_tokens = 79, .max_new_tokens = 40, .priority = 0, .family = 1}));
   REQUIRE(world.Add("B", {.kv_tokens = 48, .max_new_tokens = 40, .priority = 0, .family = 2}));
   REQUIRE(world.Add("C", {.kv_tokens = 48, .max_new_tokens = 40, .priority = 0, .family = 2}));
   int steps = 0;
@@ -370,7 +374,7 @@ TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one 
         world.ends_early.clear();
       }
     }
-    // Each step that does anything makes a token or swaps; a livelock would go past any bound.
+    // Each step makes a token or swaps a sequence. A livelock would exceed any bound on steps.
     int64_t steps = 0;
     while (world.running() > 0 && steps <= 4 * to_make + 100) {
       ++steps;
@@ -397,17 +401,17 @@ TEST_CASE("a low priority runs in the end, however many of a high priority come"
     world.now += absl::Seconds(1);
     waited += lines.find("low") == std::string::npos;
   }
-  CHECK(waited > 5);   // it did wait
-  CHECK(waited < 40);  // 2 levels are worth 20 seconds, and running ones finish first
+  CHECK(waited > 5);
+  CHECK(waited < 40);  // 2 levels count as 20 seconds, and running sequences finish first
 }
 
 TEST_CASE("the share of max_new_tokens that is used is learned") {
   GrowthEstimate growth;
-  CHECK(growth.Blocks(16, 160, 1) == 5);  // half, at first
+  CHECK(growth.Blocks(16, 160, 1) == 5);  // half of 160 tokens, at first
   for (int i = 0; i < 100; ++i) growth.Learn(10, 100);
   CHECK(growth.share() == Approx(0.1).epsilon(0.02));
-  CHECK(growth.Blocks(16, 160, 1) == 2);  // 16 or 17 tokens
-  CHECK(growth.Blocks(16, 0, 1) == 1);    // the next token's, always
+  CHECK(growth.Blocks(16, 160, 1) == 2);  // for 16 or 17 tokens
+  CHECK(growth.Blocks(16, 0, 1) == 1);    // always the block of the next token
   CHECK(growth.Blocks(17, 0, 2) == 0);
   for (int i = 0; i < 1000; ++i) growth.Learn(0, 0);
   CHECK(growth.share() == Approx(1.0 / 16));

@@ -12,7 +12,7 @@ class PaceWorld {
  public:
   explicit PaceWorld(double host_ms) : host_(absl::Milliseconds(host_ms)) { pace_.Begin(now_); }
 
-  // A step of so many milliseconds on the device, behind which another one begins.
+  // Runs a step of `ms` milliseconds on the device, and enqueues the next step behind it.
   void Step(double ms) {
     const absl::Time ends = now_ + absl::Milliseconds(ms);
     const absl::Time planned = std::max(now_, pace_.PlanAt()), enqueued = planned + host_;
@@ -21,7 +21,7 @@ class PaceWorld {
     now_ = std::max(ends, enqueued);
     pace_.Over(now_, enqueued > ends);
   }
-  // How long the device waited in all.
+  // Runs `count` steps. Returns the time that the device waited in total.
   absl::Duration Steps(int count, double ms) {
     absl::Duration waited;
     for (int i = 0; i < count; ++i) {
@@ -35,8 +35,8 @@ class PaceWorld {
     pace_.Begin(now_);
   }
 
-  absl::Duration left;  // of the last step, when the next was planned
-  absl::Duration idle;  // of the device, before the next began
+  absl::Duration left;  // time left of the last step when the next step was planned
+  absl::Duration idle;  // idle time of the device before the next step began
 
  private:
   const absl::Duration host_;

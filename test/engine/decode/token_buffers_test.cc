@@ -1,4 +1,5 @@
-// A decode worker holds a prompt's tokens in the buffer that its job brought, and the output beside it.
+// A decode worker keeps a prompt's tokens in the buffer of its job, and the output in another
+// buffer.
 #include "catch.h"
 #include "world/decode_world.h"
 

@@ -55,7 +55,7 @@ class Recorder final : public DecodeListener {
   std::map<RequestId, Output> outputs_;
 };
 
-// Lets the test hold a step inside Forward, when it is with the device.
+// Holds a step inside Forward, as if a device computed it, until the test lets it pass.
 class GatedBackend final : public Backend {
  public:
   explicit GatedBackend(int64_t blocks) : inner_(blocks) {}
@@ -79,7 +79,7 @@ class GatedBackend final : public Backend {
     open_ = open;
     changed_.notify_all();
   }
-  // Lets one step go on.
+  // Lets one step pass.
   void Pass() {
     const std::lock_guard lock(mutex_);
     ++passes_;
@@ -101,7 +101,7 @@ class GatedBackend final : public Backend {
 
 DecodeWorkerOptions WorkerOptions() {
   DecodeWorkerOptions options;
-  options.engine = TestOptions(0);  // blocks, layout and numerics come from the backend
+  options.engine = TestOptions(0);  // the worker sets these fields from the backend
   options.engine.handoff.layout = {};
   options.engine.handoff.numerics_id = "";
   return options;
@@ -156,7 +156,7 @@ TEST_CASE("requests started from many threads give what they give alone, whoever
         for (uint32_t i = 0; i < 5; ++i) {
           const std::vector<TokenId> prompt = SeededPrompt(10 * c + i, 5 + 9 * i);
           DecodeJob job = TestJob(absl::StrCat(c, ".", i), prompt, 20);
-          if (i % 2 == 1) job.spec.sampling.logprobs = c;  // with 0 it may still be sampled
+          if (i % 2 == 1) job.spec.sampling.logprobs = c;  // with 0, the backend may still sample
           while (!TryHandOff(worker, backend, job)) std::this_thread::yield();
           if (!worker.Start(job).ok()) ++wrong;
           if (recorder.WaitForEnd(job.request_id).tokens != FakeBackend::Greedy(prompt, 20)) ++wrong;
@@ -205,7 +205,7 @@ TEST_CASE("all tokens of one step are told together") {
   REQUIRE(worker.OnLink(TestLink()).ok());
   backend.Set(false);
   StartJob(worker, backend, TestJob("a", SeededPrompt(1, 9), 1));
-  backend.WaitForArrivals(1);  // a's step runs; what starts now shares the next
+  backend.WaitForArrivals(1);  // the step of "a" runs; the next three requests share the next step
   for (const char* id : {"b", "c", "d"}) StartJob(worker, backend, TestJob(id, SeededPrompt(2, 9), 2));
   backend.Set(true);
   worker.Shutdown(absl::InfiniteDuration());
@@ -219,7 +219,7 @@ TEST_CASE("the next step runs while tokens of the last are told, and no step is 
       std::unique_lock lock(mutex_);
       tokens.insert(tokens.end(), updates[0].tokens.begin(), updates[0].tokens.end());
       changed_.wait(lock, [this] { return open_; });
-      running.push_back(worker->Load().running);  // as any caller may
+      running.push_back(worker->Load().running);  // a listener may call the worker
     }
     void OnFailed(const RequestFailed&) override {}
     void OnRoom(int64_t) override {}
@@ -229,7 +229,7 @@ TEST_CASE("the next step runs while tokens of the last are told, and no step is 
       changed_.notify_all();
     }
     DecodeWorker* worker = nullptr;
-    std::vector<TokenId> tokens;  // once the worker is shut down
+    std::vector<TokenId> tokens;  // read after Shutdown
     std::vector<int64_t> running;
 
    private:
@@ -268,7 +268,7 @@ TEST_CASE("a step's tokens are told while the next one is with the device, and s
     recorder.WaitForTokens("a", steps);
   }
   CHECK(recorder.WaitForEnd("b").tokens == FakeBackend::Greedy(SeededPrompt(2, 9), 1));
-  backend.Pass();  // the last; nothing follows it
+  backend.Pass();  // no step follows this one
   CHECK(recorder.WaitForEnd("a").tokens == FakeBackend::Greedy(SeededPrompt(1, 9), 3));
 }
 
@@ -345,7 +345,7 @@ TEST_CASE("shutdown lets what was started or handed off finish, within its grace
 }
 
 TEST_CASE("the next step is planned late, and where there is none nothing is waited for") {
-  // Of the step's thread alone.
+  // Only the step's thread uses this clock.
   class SleepyClock final : public Clock {
    public:
     absl::Time Now() const override { return now; }
@@ -356,14 +356,14 @@ TEST_CASE("the next step is planned late, and where there is none nothing is wai
   FakeBackend backend(32);
   backend.samples = true;
   backend.ahead = FakeBackend::Ahead::kAtOnce;
-  // A step passes while the one before it ends.
+  // Each step takes 8 ms.
   backend.at_logits = [&](const SequenceSlice&, std::span<float>) { clock.now += absl::Milliseconds(8); };
   Recorder recorder;
   DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
   REQUIRE(worker.OnLink(TestLink()).ok());
   StartJob(worker, backend, TestJob("a", SeededPrompt(1, 9), 100));
   worker.Shutdown(absl::InfiniteDuration());
-  REQUIRE(clock.sleeps.size() == 99);  // not in the last one
+  REQUIRE(clock.sleeps.size() == 99);  // one for each step but the last
   CHECK(worker.Load().steps_ahead == 99);
   CHECK(clock.sleeps.back() == absl::Milliseconds(8) - StepPace::kLeastMargin);
 }
@@ -390,7 +390,8 @@ TEST_CASE("shutdown ends a step that has begun before it gives that one's blocks
   std::atomic<int> layers = 0;
   std::atomic<bool> goes_on = false;
   backend.at_layer = [&](int64_t) {
-    if (++layers == FakeBackend::Layout().layers + 1) goes_on.wait(false);  // the second step, while the first runs
+    // Holds the second step, which begins while the first one runs.
+    if (++layers == FakeBackend::Layout().layers + 1) goes_on.wait(false);
   };
   Recorder recorder;
   DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
@@ -421,10 +422,10 @@ TEST_CASE("a request that waits for blocks goes on when a writer releases them")
   DecodeJob job = TestJob("a", prompt, 1);
   REQUIRE(TryHandOff(worker, backend, job));
   const absl::StatusOr<ReserveReply> blocker = worker.OnReserve(ReserveFor(TestJob("blocker", SeededPrompt(2, 30), 1)));
-  REQUIRE(std::holds_alternative<Reserved>(*blocker));  // two of the other blocks
+  REQUIRE(std::holds_alternative<Reserved>(*blocker));  // holds two of the other blocks
   job.spec.sampling.max_tokens = 45;
   REQUIRE(worker.Start(job).ok());
-  recorder.WaitForTokens("a", 23);  // its two blocks are full
+  recorder.WaitForTokens("a", 23);  // the two blocks of "a" are full
   worker.Cancel("blocker");
   worker.OnRelease({std::get<Reserved>(*blocker).reservation});
   CHECK(recorder.WaitForEnd("a").tokens == FakeBackend::Greedy(prompt, 45));
@@ -444,12 +445,13 @@ TEST_CASE("blocks are checked while a step computes, and of two requests the one
 
   DecodeJob forged = TestJob("forged", SeededPrompt(2, 40), 3);
   REQUIRE(TryHandOff(worker, backend, forged));
-  // Block 0 is the first request's, which is in use.
+  // Block 0 belongs to the first request, so it is not changed.
   for (std::byte& byte : backend.kv_slab().host()) {
     if (&byte - backend.kv_slab().data() >= FakeBackend::Layout().BlockBytes()) byte ^= std::byte{1};
   }
   REQUIRE(worker.Start(forged).ok());
-  while (worker.Load().failed_checks == 0) std::this_thread::yield();  // by another thread than the one that is held
+  // The backend holds the step's thread, so another thread makes the check.
+  while (worker.Load().failed_checks == 0) std::this_thread::yield();
   backend.Set(true);
   CHECK(recorder.WaitForEnd("forged").failure.code() == absl::StatusCode::kDataLoss);
   CHECK(recorder.WaitForEnd("first").tokens == FakeBackend::Greedy(SeededPrompt(1, 5), 3));
