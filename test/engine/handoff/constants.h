@@ -1,4 +1,4 @@
-// The layout, the lease and the reservation that the tests of one side of a hand-off share.
+// The layout, the lease and the reservation in the tests of one side of a hand-off.
 #pragma once
 
 #include "absl/time/time.h"

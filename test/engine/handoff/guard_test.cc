@@ -1,4 +1,4 @@
-// Who may write to a decode worker that guards its blocks, from reservation to start.
+// Tests of the rights to write to a decode worker that guards its blocks, from Reserve to Start.
 #include <functional>
 #include <string>
 #include <vector>
@@ -91,13 +91,14 @@ TEST_CASE("a right ends with the commit, for the cache alone too, and blocks tha
     CHECK(worker.Writes(first));
     REQUIRE(worker.Commit(first).ok());
     CHECK_FALSE(worker.Writes(first));
-    const Reserved next = worker.Reserve("two", cache_only);  // whose whole blocks are there
+    const Reserved next = worker.Reserve("two", cache_only);  // its full blocks are in the cache
     REQUIRE(next.missing.size() == 1);
     CHECK(worker.Writes(next));
     CHECK_FALSE(worker.Writes(*next.right, first.missing.front()));
     REQUIRE(worker.Commit(next).ok());
   }
-  CHECK(worker.receiver.refused_writes() == 2);  // its key is no longer one, but was
+  // Writes under the key of a revoked right do not count.
+  CHECK(worker.receiver.refused_writes() == 2);
 }
 
 TEST_CASE("a right ends with its reservation, however that ends, and its blocks' next writer has another") {

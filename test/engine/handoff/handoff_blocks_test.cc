@@ -70,7 +70,7 @@ TEST_CASE("an answer with impossible blocks or targets is refused, and names the
     CHECK(blocks.SetMissing(missing, kSlabBlocks, "d") == absl::InternalError(said));
     CHECK(blocks.missing() == 0);
     CHECK(blocks.posted());
-    blocks.CheckInvariants();  // no block is marked as missing either
+    blocks.CheckInvariants();  // and no block is marked as missing
   }
 }
 

@@ -27,7 +27,7 @@ class Links {
   Links() { spdlog::set_level(spdlog::level::off); }
   ~Links() { spdlog::set_level(spdlog::level::info); }
 
-  // The only action since the last call, which is of this kind.
+  // Returns the action since the last call. REQUIRES: there is one action, and it has this type.
   template <typename T>
   T Take() {
     const std::vector<SenderAction> taken = std::exchange(actions, {});

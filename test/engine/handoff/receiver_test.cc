@@ -54,7 +54,7 @@ class Receiver {
     return job;
   }
 
-  // Three blocks, in none of which the same stands.
+  // Digests of three blocks with different contents.
   static std::vector<BlockDigest> Digests() { return {BlockDigest{1}, BlockDigest{2}, BlockDigest{3}}; }
 
  private:
@@ -115,7 +115,7 @@ TEST_CASE("two live prefill workers may advertise one address: neither loses its
   Receiver r;
   const Reserved first = r.Reserve("r1");
   REQUIRE(r.receiver.OnLink(Receiver::Link(2), r.clock.Now()).ok());
-  CHECK(r.pool.counts().referenced == 3);  // 1 may still write them
+  CHECK(r.pool.counts().referenced == 3);  // incarnation 1 may still write them
   ReserveRequest request = Receiver::Request("r2", 2);
   request.writer = Incarnation(2);
   const auto second = r.receiver.OnReserve(request, r.clock.Now());
@@ -124,14 +124,14 @@ TEST_CASE("two live prefill workers may advertise one address: neither loses its
   CHECK(r.receiver.OnHeartbeat({Incarnation(1), {first.reservation}}, r.clock.Now())->revoked.empty());
   CHECK(r.receiver.OnCommit({first.reservation, 3}, r.clock.Now()).ok());
   CHECK(r.receiver.OnCommit({std::get<Reserved>(*second).reservation, 3}, r.clock.Now()).ok());
-  // But one incarnation cannot be two workers.
+  // One incarnation at two addresses is refused.
   CHECK(r.receiver.OnLink(Receiver::Link(2, "q"), r.clock.Now()).status().code() ==
         absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_CASE("of thousands of incarnations the latest are remembered, and all that have room here") {
   Receiver r;
-  r.Reserve("r");  // of 1
+  r.Reserve("r");  // for incarnation 1
   for (uint64_t i = 2; i < 5000; ++i) {
     r.clock.Advance(absl::Milliseconds(1));
     REQUIRE(r.receiver.OnLink(Receiver::Link(i, absl::StrCat("p", i)), r.clock.Now()).ok());
@@ -170,7 +170,7 @@ TEST_CASE("admission is asked with what the reservation would take, and its answ
   CHECK(r.asked_blocks == 3);
   REQUIRE(r.receiver.OnCommit({first.reservation, 3}, r.clock.Now()).ok());
   r.Reserve("r2");
-  CHECK(r.asked_blocks == 1);                          // two full blocks are held by r1, and referenced
+  CHECK(r.asked_blocks == 1);                          // r1 refers to the two full blocks
   CHECK(r.receiver.outstanding().growth_blocks == 0);  // 40 + 8 tokens are three blocks
   r.answer = Wait{};
   auto reply = r.receiver.OnReserve(Receiver::Request("r3", 2), r.clock.Now());
@@ -238,7 +238,7 @@ TEST_CASE("there is room for a refused reservation once a reservation ends or is
     r.answer = Admit{};
   };
   refuse("r1", 3);
-  CHECK(r.receiver.TakeRoom() == 1);  // after what was granted before it
+  CHECK(r.receiver.TakeRoom() == 1);  // reservations were granted since the last report
   refuse("r2", 3);
   SECTION("released") { r.receiver.OnRelease({held.reservation}, r.clock.Now()); }
   SECTION("cancelled") { r.receiver.Cancel("held", r.clock.Now()); }
@@ -269,11 +269,11 @@ TEST_CASE("a block that a remote may still write is not given out again") {
   CHECK(r.pool.counts().quarantined == 3);
   const auto reply = r.receiver.OnReserve(Receiver::Request("s", 9), r.clock.Now());
   CHECK(std::holds_alternative<Wait>(*reply));
-  CHECK(r.pool.counts().free == 1);  // what it had got by then is given back
-  // A release that names another generation is not about this one.
+  CHECK(r.pool.counts().free == 1);  // its one block was given back
+  // A release with another generation does not end the quarantine.
   r.receiver.OnRelease({{all[0].reservation.id, Generation(1)}}, r.clock.Now());
   CHECK(r.pool.counts().quarantined == 3);
-  // Nor is a successor's link proof that the writer has ended.
+  // A link of another incarnation does not end it either.
   REQUIRE(r.receiver.OnLink(Receiver::Link(2), r.clock.Now()).ok());
   CHECK(r.pool.counts().quarantined == 3);
   r.receiver.OnRelease({all[0].reservation}, r.clock.Now());
@@ -363,7 +363,7 @@ TEST_CASE("blocks that are not what was sent are given back, shared with nobody 
     const BlockCheck check = r.receiver.NextCheck().value();
     CHECK(check.blocks.size() == 3);
     CHECK_FALSE(r.receiver.NextCheck().has_value());
-    r.clock.Advance(absl::Minutes(1));  // a check ends by its digests, not by time
+    r.clock.Advance(absl::Minutes(1));  // time does not end a check
     r.receiver.Tick(r.clock.Now());
     CHECK(r.receiver.outstanding().committed == 1);
     r.receiver.CheckInvariants();
@@ -378,7 +378,7 @@ TEST_CASE("blocks that are not what was sent are given back, shared with nobody 
   const absl::Status unread = claim("s", absl::InternalError("the device failed")).status();
   CHECK(unread.code() == absl::StatusCode::kInternal);
   CHECK(r.pool.counts().free == 16);
-  CHECK(r.receiver.failed_checks() == 1);  // of the bytes of the other nothing is known
+  CHECK(r.receiver.failed_checks() == 1);  // the other check failed without digests
 
   CHECK(claim("t", Receiver::Digests())->table.size() == 3);
   CHECK(r.pool.counts().cached == 2);
@@ -392,7 +392,8 @@ TEST_CASE("blocks for the cache alone are shared once they were checked, or not 
   const auto reserved = std::get<Reserved>(*r.receiver.OnReserve(request, r.clock.Now()));
   REQUIRE(r.receiver.OnCommit({reserved.reservation, 3, Receiver::Digests()}, r.clock.Now()).ok());
   CHECK(r.pool.counts().referenced == 3);
-  r.receiver.OnRelease({reserved.reservation}, r.clock.Now());  // its writer did not hear that it was committed
+  // The writer has not received the answer to its commit.
+  r.receiver.OnRelease({reserved.reservation}, r.clock.Now());
   r.receiver.Cancel("r", r.clock.Now());
   const BlockCheck check = r.receiver.NextCheck().value();
   CHECK_FALSE(r.receiver.OnDigests(check.id, std::vector<BlockDigest>(3), r.clock.Now()));

@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-// A worker with so many blocks free, of which nothing is needed for growth.
+// The refused reservations of a worker with `free` free blocks, whose sequences do not grow.
 struct Refused {
   int64_t Take() {
     return refused.TakeFitting([this](const ReserveRequest&, int64_t blocks_now) { return blocks_now <= free; });

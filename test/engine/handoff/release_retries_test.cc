@@ -16,7 +16,7 @@ struct Retries {
     retries.Send("d", kRef, kLease, kRetryEvery, kSent);
     REQUIRE(Sent() == 1);
   }
-  // Since the last call; all release kRef at "d".
+  // Returns the number of releases since the last call. CHECKs that all release kRef at "d".
   size_t Sent() {
     const std::vector<SenderAction> taken = std::exchange(actions, {});
     for (const SenderAction& action : taken) {
@@ -55,7 +55,7 @@ TEST_CASE("an undelivered release is repeated until the receiver frees the block
       now += kRetryEvery;
       r.retries.Tick(now);
       CHECK(r.Sent() == 1);
-      r.retries.Tick(now + absl::Hours(1));  // an answer is due
+      r.retries.Tick(now + absl::Hours(1));  // no repetition while an answer is due
       CHECK(r.Sent() == 0);
     }
     r.retries.OnReply("d", kRef, lost, last);

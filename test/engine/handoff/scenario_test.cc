@@ -1,21 +1,22 @@
-// Runs test/scenario/handoff_*.txt. One prefill worker p, one decode worker d; messages move only when told to.
+// The runner of test/scenario/handoff_*.txt. There is one prefill worker p and one decode worker d.
+// Messages arrive only by a command:
 //
-//   begin REQ tokens=N [new=N] [family=N]   a prompt of N tokens is to be moved
-//   ready REQ BEGIN END [layers=N]          blocks [BEGIN, END) are computed, all or the first N layers
-//   deliver [WORD]                          the oldest message, or the oldest that contains WORD, arrives
-//   deliver all                             whatever is in flight arrives, and whatever that causes
-//   double WORD                             a message arrives, and a copy of it stays in flight
-//   lose WORD                               a message is lost: its sender gets no answer in time
-//   advance SECONDS                         time passes, nothing arrives
-//   run SECONDS                             time passes, everything arrives
-//   cancel prefill|decode REQ
+//   begin REQ tokens=N [new=N] [family=N]  begin the hand-off of a prompt of N tokens
+//   ready REQ BEGIN END [layers=N]         compute blocks [BEGIN, END), or their first N layers
+//   deliver [WORD]                         the oldest message (that contains WORD) arrives
+//   deliver all                            all messages arrive, also those that these cause
+//   double WORD                            a message arrives, and a copy of it stays in flight
+//   lose WORD                              a message is lost, and its sender gets no answer in time
+//   advance SECONDS                        time passes, and no message arrives
+//   run SECONDS                            time passes, and all messages arrive
+//   cancel prefill|decode REQ              cancel the request on one side
 //   start REQ [blocks=N] [generation=+1] [tokens=N] [request=NAME] [incarnation=+1]
-//   finish REQ                              the decoder is done with it
-//   kill|restart p|d                        restart: as another incarnation
-//   restart d digest=N|blocks=N|verify=1    with another prefill module, or pool, or verifying blocks
-//   restart p old=1                         of a version that has no digests
-//   forge BLOCK                             somebody else writes into this block of d's slab
-//   state                                   links, hand-offs and blocks
+//   finish REQ                             the request's sequence ends
+//   kill|restart p|d                       end a process, or restart it as another incarnation
+//   restart d digest=N|blocks=N|verify=1   with another prefill module or pool, or with --verify-kv
+//   restart p old=1                        as an older version that has no digests
+//   forge BLOCK                            overwrite this block of d's slab
+//   state                                  show links, hand-offs and blocks
 #include "world/scenario.h"
 
 #include <map>
@@ -50,7 +51,7 @@ class Scenario {
   }
 
  private:
-  // Contents differ from run to run, so the beginnings of their digests are not shown.
+  // Appends a line. Masks the beginnings of digests, because contents differ between runs.
   void Say(const std::string& line) {
     std::vector<std::string> words = absl::StrSplit(line, ' ');
     for (std::string& word : words) {
@@ -112,7 +113,7 @@ class Scenario {
     mail_.DeliverAll([this](const Envelope& envelope) { return (Say(envelope.text), true); });
   }
 
-  // In steps, so that leases end and heartbeats go out at their time.
+  // Advances the clock in steps, so that leases end and heartbeats are sent at their time.
   void Pass(absl::Duration time, bool deliver) {
     const absl::Time end = clock_.Now() + time;
     if (deliver) DeliverAll();
@@ -140,7 +141,7 @@ class Scenario {
     Say(absl::StrCat("d ", Word(0), " ", checking ? "is checked" : status.ok() ? "STARTED" : "not started: "));
     if (!status.ok()) said_.insert(said_.size() - 1, Mask(std::string(status.message())));
   }
-  // Generations are drawn at random, so they are not shown.
+  // Masks generations, because they are random.
   static std::string Mask(const std::string& text) {
     std::vector<std::string> words = absl::StrSplit(text, ' ');
     for (size_t i = 1; i < words.size(); ++i) {

@@ -12,7 +12,7 @@
 namespace baton {
 namespace {
 
-// A sender that is linked to "d" and has one hand-off "r" of three blocks there, waiting for the answer to Reserve.
+// A sender that is linked to "d". Its hand-off "r" of three blocks waits for the answer to Reserve.
 class Linked {
  public:
   explicit Linked(bool wants_digests = false) {
@@ -33,7 +33,7 @@ class Linked {
   ~Linked() { spdlog::set_level(spdlog::level::info); }
 
   absl::Time Now() const { return clock.Now(); }
-  // The first action of this kind since the last call; all others are dropped.
+  // Returns the first action of this type since the last call, and drops all other actions.
   template <typename T>
   std::optional<T> Take() {
     std::optional<T> found;
@@ -117,7 +117,7 @@ TEST_CASE("only missing blocks are pushed, each layer once, from where they are 
   REQUIRE(fourth->copies.size() == 1);
   CHECK(fourth->copies[0].bytes == kLayout.BlockBytes());
 
-  // The commit waits for the last of them, in whatever order they finish.
+  // The commit waits for the last push, whatever the order in which pushes finish.
   for (const auto& push : {fourth, second, first}) linked.sender.OnPushDone(push->push, absl::OkStatus(), linked.Now());
   CHECK_FALSE(linked.Take<SendCommit>().has_value());
   linked.sender.OnPushDone(third->push, absl::OkStatus(), linked.Now());
@@ -155,8 +155,8 @@ TEST_CASE("where they are wanted, a commit has the digests of the blocks that we
     linked.sender.CheckInvariants();
   };
   collect();
-  linked.Ready(0, 30, 4);  // is there already
-  linked.Ready(1, 31, 2);  // is digested when all of it is on its way
+  linked.Ready(0, 30, 4);  // the decode worker holds it already
+  linked.Ready(1, 31, 2);  // not digested until all its layers are posted
   collect();
   CHECK(digests.size() == 1);
   linked.Ready(1, 31, 4);
@@ -167,7 +167,8 @@ TEST_CASE("where they are wanted, a commit has the digests of the blocks that we
 
   for (const PushId push : pushes) linked.sender.OnPushDone(push, absl::OkStatus(), linked.Now());
   linked.sender.OnDigests(digests[1].id, std::vector{BlockDigest{1}}, linked.Now());
-  linked.sender.OnDigests(digests[1].id, std::vector{BlockDigest{9}}, linked.Now());  // doubled
+  // A repeated answer is ignored.
+  linked.sender.OnDigests(digests[1].id, std::vector{BlockDigest{9}}, linked.Now());
   collect();
   CHECK_FALSE(committed);
   linked.sender.OnDigests(digests[0].id, std::vector{BlockDigest{2}}, linked.Now());
@@ -247,7 +248,7 @@ TEST_CASE("a lease counts from when the renewing heartbeat was sent, not from wh
   REQUIRE(heartbeat.has_value());
   linked.clock.Advance(absl::Seconds(1));
   linked.sender.OnHeartbeatReply(heartbeat->id, HeartbeatReply{}, linked.Now());
-  linked.clock.Advance(absl::Seconds(8.9));  // 17.9: sent at 8, so the lease ends at 18
+  linked.clock.Advance(absl::Seconds(8.9));  // now 17.9; the lease ends at 8 + 10
   linked.Ready(0, 0, 4);
   CHECK(linked.Take<PushBlocks>().has_value());
   linked.clock.Advance(absl::Seconds(0.2));
@@ -312,11 +313,11 @@ TEST_CASE("a push that outlives the lease of a cancelled hand-off is broken off"
   CHECK(linked.Take<CloseConnection>()->link == push->link);
   linked.sender.OnPushDone(push->push, absl::UnavailableError("closed"), linked.Now());
   std::vector<SenderAction> actions = linked.sender.TakeActions();
-  REQUIRE(actions.size() == 1);  // and no Release: what was on its way may still land
+  REQUIRE(actions.size() == 1);  // no Release, because bytes in flight may still be written
   CHECK(std::get<HandoffFailed>(actions[0]).status.code() == absl::StatusCode::kCancelled);
   CHECK(linked.sender.idle());
   CHECK(linked.sender.totals().ended == std::map<absl::StatusCode, int64_t>{{absl::StatusCode::kCancelled, 1}});
-  CHECK(linked.sender.totals().expired_leases == 0);  // it was over before
+  CHECK(linked.sender.totals().expired_leases == 0);  // the hand-off was cancelled before
 }
 
 TEST_CASE("a backlog under a right may move for more than two leases, and ends when the link says that it hangs") {
@@ -382,7 +383,8 @@ TEST_CASE("a decode worker that nothing is handed to is closed and forgotten, an
   const absl::Duration idle = HandoffSenderOptions{}.forget_idle;
   linked.clock.Advance(idle);
   linked.sender.Tick(linked.Now());
-  CHECK(linked.sender.link_state("d") == HandoffSender::LinkState::kLinked);  // an answer is due
+  // An answer is due.
+  CHECK(linked.sender.link_state("d") == HandoffSender::LinkState::kLinked);
 
   linked.sender.OnReserveReply(linked.handoff, ReserveReply(NeverFits{"too long"}), linked.Now());
   linked.sender.TakeActions();
@@ -402,7 +404,8 @@ TEST_CASE("a decode worker that nothing is handed to is closed and forgotten, an
   CHECK(linked.Take<SendLink>().has_value());
 }
 
-// Each of them looked at all others once, and a thousand stood still until their pushes counted as hanging.
+// In an earlier version each event searched all hand-offs. A thousand hand-offs then made no
+// progress until their pushes counted as hanging.
 TEST_CASE("what a thousand hand-offs cost does not grow with the square of their number") {
   constexpr int kHandoffs = 1000;
   constexpr int64_t kLayers = 30;
@@ -423,7 +426,7 @@ TEST_CASE("what a thousand hand-offs cost does not grow with the square of their
   for (int i = 0; i < kHandoffs; ++i) {
     happens([&](absl::Time now) { sender.Begin("d", {.request_id = name(i), .keys = {}, .kv_tokens = 1}, now); });
   }
-  const LinkId link(1);  // the first
+  const LinkId link(1);  // the id of the first link
   LinkReply reply;
   reply.slab_blocks = kHandoffs;
   reply.lease = kLease;
@@ -437,7 +440,7 @@ TEST_CASE("what a thousand hand-offs cost does not grow with the square of their
                             ReserveReply(Reserved{ref, {{0, BlockId(static_cast<uint32_t>(i))}}}), now);
     });
   }
-  // A step that completes them all, layer by layer; no push ends before the last has begun.
+  // One step completes all hand-offs, layer by layer. All pushes begin before the first one ends.
   std::vector<PushId> pushes;
   for (int64_t layer = 0; layer < kLayers; ++layer) {
     for (int i = 0; i < kHandoffs; ++i) {
@@ -459,7 +462,7 @@ TEST_CASE("what a thousand hand-offs cost does not grow with the square of their
     happens([&](absl::Time now) { sender.OnCommitReply(id, absl::OkStatus(), now); });
   }
   CHECK(sender.idle());
-  // Once in a while, for heartbeats, all are looked at: 1,000 hand-offs and at most 30,000 pushes.
+  // Only the rare heartbeats visit all 1,000 hand-offs and up to 30,000 pushes.
   CAPTURE(events, sender.visits());
   CHECK(sender.visits() < 5 * events);
 }

@@ -1,4 +1,5 @@
-// Senders and receivers over a simulated network on a virtual clock. One seed replays a run.
+// Random tests of senders and receivers over a simulated network, on a virtual clock. A seed
+// replays a run.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -41,7 +42,7 @@ class Simulation {
   bool Event() { return RunOne(absl::UnixEpoch() + absl::Seconds(150)); }
   void CheckInvariants() { world_.CheckInvariants(); }
   void Settle() {
-    // From here on nothing is lost, so everything must come to an end.
+    // From now on no message is lost, so each request must end.
     loss_ = duplication_ = slow_ = 0;
     while (RunOne(absl::UnixEpoch() + absl::Seconds(600))) {
     }
@@ -58,7 +59,7 @@ class Simulation {
  private:
   static constexpr absl::Duration kLease = absl::Seconds(4);
 
-  // With BATON_SEED, what happens is printed.
+  // Prints the line if BATON_SEED is set.
   void Trace(const std::string& line) {
     if (std::getenv("BATON_SEED") == nullptr) return;
     std::fprintf(stderr, "%8.3f %s\n", absl::ToDoubleSeconds(Now() - absl::UnixEpoch()), line.c_str());
@@ -74,7 +75,8 @@ class Simulation {
         until, [this] { TickAll(); }, [this] { return AllIdle(); });
   }
 
-  // Mostly quick, sometimes so slow that leases run out; but no push stays in flight beyond the quarantine.
+  // Returns a delay, mostly short, sometimes so long that leases end. No push is in flight for
+  // longer than the quarantine.
   int Delay(int slowest) { return Chance(slow_) ? Uniform(1'000, slowest) : Uniform(1, 50); }
 
   void Post(Envelope envelope) {
@@ -82,7 +84,7 @@ class Simulation {
       Trace(text);
       arrive();
     };
-    // Only messages are doubled and cut off: a push is one operation of the transport, which reports it once.
+    // Only messages are doubled and cut off. The transport reports the end of a push exactly once.
     const bool push = envelope.text.find("push") != std::string::npos;
     const bool message = !push && envelope.text.find("→") != std::string::npos;
     const bool cut = message && Now() < cut_until_ && envelope.text.find(cut_) != std::string::npos;
@@ -110,7 +112,7 @@ class Simulation {
     WorkerAddress decode;
     std::vector<TokenId> prompt;
     bool claimed_or_gone = false;
-    bool forged = false;  // before Start
+    bool forged = false;  // a block was overwritten before Start
   };
 
   void BeginRequest(int number) {
@@ -127,7 +129,7 @@ class Simulation {
     At(50, [this, id] { Follow(id); });
   }
 
-  // Chunk by chunk, the last one layer by layer.
+  // Computes the prompt chunk by chunk, and the last chunk layer by layer.
   void Compute(const RequestId& id, int32_t begin, int64_t layers) {
     const Request& request = requests_.at(id);
     HandoffWorld::Prefill& p = world_.prefill(request.prefill);
@@ -139,7 +141,7 @@ class Simulation {
     if (ready == HandoffWorld::kLayout.layers || end == blocks) world_.BlocksReady(p, id, begin, end, ready);
     const bool whole = ready == HandoffWorld::kLayout.layers;
     if (!whole) {
-      // The rest of this chunk's layers; the chunk itself is fixed by now.
+      // Computes the other layers of the same chunk.
       At(ComputeTime(), [this, id, begin, end] {
         const Request& r = requests_.at(id);
         HandoffWorld::Prefill& worker = world_.prefill(r.prefill);
@@ -152,7 +154,7 @@ class Simulation {
   }
   int ComputeTime() { return Chance(0.05) ? Uniform(1'000, 60'000) : Uniform(1, 500); }
 
-  // The router: starts what is committed, sometimes late, sometimes twice, sometimes never.
+  // Acts as the router: starts a committed request, sometimes late, twice or never.
   void Follow(const RequestId& id) {
     const HandoffWorld::Outcome& outcome = world_.outcomes()[id];
     if (!outcome.committed.has_value()) {
@@ -169,7 +171,7 @@ class Simulation {
     HandoffWorld::Decode& d = world_.decode(request.decode);
     if (d.receiver == nullptr) return;
     const DecodeJob job = world_.JobOf(id, request.prompt);
-    // Not once it was claimed: blocks are checked only until they are used.
+    // Forges no block after the claim, because blocks are checked only before they are used.
     if (verify_ && !request.claimed_or_gone && Chance(0.2)) request.forged = world_.ForgeOneOf(d, job.reservation);
     if (!world_.Start(d, job).ok()) return;
     BATON_CHECK(!request.claimed_or_gone, "claimed twice");
@@ -219,14 +221,15 @@ class Simulation {
         cut_ = p.address;
         cut_until_ = Now() + 3 * absl::Milliseconds(downtime);
         break;
-      default:  // a pause: what should happen meanwhile happens right after it
+      default:  // a paused process runs its ticks after the pause
         paused_until_ = Now() + absl::Milliseconds(downtime);
         paused_ = Chance(0.5) ? p.address : d.address;
         break;
     }
   }
 
-  // A paused worker's ticks are late. (Messages to it count as delayed by the network.)
+  // The ticks of a paused worker are late. Messages still arrive, as delays of the network cover
+  // them.
   void TickAll() {
     const auto runs = [this](const WorkerAddress& address) { return address != paused_ || Now() >= paused_until_; };
     for (auto& [address, p] : world_.prefills()) {
@@ -250,7 +253,7 @@ class Simulation {
   void CheckTheEnd() {
     for (const auto& [id, request] : requests_) {
       const HandoffWorld::Prefill& p = world_.prefill(request.prefill);
-      if (p.incarnation != request.prefill_incarnation) continue;  // its process died: nobody is left to answer
+      if (p.incarnation != request.prefill_incarnation) continue;  // its process has died
       const HandoffWorld::Outcome& outcome = world_.outcomes()[id];
       BATON_CHECK(outcome.committed.has_value() || outcome.failed.has_value(), "a request did not end");
       BATON_CHECK(!outcome.refused || request.forged, "what nobody forged was refused");
@@ -307,7 +310,7 @@ TEST_CASE("whatever the network and the processes do, blocks come back, writes s
   spdlog::set_level(spdlog::level::info);
   INFO("started " << started << ", not started " << failed << ", refused since they were forged " << refused
                   << ", writes that came too late " << refused_writes);
-  if (seeds.all()) {  // All of these happen often.
+  if (seeds.all()) {  // each case occurs often
     CHECK(started > 5'000);
     CHECK(failed > 1'000);
     CHECK(refused > 200);
