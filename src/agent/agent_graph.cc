@@ -12,7 +12,8 @@
 namespace baton {
 namespace {
 
-// What a prompt's client is told of an upstream's failure. What may be tried again stays so.
+// Returns the status that the downstream request's client gets. Errors that a client may retry keep
+// their code.
 absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& status) {
   const bool may_retry = absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
   return absl::Status(may_retry ? status.code() : absl::StatusCode::kAborted,
@@ -20,12 +21,13 @@ absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& statu
                                    ": ", absl::string_view(status.message())));
 }
 
-// Whether one of these references is not settled.
+// Returns whether one of these references is not settled.
 bool Waits(const StreamingPrompt& growing, const std::vector<size_t>& indices) {
   return !std::ranges::all_of(indices, [&](size_t i) { return growing.prompt.settled(i); });
 }
 
-// The prompt has settled its references to the output, which goes.
+// Removes an output that is about to be deleted from a prompt. REQUIRES: the prompt has settled all
+// its references to the output.
 void Unlink(StreamingPrompt& growing, AgentOutput& output) {
   for (const size_t i : growing.upstreams.at(&output)) growing.sources[i] = nullptr;
   growing.upstreams.erase(&output);
@@ -37,7 +39,7 @@ const Reference* AsReference(const PromptSegment& segment) { return std::get_if<
 
 bool AgentOutput::ById::operator()(const AgentNode* a, const AgentNode* b) const { return *a->id < *b->id; }
 
-// --- requests ------------------------------------------------------------------------------------------------------
+// --- requests ------------------------------------------------------------------------------------
 
 AgentOutput* AgentGraph::Find(const RequestId& id) const {
   if (const auto found = outputs_.find(id); found != outputs_.end()) return found->second.get();
@@ -80,10 +82,12 @@ absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& 
       absl::StrCat("output_of: a cycle: what '", NameOf(id), "' would wait for waits for '", NameOf(id), "'"));
 }
 
-// Whether an upstream of the new prompt waits, directly or not, for the new prompt's output.
+// Returns whether an upstream of the new prompt waits, directly or not, for the new prompt's
+// output.
 bool AgentGraph::IsCycle(const RequestId& id, const PromptSpec& spec) const {
   const AgentOutput* announced = Find(id);
-  // The walk takes time linear in the references of all prompts.
+  // Only an announced request that prompts refer to can close a cycle. The walk takes time linear
+  // in the references of all prompts.
   if (announced == nullptr || announced->readers.empty()) return false;
   absl::flat_hash_set<const AgentOutput*> seen;
   std::vector<const AgentOutput*> open;
@@ -146,7 +150,8 @@ absl::StatusOr<PromptGrew> AgentGraph::Submit(AgentNode& node, const PromptSpec&
   node.growing = std::make_unique<StreamingPrompt>(StreamingPrompt{.prompt = Prompt(spec)});
   Link(node, now);
   if (const absl::Status settled = SettleKnown(node); !settled.ok()) {
-    Ended(node, settled, now);  // as if its upstream had failed a little later
+    // Downstream prompts see the same failure as if the upstream request had failed a little later.
+    Ended(node, settled, now);
     return settled;
   }
   absl::StatusOr<PromptGrew> grew = Grow(node);
@@ -172,7 +177,7 @@ void AgentGraph::Refused(AgentNode& node) {
   Keep(*node.id, std::move(replaced_), until);
 }
 
-// The readers of the output wait for its request to be submitted.
+// Makes `output` an announced one, whose request has until `until` to be submitted.
 void AgentGraph::Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
   output->state = State::kAnnounced;
   output->maker = nullptr;
@@ -183,7 +188,7 @@ void AgentGraph::Announce(const RequestId& id, std::unique_ptr<AgentOutput> outp
   outputs_[id] = std::move(output);
 }
 
-// Joins the new prompt with its upstreams.
+// Enters the new prompt's references in the outputs that they refer to.
 void AgentGraph::Link(AgentNode& node, absl::Time now) {
   StreamingPrompt& growing = *node.growing;
   streaming_.insert(&node);
@@ -205,8 +210,8 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
   }
 }
 
-// Settles all references to outputs that are over before anything of the new prompt is reported, so
-// that the prompt never begins anew for what was known.
+// Settles all references to outputs of ended requests. This happens before the first report of the
+// new prompt, so these outputs never cause a PromptRestarted.
 absl::Status AgentGraph::SettleKnown(AgentNode& node) {
   for (size_t i = 0; i < node.growing->prompt.references(); ++i) {
     const AgentOutput& upstream = *node.growing->sources[i];
@@ -218,7 +223,8 @@ absl::Status AgentGraph::SettleKnown(AgentNode& node) {
 void AgentGraph::Made(AgentNode& node, std::span<const TokenId> tokens, std::string_view text) {
   if (node.output == nullptr) return;
   node.output->text->Push(tokens, text);
-  std::vector<AgentNode*> waiting;  // Advance may fail a prompt, and so change the readers
+  // Advance may fail a prompt, and so change node.output->readers.
+  std::vector<AgentNode*> waiting;
   for (AgentNode* reader : node.output->readers) {
     const std::optional<size_t> index = reader->growing->prompt.waits_for();
     if (index && reader->growing->sources[*index] == node.output.get()) waiting.push_back(reader);
@@ -246,7 +252,7 @@ void AgentGraph::EndedUnread(AgentNode& node) {
   node.output = nullptr;
 }
 
-// --- references ----------------------------------------------------------------------------------------------------
+// --- references ----------------------------------------------------------------------------------
 
 void AgentGraph::SettleReaders(AgentOutput& output, const absl::Status& status) {
   const std::vector<AgentNode*> readers(output.readers.begin(), output.readers.end());
@@ -256,7 +262,8 @@ void AgentGraph::SettleReaders(AgentOutput& output, const absl::Status& status) 
   }
 }
 
-// All at once: what a prompt takes of one reference must not be void because of the next.
+// Settles all references before the prompt advances. Otherwise one reference could void tokens that
+// were just taken for another.
 void AgentGraph::SettleAndAdvance(AgentNode& node, std::span<const size_t> indices, const absl::Status& status) {
   for (const size_t index : indices) {
     if (const absl::Status settled = Settle(node, index, status); !settled.ok()) return Fail(node, settled);
@@ -264,7 +271,8 @@ void AgentGraph::SettleAndAdvance(AgentNode& node, std::span<const size_t> indic
   Advance(node);
 }
 
-// The output of a reference is complete, or will not be. Not OK: the prompt fails.
+// Settles a reference after its output has ended or its timeout has passed. Returns an error if the
+// prompt fails because of it.
 absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Status& status) {
   Prompt& prompt = node.growing->prompt;
   if (prompt.settled(index)) return absl::OkStatus();
@@ -286,7 +294,8 @@ absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Statu
   return absl::OkStatus();
 }
 
-// What is to be reported of the prompt now. Not OK: it fails.
+// Returns the increment to report now. It may be empty. Returns an error if the prompt is empty or
+// too long.
 absl::StatusOr<PromptGrew> AgentGraph::Grow(AgentNode& node) {
   Prompt& prompt = node.growing->prompt;
   std::vector<TokenId>& unreported = node.growing->unreported;
@@ -303,8 +312,8 @@ absl::StatusOr<PromptGrew> AgentGraph::Grow(AgentNode& node) {
     if (prompt.given() == 0) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
     return PromptGrew{&node, std::move(unreported), true};
   }
-  // A prompt's last token gets no KV in prefill, and this may be it: a block is complete with the
-  // token after it.
+  // Prefill makes no KV of a prompt's last token, and any token so far may be the last. A block
+  // therefore counts as complete once the token after it exists.
   const int64_t report = std::ssize(unreported) - (prompt.given() + kBlockTokens - 1) % kBlockTokens;
   if (report <= 0 || prompt.given() <= kBlockTokens) return PromptGrew{&node, {}, false};
   PromptGrew grew{&node, {unreported.begin(), unreported.begin() + report}, false};
@@ -334,14 +343,14 @@ void AgentGraph::StopGrowing(AgentNode& node) {
   }
   for (const auto& [upstream, indices] : growing->upstreams) {
     upstream->readers.erase(&node);
-    // No prompt waits for it any more, and no client has submitted it.
+    // No prompt refers to the announced request now, and no client has submitted it.
     if (upstream->state == State::kAnnounced && upstream->readers.empty()) {
       Drop(growing->prompt.reference(indices.front()).upstream);
     }
   }
 }
 
-// --- ends ----------------------------------------------------------------------------------------------------------
+// --- ends ----------------------------------------------------------------------------------------
 
 void AgentGraph::Keep(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
   output->expires = until;
@@ -358,7 +367,7 @@ void AgentGraph::Keep(const RequestId& id, std::unique_ptr<AgentOutput> output, 
   }
 }
 
-// REQUIRES: announced or over, and no reader still takes its output.
+// Removes and returns an output. REQUIRES: it is announced or kept, and no prompt reads it.
 std::unique_ptr<AgentOutput> AgentGraph::Drop(const RequestId& id) {
   const auto found = outputs_.find(id);
   std::unique_ptr<AgentOutput> output = std::move(found->second);
@@ -382,11 +391,13 @@ AgentGraph::Counts AgentGraph::counts() const {
   return counts;
 }
 
-// Reports what came at once as one action, so that no worker begins a step with a part of it.
+// Merges the increments of a prompt into one action, so that no worker begins a step with a part of
+// them.
 std::vector<AgentAction> AgentGraph::TakeActions() {
   if (actions_.empty()) return {};
   std::vector<AgentAction> merged;
-  absl::flat_hash_map<AgentNode*, size_t> grew;  // where in `merged`
+  // Index of the prompt's PromptGrew in `merged`.
+  absl::flat_hash_map<AgentNode*, size_t> grew;
   for (AgentAction& action : std::exchange(actions_, {})) {
     if (auto* more = std::get_if<PromptGrew>(&action)) {
       const auto [before, is_new] = grew.try_emplace(more->node, merged.size());
@@ -404,7 +415,7 @@ std::vector<AgentAction> AgentGraph::TakeActions() {
   return merged;
 }
 
-// --- time ----------------------------------------------------------------------------------------------------------
+// --- time ----------------------------------------------------------------------------------------
 
 absl::Time AgentGraph::NextTick() const {
   return timers_.empty() ? absl::InfiniteFuture() : std::get<absl::Time>(*timers_.begin());
@@ -424,14 +435,14 @@ void AgentGraph::Tick(absl::Time now) {
     if (output.state == State::kAnnounced) {
       SettleReaders(output, absl::DeadlineExceededError(absl::StrCat("it was announced and not submitted for ",
                                                                      absl::FormatDuration(limits_.wait_announced))));
-      if (!outputs_.contains(id)) continue;  // its last reader dropped it
-      // Prompts that go on without it do not refer to it any more.
+      if (!outputs_.contains(id)) continue;  // the last downstream prompt dropped it
+      // The remaining prompts have settled their references to the output and go on without it.
       for (AgentNode* reader : output.readers) Unlink(*reader->growing, output);
       Drop(id);
     } else if (output.readers.empty()) {
       Drop(id);
     } else {
-      // A prompt that comes to it later still reads it.
+      // A prompt has not reached this reference yet and will read the output later.
       output.expires = now + limits_.keep_output;
       timers_.insert({output.expires, TimerKind::kOutput, id, 0});
     }

@@ -1,7 +1,10 @@
-// Which requests wait for which outputs. The graph keeps outputs by name: announced ones, those of
-// live requests, and those of requests that ended lately. Names are those of ScopedId, so that no
-// prompt reads another tenant's output. I/O-free: events and the time come in, actions go out, in
-// order. Not thread-safe.
+// The graph of requests and the outputs that their prompts refer to.
+//
+// The graph finds an output by the ScopedId of its request, so no prompt reads an output of another
+// cache domain. It has three kinds of outputs: announced ones, those of live requests, and those of
+// requests that ended recently.
+//
+// I/O-free: events and the time come in, and actions go out in order. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -30,60 +33,71 @@
 namespace baton {
 
 struct AgentLimits {
-  absl::Duration keep_output = absl::Minutes(2);     // after its end, for prompts that come later
-  int64_t kept_bytes = int64_t{256} << 20;           // of such outputs; the oldest go first
-  absl::Duration wait_announced = absl::Minutes(2);  // for an announced request to be submitted
-  int32_t announced = 65536;                         // requests that are announced and not submitted
-  int64_t references = 65536;                        // of all prompts that are not complete
+  // How long an output is kept after its request ended, for prompts that are submitted later.
+  absl::Duration keep_output = absl::Minutes(2);
+  // Upper bound on the bytes of kept outputs. The oldest output is dropped first.
+  int64_t kept_bytes = int64_t{256} << 20;
+  // How long prompts wait for an announced request to be submitted.
+  absl::Duration wait_announced = absl::Minutes(2);
+  // Upper bound on announced requests.
+  int32_t announced = 65536;
+  // Upper bound on the references of all streaming prompts.
+  int64_t references = 65536;
 };
 
 struct AgentNode;
 
 // An output, and the streaming prompts that refer to it.
 struct AgentOutput {
+  // kAnnounced: prompts refer to a request that is not submitted yet.
+  // kLive: the request is live.
+  // kOver: the request has ended.
   enum class State { kAnnounced, kLive, kOver };
   struct ById {
     bool operator()(const AgentNode* a, const AgentNode* b) const;
   };
   State state = State::kAnnounced;
-  AgentNode* maker = nullptr;            // kLive: the request that generates it
-  std::unique_ptr<Output> text{};        // null: kAnnounced
-  std::set<AgentNode*, ById> readers{};  // whose prompts refer to it, and are not complete
+  AgentNode* maker = nullptr;            // the live request that generates it; null unless kLive
+  std::unique_ptr<Output> text{};        // null if kAnnounced
+  std::set<AgentNode*, ById> readers{};  // streaming prompts that refer to it
   absl::Time expires = absl::InfiniteFuture();
-  absl::Time announced_until = absl::InfiniteFuture();  // `expires` before the request was submitted
-  int64_t bytes = 0;                                    // counted in kept_bytes
+  // Value of `expires` before the request was submitted.
+  absl::Time announced_until = absl::InfiniteFuture();
+  int64_t bytes = 0;  // as counted in kept_bytes
 };
 
 // A prompt some of whose references are unfinished.
 struct StreamingPrompt {
   Prompt prompt;
   std::vector<TokenId> unreported{};
-  std::vector<absl::Time> deadlines{};  // of its references
-  std::vector<AgentOutput*> sources{};  // of its references; null: settled, and no longer known
-  absl::flat_hash_map<AgentOutput*, std::vector<size_t>> upstreams{};  // references to each source
+  std::vector<absl::Time> deadlines{};  // by reference
+  // By reference. Null if the graph has dropped the output; the reference is settled then.
+  std::vector<AgentOutput*> sources{};
+  // The indexes of the references to each output.
+  absl::flat_hash_map<AgentOutput*, std::vector<size_t>> upstreams{};
 };
 
 struct Request;
 
-// What the graph keeps of a live request. The request owns it.
+// The graph's part of a live request. The request owns it.
 struct AgentNode {
-  const RequestId* id = nullptr;               // of the request
-  Request* request = nullptr;                  // for the owner; the graph does not use it
+  const RequestId* id = nullptr;               // the request's id
+  Request* request = nullptr;                  // for callers; the graph does not use it
   std::unique_ptr<AgentOutput> output{};       // null: the graph does not have the request
-  std::unique_ptr<StreamingPrompt> growing{};  // null: its prompt is complete
+  std::unique_ptr<StreamingPrompt> growing{};  // null: the prompt is complete
 };
 
-// These tokens follow those reported before. `complete`: they are the last.
+// An increment: tokens that follow those reported before. If `complete`, they are the last.
 struct PromptGrew {
   AgentNode* node = nullptr;
   std::vector<TokenId> tokens{};
   bool complete = false;
 };
-// What was reported is void: the prompt begins anew, and PromptGrew follows.
+// Voids all tokens of the prompt that were reported. The next PromptGrew begins at the first token.
 struct PromptRestarted {
   AgentNode* node = nullptr;
 };
-// The prompt will not be complete. It is forgotten.
+// The prompt cannot become complete. The graph has removed it.
 struct PromptFailed {
   AgentNode* node = nullptr;
   absl::Status status{};
@@ -92,49 +106,61 @@ using AgentAction = std::variant<PromptGrew, PromptRestarted, PromptFailed>;
 
 class AgentGraph {
  public:
-  // Finds the node of a live request by name. Null: none is live.
+  // Finds the node of a live request by its id. Returns null if no such request is live.
   using FindNode = std::function<AgentNode*(const RequestId& id)>;
   AgentGraph(AgentLimits limits, FindNode find) : limits_(limits), find_(std::move(find)) {}
 
-  // Adds a request whose prompt is complete: its output can be referred to from now on. Refused as
-  // by Submit.
+  // Adds a request whose prompt is complete. Other prompts can refer to its output from now on.
+  // Fails with ALREADY_EXISTS, as Submit does.
   absl::Status Add(AgentNode& node, const Tokenizer& tokenizer);
-  // Adds a request whose prompt has references. Returns what is known of the prompt. The rest comes
-  // by actions: growth is reported when it completes blocks of KV, its end aside. Refused, with
-  // nothing changed: ALREADY_EXISTS, an id that is live or that a prompt waits for; NOT_FOUND, an
-  // upstream that is unknown or whose output is kept no longer; INVALID_ARGUMENT, a cycle, or a
-  // prompt that is empty or too long; RESOURCE_EXHAUSTED, too many announced requests or references.
-  // If an upstream request has failed, the prompt fails at once, by a PromptFailed action, and so do
-  // the prompts that wait for its output. REQUIRES: `spec` stays unchanged until the prompt is
-  // complete or has failed, or until the request is refused or over.
+  // Adds a request whose prompt has references, and returns the tokens that are final already.
+  // Actions report the rest. An increment is reported once it completes KV blocks, or once the
+  // prompt is complete.
+  //
+  // REQUIRES: `spec` stays unchanged until the prompt is complete or has failed, or until the
+  // request is refused or has ended.
+  //
+  // Errors that leave the graph as it was:
+  // - ALREADY_EXISTS: a request with this id is live, or a prompt still reads the output of an
+  //   ended request with this id.
+  // - NOT_FOUND: an upstream request is unknown and not announced, or its output is no longer kept.
+  // - INVALID_ARGUMENT: the references form a cycle, or the prompt is empty or too long.
+  // - RESOURCE_EXHAUSTED: there are too many announced requests or too many references.
+  //
+  // If an upstream request has failed and its reference is OnFailure::kAbort, Submit returns the
+  // status that PromptFailed would have. The request then counts as ended with this status, and its
+  // downstream prompts are settled.
   absl::StatusOr<PromptGrew> Submit(AgentNode& node, const PromptSpec& spec, absl::Time now);
-  // The caller of Add or Submit could not go on with the request: nothing has changed. Prompts that
-  // wait for it, as it was announced, wait on for another request of its id. Harmless if Add or
-  // Submit have refused it.
+  // Undoes the last Add or Submit, for a caller that cannot go on with the request. Prompts that
+  // refer to the request as an announced one wait for another request with this id. Does nothing if
+  // Add or Submit failed.
   void Refused(AgentNode& node);
-  // The request generated this, as in a TokenUpdate. Harmless if the graph does not have it, as is
-  // Ended.
+  // Appends tokens and text, as in a TokenUpdate, to the request's output. Does nothing if the
+  // graph does not have the request.
   void Made(AgentNode& node, std::span<const TokenId> tokens, std::string_view text);
-  // The request is over, and no action concerns it any more. Not OK: its output is a part. Its
-  // prompt, if it still grows, is forgotten.
+  // Ends the request. No later action concerns it. If `status` is not OK, its output counts as
+  // failed, and its text so far as partial. A streaming prompt of the request is dropped. Does
+  // nothing if the graph does not have the request.
   void Ended(AgentNode& node, const absl::Status& status, absl::Time now);
-  // The same for a request whose output is not kept. REQUIRES: no prompt refers to it.
+  // Like Ended, but drops the output. REQUIRES: no prompt refers to the output.
   void EndedUnread(AgentNode& node);
 
-  // Requests whose streaming prompts wait for its output, by id.
+  // Returns the requests whose streaming prompts refer to the output, ordered by id.
   static std::vector<AgentNode*> ReadersOf(const AgentNode& node);
-  // Live requests for whose outputs a streaming prompt still waits, by id.
+  // Returns the live requests whose outputs the streaming prompt still needs, ordered by id.
   static std::vector<AgentNode*> UpstreamsOf(const AgentNode& node);
 
-  void Tick(absl::Time now);    // timeouts of references, announced requests, kept outputs
-  absl::Time NextTick() const;  // when Tick has something to do at the latest; InfiniteFuture: nothing
+  // Applies the timeouts of references, announced requests and kept outputs.
+  void Tick(absl::Time now);
+  // Before this time Tick does nothing. InfiniteFuture: no timeout is pending.
+  absl::Time NextTick() const;
   std::vector<AgentAction> TakeActions();
 
   struct Counts {
-    int64_t growing = 0;     // prompts that are not complete
-    int64_t references = 0;  // of these
-    int64_t announced = 0;   // requests referred to and not submitted
-    int64_t kept = 0;        // outputs of requests that are over
+    int64_t growing = 0;     // streaming prompts
+    int64_t references = 0;  // references of streaming prompts
+    int64_t announced = 0;   // requests that are referred to and not submitted
+    int64_t kept = 0;        // outputs of ended requests
     int64_t kept_bytes = 0;
     friend bool operator==(const Counts&, const Counts&) = default;
   };
@@ -146,7 +172,8 @@ class AgentGraph {
   enum class TimerKind { kOutput, kReference };
   using Timer = std::tuple<absl::Time, TimerKind, RequestId, size_t>;
 
-  AgentOutput* Find(const RequestId& id) const;  // null: the name is not known
+  // Finds an announced, live or kept output. Returns null if there is none.
+  AgentOutput* Find(const RequestId& id) const;
   absl::Status CheckId(const AgentNode& node) const;
   void Enter(AgentNode& node, const Tokenizer& tokenizer);
   absl::Status CheckReferences(const RequestId& id, const PromptSpec& spec) const;
@@ -168,12 +195,13 @@ class AgentGraph {
 
   const AgentLimits limits_;
   const FindNode find_;
-  // Announced outputs, and those of requests that are over. Live requests own theirs.
+  // Announced and kept outputs. A live request owns its output.
   absl::flat_hash_map<RequestId, std::unique_ptr<AgentOutput>> outputs_;
-  absl::flat_hash_set<AgentNode*> streaming_;  // whose prompts are not complete
-  std::unique_ptr<AgentOutput> replaced_;      // the kept output of an earlier request, for Refused
+  absl::flat_hash_set<AgentNode*> streaming_;  // nodes with streaming prompts
+  // The kept output that the last Add or Submit replaced, for Refused.
+  std::unique_ptr<AgentOutput> replaced_;
   std::set<Timer> timers_;
-  Counts counts_;  // but for `growing`
+  Counts counts_;  // except `growing`
   std::vector<AgentAction> actions_;
 };
 

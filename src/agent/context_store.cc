@@ -115,7 +115,7 @@ void ContextStore::End(const ContextKey& key, const WorkerAddress& holder, absl:
   BATON_CHECK(context.calls > 0, "a call ended twice");
   if (!holder.empty()) context.holder = holder;
   if (--context.calls > 0) return;
-  if (context.tokens.empty()) return Forget(key);  // its first call failed
+  if (context.tokens.empty()) return Forget(key);  // the first call failed
   context.expires = now + limits_.lease;
   expiries_.insert({context.expires, key});
 }

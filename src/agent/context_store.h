@@ -1,5 +1,9 @@
-// Prompts that clients build up call by call (contexts): a router keeps their tokens, so that KV which is gone costs
-// only work. I/O-free: the time comes in. Not thread-safe.
+// A router's store of contexts: prompts that clients build up call by call.
+//
+// The store keeps the tokens of each context. A prefill worker can therefore compute KV again that
+// it has lost.
+//
+// I/O-free: the time comes in. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +23,15 @@
 namespace baton {
 
 struct ContextLimits {
-  absl::Duration lease = absl::Seconds(60);  // a context is kept for this long after its last use
+  absl::Duration lease = absl::Seconds(60);  // since the last use of a context
   int64_t contexts = 16384;
-  int64_t tokens = int64_t{16} << 20;  // of all contexts together: 64 MiB
+  // Upper bound on the tokens of all contexts together; they take 64 MiB.
+  int64_t tokens = int64_t{16} << 20;
 };
 
-// Another tenant's context is simply not there.
+// The name of a context within a cache domain.
 struct ContextKey {
-  std::string tenant;  // the cache salt
+  std::string tenant;  // cache domain
   std::string id;
   friend auto operator<=>(const ContextKey&, const ContextKey&) = default;
   template <typename H>
@@ -35,37 +40,62 @@ struct ContextKey {
   }
 };
 
-// Calls that use a context begin and end; in between it is not forgotten. One call at a time adds to a context.
+// Calls use a context between their Begin and End functions. The store keeps a context while calls
+// use it. One call at a time appends to a context.
 class ContextStore {
  public:
   explicit ContextStore(ContextLimits limits) : limits_(limits) {}
 
-  // What a call is given.
+  // The state of a context, as a call receives it.
   struct View {
-    std::vector<TokenId> tokens;  // before those of the call
-    WorkerAddress holder;         // the link of the prefill worker that computed it last; empty: none
+    // The tokens that precede those of the call.
+    std::vector<TokenId> tokens;
+    // Link of the prefill worker that last computed the context. Empty if there is none.
+    WorkerAddress holder;
   };
 
-  // A call that adds to the context, which is made if it is not there. `length`: how many tokens the client believes to
-  // be there; fewer than there are is how a call is repeated whose answer was lost. ABORTED: another call adds to it;
-  // FAILED_PRECONDITION: other model or length (expected and got are named); NOT_FOUND: a length above 0, and nothing
-  // there; RESOURCE_EXHAUSTED: too many contexts.
+  // Begins a call that appends to the context. Makes the context if it does not exist.
+  //
+  // `length` is the number of tokens that the client expects in the context. A client that lost the
+  // answer to a call repeats the call with the length before it, which is less than the context's.
+  //
+  // Errors:
+  // - ABORTED: another call is appending to the context.
+  // - FAILED_PRECONDITION: the context has another model, or fewer tokens than `length`. The
+  //   message names both values.
+  // - NOT_FOUND: `length` is positive, and the context does not exist.
+  // - RESOURCE_EXHAUSTED: there are too many contexts.
   absl::StatusOr<View> BeginAppend(const ContextKey& key, const std::string& model, std::optional<int64_t> length,
                                    absl::Time now);
-  // The call's prompt, which begins with the tokens it was given, is complete. FAILED_PRECONDITION: it is a repetition
-  // of nothing that was added; RESOURCE_EXHAUSTED: too many tokens. REQUIRES: BeginAppend was OK.
+  // Sets the call's complete prompt, which begins with the tokens of BeginAppend's View. REQUIRES:
+  // BeginAppend was OK.
+  //
+  // Errors:
+  // - FAILED_PRECONDITION: the call's `length` is less than the context's, and the context does not
+  //   continue with the call's tokens.
+  // - RESOURCE_EXHAUSTED: the contexts have too many tokens.
   absl::Status Complete(const ContextKey& key, std::span<const TokenId> prompt);
-  // `holder`: who has computed the prompt, which is the context's now, unless it has been before; empty: the call
-  // failed, and the context is as it was.
+  // Ends a call of BeginAppend. `holder` is the link of the prefill worker that computed the
+  // prompt. The context then includes the call's tokens. An empty `holder` states that the call
+  // failed, and leaves the context as it was.
   void EndAppend(const ContextKey& key, const WorkerAddress& holder, absl::Time now);
 
-  // A call whose prompt begins with all of the context. NOT_FOUND; FAILED_PRECONDITION as above.
+  // Begins a call whose prompt begins with the whole context.
+  //
+  // Errors:
+  // - NOT_FOUND: the context does not exist.
+  // - FAILED_PRECONDITION: the context has another model, or another number of tokens than
+  //   `length`.
   absl::StatusOr<View> BeginRead(const ContextKey& key, const std::string& model, std::optional<int64_t> length,
                                  absl::Time now);
+  // Ends a call of BeginRead. `holder` as for EndAppend.
   void EndRead(const ContextKey& key, const WorkerAddress& holder, absl::Time now);
 
-  void WorkerLost(const WorkerAddress& link);  // and what it computed
-  void Tick(absl::Time now);                   // forgets what has not been used for too long
+  // Forgets that this worker holds any context.
+  void WorkerLost(const WorkerAddress& link);
+  // Deletes the contexts whose lease has ended.
+  void Tick(absl::Time now);
+  // Before this time Tick does nothing.
   absl::Time NextTick() const { return expiries_.empty() ? absl::InfiniteFuture() : expiries_.begin()->first; }
 
   absl::Duration lease() const { return limits_.lease; }
@@ -78,11 +108,13 @@ class ContextStore {
     std::string model;
     std::vector<TokenId> tokens;
     WorkerAddress holder;
-    int32_t calls = 0;           // that use it
-    absl::Time expires;          // without calls
-    bool appending = false;      // one of the calls adds to it:
-    size_t begin = 0;            //   after this many tokens
-    std::vector<TokenId> added;  //   these, once its prompt is complete
+    int32_t calls = 0;   // calls that use it
+    absl::Time expires;  // end of the lease, if no call uses it
+    // Whether a call appends to the context. That call's prompt has the context's first `begin`
+    // tokens and then `added`, which is empty until the prompt is complete.
+    bool appending = false;
+    size_t begin = 0;
+    std::vector<TokenId> added;
   };
   absl::Status Check(const ContextKey& key, const Context& context, const std::string& model) const;
   absl::Status NotFound(const ContextKey& key) const;
@@ -92,8 +124,8 @@ class ContextStore {
 
   const ContextLimits limits_;
   absl::flat_hash_map<ContextKey, Context> contexts_;
-  std::set<std::pair<absl::Time, ContextKey>> expiries_;  // of those without calls
-  int64_t tokens_ = 0;                                    // with what is being added
+  std::set<std::pair<absl::Time, ContextKey>> expiries_;  // contexts that no call uses
+  int64_t tokens_ = 0;                                    // with all tokens in `added`
 };
 
 }  // namespace baton

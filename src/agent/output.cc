@@ -67,7 +67,8 @@ void Output::Extend(const Tokenizer& reader, Encoding& encoding) const {
     return;
   }
   encoding.encoded += reader.EncodeSealed(rest, encoding.ids);
-  // A long stretch without a seal is looked at again only when it has grown by a quarter, so all looks are O(n log n).
+  // A long text without a seal is tried again only once it has grown by a quarter. All attempts
+  // together therefore take O(n log n).
   const size_t held = text_.size() - encoding.encoded;
   encoding.try_from = text_.size() + std::max<size_t>(1, held / 4);
 }

@@ -1,4 +1,4 @@
-// One request's output as the prompts that refer to it read it (design ideas 2 and 3).
+// The output of one request, as prompts that refer to it receive it (design ideas 2 and 3).
 #pragma once
 
 #include <cstdint>
@@ -15,39 +15,44 @@
 
 namespace baton {
 
-// Gives a prompt only what nothing can take back. Special tokens are left out, as they are in the text: a model must
-// not be able to write control tokens into another's prompt.
+// Passes on only tokens that no later event can remove, such as a stop string. Omits special
+// tokens, as the output's text does: a model must not write control tokens into another request's
+// prompt.
 //
-// A reader with the same tokenizer gets the token ids as they were made. Where a stop string begins within a token,
-// what is left of that token is encoded anew: the ids are a function of tokens and text, however these arrived. A
-// reader with another tokenizer gets Encode(text).
+// A prompt with the same tokenizer receives the generated token ids. If a stop string begins within
+// a token, the text before the stop string is encoded again. The ids depend only on tokens and
+// text, not on the sizes of the updates. A prompt with another tokenizer receives Encode(text).
 class Output {
  public:
-  // The tokenizer of the model that makes it; it and those of readers must outlive this.
+  // `tokenizer` is that of the model that generates the output. All tokenizers must outlive this.
   explicit Output(const Tokenizer& tokenizer) : tokenizer_(tokenizer), detokenizer_(tokenizer) {}
 
-  // As in a TokenUpdate: over the whole stream, `text` is the text of the tokens before the stop string or stop id.
+  // Appends generated tokens and text, as in a TokenUpdate. Over the whole stream, `text` is the
+  // text of the tokens before the stop string or stop id. REQUIRES: not closed.
   void Push(std::span<const TokenId> tokens, std::string_view text);
-  // Nothing more comes. Not OK: it failed, and what has come is a part of it.
+  // Ends the output. If `status` is not OK, the request failed, and the output so far is a part.
+  // REQUIRES: not closed.
   void Close(absl::Status status);
 
   bool closed() const { return closed_; }
   const absl::Status& status() const { return status_; }  // REQUIRES: closed
-  // For prompts of a model with this tokenizer. Later calls give more, never less, until the output is closed. Valid
-  // until the next call of anything.
+  // Returns the tokens for prompts of a model with tokenizer `reader`. Until the output is closed,
+  // later calls return the same tokens and possibly more. Valid until the next call of Push, Close
+  // or TokensFor.
   std::span<const TokenId> TokensFor(const Tokenizer& reader);
-  int64_t bytes() const;  // of memory, about
+  // Returns the approximate memory of this object.
+  int64_t bytes() const;
 
  private:
-  // The first tokens whose text ends at one character.
+  // The fewest tokens whose text ends at the end of a character.
   struct Group {
-    size_t tokens_end = 0;  // within tokens_
-    size_t end = 0;         // of its text within text_
+    size_t tokens_end = 0;  // in tokens_
+    size_t end = 0;         // end of its text in text_
   };
   struct Encoding {
     std::vector<TokenId> ids;
-    size_t encoded = 0;   // bytes of text_ that they stand for
-    size_t try_from = 0;  // size of text_ from which another look is worth its time
+    size_t encoded = 0;   // bytes of text_ that `ids` stand for
+    size_t try_from = 0;  // the size of text_ that is worth another attempt
     bool complete = false;
   };
   void Seal();
@@ -55,13 +60,20 @@ class Output {
 
   const Tokenizer& tokenizer_;
   Detokenizer detokenizer_;
-  std::string text_;           // shown
-  size_t made_ = 0;            // bytes of text that the tokens stand for, >= text_.size() but for a cut-off character
-  std::deque<Group> pending_;  // not all of their text has been shown; the last may wait for its character's end
+  std::string text_;  // text that Push received
+  // Bytes of text that the tokens stand for. At least text_.size(), except for a cut-off character.
+  size_t made_ = 0;
+  // Groups whose text text_ does not contain as a whole. The last may wait for the end of a
+  // character.
+  std::deque<Group> pending_;
+  // Whether the last group waits for the end of a character.
   bool last_is_open_ = false;
-  std::vector<TokenId> tokens_;                // sealed ones, then those of pending_
-  size_t sealed_ = 0;                          // tokens
-  size_t sealed_end_ = 0;                      // of their text within text_
+  // Sealed tokens, and then the tokens of pending_.
+  std::vector<TokenId> tokens_;
+  // Number of sealed tokens: those that no later event can remove.
+  size_t sealed_ = 0;
+  // End of their text in text_.
+  size_t sealed_end_ = 0;
   absl::btree_map<Digest, Encoding> encoded_;  // by tokenizer
   bool closed_ = false;
   absl::Status status_;

@@ -1,4 +1,4 @@
-// A prompt as a list of segments, some of which are other requests' outputs, put together as these come.
+// A prompt as a list of segments, some of which are outputs of other requests.
 #pragma once
 
 #include <cstdint>
@@ -17,67 +17,78 @@ namespace baton {
 
 enum class OnFailure {
   kAbort,       // the prompt fails too
-  kPartial,     // what has come is taken as if it were all
-  kSubstitute,  // another text takes its place
+  kPartial,     // the output so far counts as complete
+  kSubstitute,  // `substitute` replaces the output
 };
 
 struct Reference {
-  RequestId upstream{};  // ScopedId; until Request is made of a ClientRequest, the client's name for it
-  // It may be submitted later than the prompt that refers to it.
+  // A ScopedId. In a ClientRequest that ScopePrompt has not seen, the client's name for the
+  // request.
+  RequestId upstream{};
+  // Whether the upstream request may be submitted later than this prompt.
   bool announced = false;
   OnFailure on_failure = OnFailure::kAbort;
   std::vector<TokenId> substitute{};
-  // From the submission of the prompt; an output that is not complete by then has failed for this reference.
+  // Counted from the submission of the prompt. An output that is not complete in time counts as
+  // failed for this reference.
   absl::Duration timeout = absl::InfiniteDuration();
 };
 
 using PromptSegment = std::variant<std::vector<TokenId>, Reference>;
 
 enum class Join {
-  kOrder,  // each output stands where its reference does
-  // The outputs fill the places of the references in the order in which they are complete. The last one's place is
-  // known as soon as all others are.
+  kOrder,  // each output replaces its own reference
+  // The outputs replace the references in the order in which they complete. The place of the last
+  // output is fixed as soon as all other outputs are complete.
   kArrival,
 };
 
 struct PromptSpec {
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;
-  const Tokenizer* tokenizer = nullptr;  // of the model that reads the prompt and writes the output; outlives the graph
-  int64_t most_tokens = 0;               // longer is refused; of one that is, no more is put together than shows it
+  // Tokenizer of the model that reads the prompt and writes the output. Must outlive the graph.
+  const Tokenizer* tokenizer = nullptr;
+  // Upper bound on the tokens. A longer prompt is refused, and is assembled only far enough to
+  // exceed the bound.
+  int64_t most_tokens = 0;
 };
 
-// What a prompt needs to know of an output; empty while the upstream has not been submitted.
+// The tokens of an output so far. Empty until the upstream request is submitted.
 struct OutputView {
-  std::span<const TokenId> tokens{};  // those that nothing takes back
+  std::span<const TokenId> tokens{};  // no later event can remove them
   bool complete = false;
 };
 
-// A token is given out once its final index is known: position-stable or nothing (design idea 3).
+// Assembles a prompt. Returns a token as soon as the token's final index is known (design idea 3).
 class Prompt {
  public:
-  explicit Prompt(const PromptSpec& spec);  // REQUIRES: the spec outlives it, unchanged
+  // REQUIRES: `spec` outlives this, unchanged.
+  explicit Prompt(const PromptSpec& spec);
 
   const PromptSpec& spec() const { return *spec_; }
   size_t references() const { return references_.size(); }
   const Reference& reference(size_t index) const;
   bool settled(size_t index) const { return references_[index].settled; }
 
-  // The reference's output is complete; its place is known now under Join::kArrival.
+  // Records that the reference's output is complete. Under Join::kArrival this fixes its place.
+  // REQUIRES: not settled.
   void Settle(size_t index);
-  // Instead of the output these tokens stand there. Settles it. True: some of the output has been given out, so the
-  // prompt begins anew: all that Take has returned is void.
+  // Settles the reference with these tokens in place of its output. Returns true if Take has
+  // already returned a part of the output. Then all tokens that Take has returned are void, and the
+  // prompt starts again.
   bool Replace(size_t index, std::vector<TokenId> tokens);
-  // What has come of the output is taken for all of it; `tokens` begins with what was given out. Settles it.
+  // Settles the reference with the output so far. `tokens` begins with the tokens of the output
+  // that Take has returned.
   void Cut(size_t index, std::vector<TokenId> tokens);
 
-  // The reference that holds the prompt up; none: it is complete, or under kArrival waits for any of several.
+  // Returns the reference that the prompt waits for. Returns nullopt if the prompt is complete, or
+  // if it waits for any of several references under kArrival.
   std::optional<size_t> waits_for() const;
-  // The tokens that are stable now and were not returned before. `output` gives the output of a
+  // Returns the tokens that have become final since the last call. `output` returns the output of a
   // reference.
   std::vector<TokenId> Take(absl::FunctionRef<OutputView(size_t reference)> output);
   bool complete() const { return at_ == spec_->segments.size(); }
-  int64_t given() const { return given_; }  // tokens since the beginning
+  int64_t given() const { return given_; }  // tokens since the prompt started, or started again
 
  private:
   struct State {
@@ -85,15 +96,16 @@ class Prompt {
     bool settled = false;
     std::optional<std::vector<TokenId>> replaced;
   };
-  // Which reference's output stands at the place of this one; none: not known yet.
+  // Returns the reference whose output fills the place of reference `place`. Returns nullopt if it
+  // is not fixed yet.
   std::optional<size_t> Source(size_t place) const;
 
   const PromptSpec* spec_;
   std::vector<State> references_;
-  std::vector<size_t> arrivals_;  // settled references, in order
-  size_t at_ = 0;                 // segments [0, at_) are given out
-  size_t place_ = 0;              // references among them
-  size_t taken_ = 0;              // tokens given out of the output at at_
+  std::vector<size_t> arrivals_;  // settled references, in order of settling
+  size_t at_ = 0;                 // Take has returned segments [0, at_)
+  size_t place_ = 0;              // references among segments [0, at_)
+  size_t taken_ = 0;              // tokens returned of the output at at_
   int64_t given_ = 0;
 };
 

@@ -1,5 +1,8 @@
-// Requests of different tenants may have the same name, and neither is told that the other exists. So a router calls a
-// request by tenant and name; clients and workers see the name alone.
+// Ids of requests that are unique across cache domains.
+//
+// Requests of different cache domains may have the same name, and no client may notice the other
+// request. A router therefore identifies a request by cache domain and name. Clients see the name
+// alone.
 #pragma once
 
 #include <string>
@@ -9,7 +12,7 @@
 
 namespace baton {
 
-// `tenant`: the cache salt. REQUIRES: the name has no '/'.
+// Returns the router's id of a request. `tenant` is the cache domain. REQUIRES: `name` has no '/'.
 inline RequestId ScopedId(const std::string& tenant, const std::string& name) {
   return tenant.empty() ? name : absl::StrCat(tenant, "/", name);
 }
