@@ -1,5 +1,5 @@
-// Which requests of this router are at which worker, and how many prompt tokens a worker still has
-// to compute for them.
+// The assignment of this router's requests to workers, with the prompt tokens that each prefill
+// worker still has to compute.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,29 @@
 
 namespace baton {
 
-// Keeps both sides equal: Placement names a request's workers, and AttachedWorker counts its
+// Updates both sides together: Placement names a request's workers, and AttachedWorker counts its
 // requests.
 class Assignments {
  public:
-  explicit Assignments(WorkerRegistry& workers) : workers_(workers) {}  // which outlives this
+  // `workers` must outlive this.
+  explicit Assignments(WorkerRegistry& workers) : workers_(workers) {}
 
-  void ToPrefill(Request& request, const AttachedWorker& worker);  // REQUIRES: at none
-  void ToDecode(Request& request, const AttachedWorker& worker);   // REQUIRES: at none
-  // A streaming prompt will probably decode there. Null: nowhere.
+  // REQUIRES: the request has no prefill worker.
+  void ToPrefill(Request& request, const AttachedWorker& worker);
+  // REQUIRES: the request has no decode worker.
+  void ToDecode(Request& request, const AttachedWorker& worker);
+  // Sets the decode worker where a streaming prompt will probably decode. Null removes it.
   void Expect(Request& request, const AttachedWorker* decode);
-  // The prompt's number of tokens has changed, so its prefill worker has more or less to compute.
+  // Updates the counts after the prompt's number of tokens has changed.
   void NotePromptTokens(Request& request);
 
-  // The worker is done with the request. Harmless if it is at none.
+  // End an assignment. Do nothing if there is none.
   void LeavePrefill(Request& request);
   void LeaveDecode(Request& request);
-  // Takes everything from a worker. Returns the requests that it had, by id.
+  // Ends all assignments to a worker. Returns its requests, ordered by id.
   std::vector<Request*> LeaveWorker(const AttachedWorker& worker);
 
-  // `live`: all requests that may be at workers.
+  // `live`: all requests that may be assigned.
   void CheckInvariants(const absl::flat_hash_set<Request*>& live) const;
 
  private:

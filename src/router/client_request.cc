@@ -11,7 +11,8 @@
 namespace baton {
 namespace {
 
-// Names of the prompt's full blocks among the prompts of this router; workers' keys hash the module digest as well.
+// Returns keys of the prompt's full blocks for comparisons within this router. Workers' block keys
+// also cover the module digest.
 std::vector<BlockKey> RouterKeys(const ClientRequest& request) {
   constexpr std::array<uint8_t, 32> kNoDigest{};
   return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.served->family, "\n", request.spec.cache_domain)),
@@ -79,7 +80,7 @@ Route ToRoute(const ClientRequest& request) {
 }
 
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached) {
-  // Of a streaming prompt, what stands behind its first reference is no part of its tokens yet.
+  // A streaming prompt's spec.tokens do not yet include the segments after its first reference.
   int64_t known = 0;
   for (const PromptSegment& segment : request.prompt.segments) {
     if (const auto* tokens = std::get_if<std::vector<TokenId>>(&segment)) known += std::ssize(*tokens);
@@ -89,7 +90,7 @@ Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached) {
   if (request.prefill_only) {
     lengths.max_output = 0;
   } else if (!request.prompt.segments.empty() && !request.has_max_tokens) {
-    lengths.max_output = kDefaultMaxTokens;  // about what it will be
+    lengths.max_output = kDefaultMaxTokens;  // an estimate
   }
   return lengths;
 }

@@ -1,4 +1,5 @@
-// What a client asks for. The reader that makes a ClientRequest has checked it, so all other parts may trust it.
+// A client's request. The reader that makes a ClientRequest has checked it, so all other code may
+// trust its values.
 #pragma once
 
 #include <cstdint>
@@ -22,59 +23,77 @@ namespace baton {
 // The context that a prompt continues.
 struct ContextUse {
   std::string id{};                 // empty: none
-  std::optional<int32_t> length{};  // tokens that the client believes it to have
-  std::vector<TokenId> prefix{};    // what the tokenizer puts before the prompt, if the context is new
-  // Known to the router:
-  int32_t tokens = 0;      // of the prompt that are the context's
-  WorkerAddress holder{};  // the link of the prefill worker that computed them; empty: none
+  std::optional<int32_t> length{};  // tokens that the client expects in it
+  // Tokens that the tokenizer puts before the prompt if the context is new.
+  std::vector<TokenId> prefix{};
+  // The router sets the next two fields.
+  int32_t tokens = 0;  // tokens of the prompt that belong to the context
+  // Link of the prefill worker that computed these tokens. Empty if there is none.
+  WorkerAddress holder{};
 };
 
 struct ClientRequest {
   RequestId id{};
-  const ServedModel* served = nullptr;  // outlives the request
+  const ServedModel* served = nullptr;  // must outlive the request
   std::string session{};
-  // Of n >= 1 tokens once the prompt is complete; n + sampling.max_tokens <= context. Its traceparent is that of the
-  // call by which the request came. A job gets its arrival_offset when it is sent.
+  // Has n >= 1 tokens once the prompt is complete, with n + sampling.max_tokens <= context. Its
+  // traceparent is that of the call that brought the request. The arrival_offset is set in jobs
+  // only, when they are sent.
   RequestSpec spec{};
-  // Of a prompt that refers to outputs, else empty. The router appends to spec.tokens as the outputs come.
+  // Segments of a prompt with references, else empty. The router appends to spec.tokens as outputs
+  // grow.
   PromptSpec prompt{};
-  ContextUse context{};             // its tokens come before the others; the router puts them there
+  // The router puts the context's tokens before the prompt's own.
+  ContextUse context{};
   bool has_max_tokens = false;      // false: the router chooses sampling.max_tokens
   std::string workflow{}, agent{};  // empty: none
-  int32_t expected_tokens = 0;      // of the output; 0: not known
-  bool prefill_only = false;        // also a Generate of no tokens
+  // Expected tokens of the output. 0: unknown.
+  int32_t expected_tokens = 0;
+  // True also for a Generate request with max_tokens 0.
+  bool prefill_only = false;
   absl::Time deadline = absl::InfiniteFuture();
-  std::string call{};  // the id of the call by which the request came, for logs; empty: it has none
+  // Id of the call that brought the request, for logs. Empty if the call has none.
+  std::string call{};
 };
 
 inline constexpr int32_t kDefaultMaxTokens = 512;
 
-// The same name under two salts is two sessions. No name has a line's end. Empty: none.
+// Returns the session's name within the router. The same client name in two cache domains gives two
+// sessions. Names have no line break. Empty if the request has no session.
 std::string ScopedSession(const ClientRequest& request);
 
-// What a prompt may be at most.
+// The limit on a prompt's tokens.
 struct Room {
   const ServedModel& model;
-  int32_t reserve;  // tokens of the context that must stay free
+  // Tokens of the model's context that the prompt must leave free.
+  int32_t reserve;
   int64_t limit() const { return int64_t{model.context} - reserve; }
 
+  // Returns INVALID_ARGUMENT if `tokens` exceeds the limit. `at_least` precedes the number in the
+  // message.
   absl::Status Check(int64_t tokens, std::string_view at_least = "") const;
-  // Before text is tokenised, which takes time: whether it could fit after `before` tokens.
+  // Returns INVALID_ARGUMENT if `text` certainly does not fit after `before` tokens. Callers check
+  // this before tokenization, which takes time.
   absl::Status CheckText(std::string_view text, int64_t before) const;
 };
 
-// Whether what the client asked for can fit: INVALID_ARGUMENT if what is known of the prompt leaves too little.
+// Returns INVALID_ARGUMENT if the tokens of the prompt so far leave less than the client's
+// max_tokens.
 absl::Status CheckMaxTokens(const ClientRequest& request);
-// Once the prompt is complete: the default, or INVALID_ARGUMENT if what the client asked for does not fit.
+// Sets the default of max_tokens, or returns INVALID_ARGUMENT if the client's value does not fit.
+// REQUIRES: the prompt is complete.
 absl::Status SettleMaxTokens(ClientRequest& request);
 
-// Replaces the client's names in the references by ScopedIds, and sets the tokenizer and the limit of the model.
+// Replaces the client's names in references by ScopedIds. Sets the tokenizer and limit of the
+// prompt.
 void ScopePrompt(ClientRequest& request);
-// Placement: takes time, for it hashes the prompt. REQUIRES: ScopePrompt, if the prompt is not complete.
+// Returns the route for placement. Hashes the whole prompt, which takes time. REQUIRES: ScopePrompt
+// was called if the prompt has references.
 Route ToRoute(const ClientRequest& request);
-// For Workload. `uncached`: of its tokens so far, those to compute.
+// Returns the lengths for Workload. `uncached` is how many of the tokens so far must be computed.
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached);
-// The client's names of the requests whose outputs it waits for, each once. REQUIRES: ScopePrompt comes later.
+// Returns the client's names of the upstream requests, without duplicates. REQUIRES: ScopePrompt
+// was not called yet.
 std::vector<RequestId> UpstreamsOf(const ClientRequest& request);
 
 }  // namespace baton

@@ -29,7 +29,7 @@ Dispatcher::Dispatcher(const Options& options)
   if (options.sessions) gate_.emplace(*options.sessions);
 }
 
-// --- clients -------------------------------------------------------------------------------------------------------
+// --- clients -------------------------------------------------------------------------------------
 
 absl::Status Dispatcher::Begin(ClientRequest& request, absl::Time now) {
   return request.context.id.empty() ? absl::OkStatus() : BeginContext(contexts_, request, now);
@@ -178,7 +178,7 @@ void Dispatcher::EndAll(absl::Time now) {
   Act(now);
 }
 
-// --- workers -------------------------------------------------------------------------------------------------------
+// --- workers -------------------------------------------------------------------------------------
 
 SessionGate::Capacity Dispatcher::KvCapacity() const {
   SessionGate::Capacity capacity;
@@ -304,7 +304,7 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   Act(now);  // its end, where this was the last
 }
 
-// --- time ----------------------------------------------------------------------------------------------------------
+// --- time ----------------------------------------------------------------------------------------
 
 void Dispatcher::Tick(absl::Time now) {
   core_.Tick(now);
@@ -321,7 +321,7 @@ absl::Time Dispatcher::NextTick() const {
   return std::min({core_.NextTick(), graph_.NextTick(), workload, gate, contexts_.NextTick()});
 }
 
-// --- what core and graph decided -----------------------------------------------------------------------------------
+// --- what core and graph decided -----------------------------------------------------------------
 
 void Dispatcher::Act(absl::Time now) {
   while (true) {
@@ -431,7 +431,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   }
 }
 
-// --- views ---------------------------------------------------------------------------------------------------------
+// --- views ---------------------------------------------------------------------------------------
 
 Timeline::Lives Dispatcher::LivesOf(const std::string& workflow, const std::string& tenant, absl::Time now) {
   Timeline::Lives lives = timeline_.Find(workflow, tenant, now);

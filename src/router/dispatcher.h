@@ -76,7 +76,7 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;  // its parts refer to each other
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  // --- clients -------------------------------------------------------------------------------------------------
+  // --- clients -----------------------------------------------------------------------------------
   // Puts the tokens of the context that it names, if any, before its own. Errors as of baton::BeginContext.
   absl::Status Begin(ClientRequest& request, absl::Time now);
   // REQUIRES: begun; it has an id. It ends by one RequestEnded, unless this fails: ALREADY_EXISTS, the id is live among
@@ -92,7 +92,7 @@ class Dispatcher {
   // Ends everything that is live, with UNAVAILABLE.
   void EndAll(absl::Time now);
 
-  // --- workers -------------------------------------------------------------------------------------------------
+  // --- workers -----------------------------------------------------------------------------------
   // As in RouterCore. What workers say of requests that are over does nothing.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
   void WorkerLost(const WorkerAddress& link, absl::Time now);
@@ -107,7 +107,7 @@ class Dispatcher {
 
   std::vector<DispatchAction> TakeActions() { return std::exchange(actions_, {}); }
 
-  // --- views ---------------------------------------------------------------------------------------------------
+  // --- views -------------------------------------------------------------------------------------
   const RouterCore& core() const { return core_; }
   const AgentGraph& graph() const { return graph_; }
   const ContextStore& contexts() const { return contexts_; }

@@ -10,7 +10,7 @@ namespace baton {
 
 ClientRequest FollowerOf(const Request& call, ClientRequest prompt, uint64_t number) {
   const ClientRequest& request = call.asked;
-  prompt.id = absl::StrCat(NameOf(call.id), "~", number);  // as no client may name a request
+  prompt.id = absl::StrCat(NameOf(call.id), "~", number);  // no client can choose this name
   prompt.session = request.session;
   prompt.spec.tenant = request.spec.tenant;
   prompt.spec.cache_domain = request.spec.cache_domain;

@@ -1,8 +1,10 @@
-// Streaming prefill for clients that ask an agent only when its prompt is complete, as frameworks do, but can say which
-// prompts will follow a call: they are prefilled while it decodes, so that the next call finds all but its last tokens.
+// Prefill hints. Frameworks submit an agent's prompt only when it is complete, but a client can
+// state with a call which prompts it expects to submit next. Baton prefills these prompts while the
+// call decodes. The next call then finds all KV but that of its last tokens.
 //
-// A follower is a request of the router's own that nobody hears of: a growing prompt with the call's output in it,
-// after everything that clients wait for. It fails with its call, and where there is no room at once there is none.
+// The router does this with internal low-priority requests that no client sees. Each has a
+// streaming prompt with a reference to the call's output. It fails if its call fails. The router
+// refuses it if there is no room at once.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +13,12 @@
 
 namespace baton {
 
-// Of one tenant at a time: each holds a place at router and worker until ten seconds after its call.
+// Upper bound on a tenant's live prefill hints. Each occupies the router and a worker until ten
+// seconds after its call.
 inline constexpr int32_t kFollowersOfTenant = 64;
 
-// `prompt`: read as a client's, with references to the call's output and no others. `number`: no other request's.
+// Returns the request of a prefill hint. `prompt` was read like a client's prompt, and all its
+// references are to the call's output. No other request may have `number`.
 ClientRequest FollowerOf(const Request& call, ClientRequest prompt, uint64_t number);
 
 }  // namespace baton

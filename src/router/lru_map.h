@@ -1,4 +1,4 @@
-// A map of bounded size that forgets what was used least recently.
+// A map of bounded size that evicts the least recently used entry.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,18 @@ namespace baton {
 template <typename Key, typename Value>
 class LruMap {
  public:
-  explicit LruMap(size_t capacity) : capacity_(capacity) {}  // REQUIRES: capacity >= 1
+  // REQUIRES: capacity >= 1.
+  explicit LruMap(size_t capacity) : capacity_(capacity) {}
 
   bool Contains(const Key& key) const { return index_.contains(key); }
 
-  // Null if unknown. Does not count as a use. Valid until the next Put.
+  // Returns null if the key is absent. Does not count as a use. Valid until the next Put.
   const Value* Find(const Key& key) const {
     const auto found = index_.find(key);
     return found == index_.end() ? nullptr : &found->second->second;
   }
 
-  // Adds or replaces; the key is now the one used last.
+  // Adds or replaces an entry. It becomes the most recently used one.
   void Put(const Key& key, Value value) {
     if (const auto found = index_.find(key); found != index_.end()) {
       found->second->second = std::move(value);
@@ -42,7 +43,7 @@ class LruMap {
  private:
   using Entries = std::list<std::pair<Key, Value>>;
   size_t capacity_;
-  Entries entries_;  // used last first
+  Entries entries_;  // most recently used first
   absl::flat_hash_map<Key, typename Entries::iterator> index_;
 };
 

@@ -14,7 +14,7 @@
 namespace baton {
 namespace {
 
-// What pins the request to a prefill worker; empty: nothing.
+// Returns the key that pins the request to a prefill worker. Empty if there is none.
 std::string_view PinKey(const Route& route) {
   if (!route.session.empty()) return route.session;
   if (route.keys.empty()) return route.upstream;
@@ -22,7 +22,8 @@ std::string_view PinKey(const Route& route) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Those whose context and pool can hold so many tokens at all; if none can, all of them: one has to say so.
+// Returns the workers whose context and pool can hold this many tokens at all. If there are none,
+// returns all of them, so that one of them refuses the request.
 std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* const> candidates, int64_t tokens) {
   std::vector<const AttachedWorker*> large;
   std::ranges::copy_if(candidates, std::back_inserter(large), [&](const AttachedWorker* worker) {
@@ -31,31 +32,33 @@ std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* c
   return large.empty() ? std::vector(candidates.begin(), candidates.end()) : large;
 }
 
-// Whom rendezvous hashing gives the key.
+// Returns the worker to which rendezvous hashing assigns the key.
 const AttachedWorker* HomeOf(std::span<const AttachedWorker* const> candidates, std::string_view key) {
   return *std::ranges::max_element(
       candidates, {}, [&](const AttachedWorker* worker) { return RendezvousWeight(key, worker->info.address); });
 }
 
-// As good as random, and the same in every run; the salt makes the two choices for a request independent.
+// Returns a worker that is as good as random but the same in every run. Different salts make the
+// two choices for a request independent.
 const AttachedWorker* Anyone(std::span<const AttachedWorker* const> candidates, const Request& request,
                              std::string_view salt) {
   return HomeOf(candidates, StrCat(request.id, salt));
 }
 
-// Tokens queued there. A report is old by up to its period and counts other routers; our own count is exact and counts
-// only ours.
+// Returns the tokens queued at the worker. The reported number may be old, but covers all routers.
+// This router's own number is exact, but covers its own requests only.
 int64_t QueuedTokens(const AttachedWorker& worker) { return std::max(worker.load.queued_tokens, worker.prompt_tokens); }
 
-// What a prompt costs where it is pinned, and where it is cheapest.
+// Returns whether a prompt stays at its pin, given the costs of the pin and of the cheapest worker.
 bool Stays(int64_t pinned_cost, int64_t cheapest_cost, const PlacementOptions& options) {
   return static_cast<double>(pinned_cost) <=
          options.pin_ratio * static_cast<double>(cheapest_cost) + static_cast<double>(options.pin_slack_tokens);
 }
 
-// As if its home held the whole prompt and the others nothing of it, which is so for all turns but the first. What a
-// router believes them to hold must not count: a session would stay where one router has moved it, and go home by
-// another.
+// Returns whether a session stays at its home. Assumes that the home has KV of the whole prompt and
+// that the other workers have none, which is true of all turns but the first. The router's own
+// estimate of cached KV must not count: it would keep a session where this router has moved it,
+// while another router sends it home.
 bool SessionStays(const AttachedWorker& home, std::span<const AttachedWorker* const> candidates, const Request& request,
                   const PlacementOptions& options) {
   int64_t least_queued = QueuedTokens(home);
@@ -67,7 +70,7 @@ using Candidates = std::span<const AttachedWorker* const>;  // not empty
 
 const AttachedWorker* CheapestPrefill(Candidates candidates, const Request& request) {
   return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
-    // The id spreads requests over workers that cost the same.
+    // The id spreads requests over workers of equal cost.
     return std::tuple(PrefillCost(*worker, request), RendezvousWeight(request.id, worker->info.address));
   });
 }
@@ -117,7 +120,7 @@ const AttachedWorker* PinnedDecode(Candidates candidates, const Request& request
   return LeastLoadedDecode(candidates, request, ahead);
 }
 
-const AttachedWorker* RandomDecode(Candidates candidates, const Request& request, const AttachedWorker* /*ahead*/) {
+const AttachedWorker* RandomDecode(Candidates candidates, const Request& request, const AttachedWorker*) {
   return Anyone(candidates, request, " decode");
 }
 

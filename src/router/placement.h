@@ -1,4 +1,4 @@
-// Which prefill worker and which decode worker serve a request.
+// The choice of a prefill worker and a decode worker for a request.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,23 @@
 
 namespace baton {
 
-// What a router derives from a request in order to place it.
+// The properties of a request that placement depends on.
 struct Route {
-  std::string session{};         // ScopedSession; empty: none
-  std::vector<BlockKey> keys{};  // of the prompt's full blocks, for comparing prompts within this router
-  bool open = false;             // the prompt still grows with other requests' outputs
-  RequestId upstream{};          // of an open prompt: the first request whose output it waits for
-  bool at_holder = false;        // of use at its context's holder only: elsewhere it ends
-  bool held = false;             // its session waits for its turn; nothing is done until RouterCore::Admit
-  absl::Time turn{};             // among equal priorities: the earlier first, then what was submitted first
+  std::string session{};  // ScopedSession; empty: none
+  // Keys of the prompt's full blocks, for comparisons within this router.
+  std::vector<BlockKey> keys{};
+  // Whether the prompt is a streaming prompt.
+  bool open = false;
+  // The first upstream request of a streaming prompt.
+  RequestId upstream{};
+  // Whether the request may run only at the holder of its context. It ends if it would run
+  // elsewhere.
+  bool at_holder = false;
+  // Whether SessionGate holds the request. The core does nothing with it until RouterCore::Admit.
+  bool held = false;
+  // Queue order among requests of equal priority; the earlier time goes first. Requests with equal
+  // times are ordered by submission.
+  absl::Time turn{};
 };
 
 struct Request;
@@ -34,24 +42,32 @@ struct Request;
 struct AttachedWorker {
   WorkerAddress link{};  // as configured at this router
   WorkerInfo info{};
-  WorkerLoad load{};                         // as last reported: all routers' requests
-  absl::flat_hash_set<Request*> requests{};  // of this router, here now
+  // As last reported. Covers the requests of all routers.
+  WorkerLoad load{};
+  absl::flat_hash_set<Request*> requests{};  // of this router
   // Streaming prompts of this router that will probably decode here.
   absl::flat_hash_set<Request*> expected{};
-  int64_t prompt_tokens = 0;                    // of those that it still has to prefill, but in the background
-  std::optional<PrefixMemory> prefix_memory{};  // prefill workers only; of this router's requests
-  // Decode workers only: requests for which the worker reported room while none waited for it. Such a
-  // report may have overtaken refusals, which come through prefill workers. Each unit lets one request
-  // that is refused later ask again. At most the requests that are asking now.
+  // Prompt tokens of `requests` that the worker still has to prefill, without low-priority jobs.
+  int64_t prompt_tokens = 0;
+  // Prefill workers only. Covers this router's requests.
+  std::optional<PrefixMemory> prefix_memory{};
+  // Decode workers only. Number of requests for which the worker reported room while no request
+  // waited for it. Such a report may have overtaken refusals, which arrive through prefill workers.
+  // Each unit therefore lets one request that is refused later ask again. At most the number of
+  // requests that are asking now.
   int64_t unclaimed_room = 0;
 };
 
-// What RouterCore and its parts keep of a request.
+// RouterCore's part of a request.
 struct Placement {
-  // kNone: the core does not have it: it is not submitted, or has ended.
-  // kHeld: not to be placed yet, complete or not.
-  // kAtHome: a streaming prompt, and no prefill worker has room for such prompts.
-  // kStreaming: its prompt is not complete; a prefill worker computes each increment.
+  // - kNone: the core does not have the request. It is not submitted, or has ended.
+  // - kHeld: SessionGate holds the request. Its prompt may be complete or not.
+  // - kWaiting: the request waits for a worker, or for room on a worker.
+  // - kAtHome: a streaming prompt for which no prefill worker has room. The router collects it.
+  // - kStreaming: a streaming prompt whose increments a prefill worker computes.
+  // - kPrefilling: a prefill worker computes the complete prompt and hands it off.
+  // - kStarting: the hand-off is committed, and the decode worker has not sent tokens yet.
+  // - kDecoding: the decode worker generates.
   enum class State { kNone, kHeld, kWaiting, kAtHome, kStreaming, kPrefilling, kStarting, kDecoding };
   struct Refusal {
     WorkerAddress link;
@@ -59,69 +75,94 @@ struct Placement {
   };
 
   Route route{};
-  int32_t prompt_tokens = 0;  // that the core knows; of a streaming prompt they may grow
+  // Tokens of the prompt so far.
+  int32_t prompt_tokens = 0;
   absl::Time deadline = absl::InfiniteFuture();
   State state = State::kNone;
-  int64_t sequence = 0;                    // in order of submission
-  WorkerAddress prefill{}, decode{};       // links of the workers that may hold something of it; empty: none
-  WorkerAddress expected_at{};             // kStreaming: the link where it will probably decode, or empty
-  int64_t queued_tokens = 0;               // of its prompt, for `prefill` to compute
-  absl::Time give_up{};                    // kWaiting: when it ends with `reason`
-  absl::Status reason{};                   // kWaiting: why it waits
-  std::optional<absl::Time> refused_at{};  // first RESOURCE_EXHAUSTED from a worker that does not shut down
-  std::vector<Refusal> refusals{};         // by workers that are left out for now, each at most once
+  int64_t sequence = 0;  // order of submission
+  // Links of the workers that may hold KV of the request. Empty if there is none.
+  WorkerAddress prefill{}, decode{};
+  // kStreaming: link of the worker that will probably decode. May be empty.
+  WorkerAddress expected_at{};
+  // Tokens of the prompt that `prefill` has to compute.
+  int64_t queued_tokens = 0;
+  // kWaiting: the time at which the request ends with `reason`.
+  absl::Time give_up{};
+  // kWaiting: the reason for the wait.
+  absl::Status reason{};
+  // Time of the first RESOURCE_EXHAUSTED from a worker that does not shut down.
+  std::optional<absl::Time> refused_at{};
+  // Refusals of workers that are left out for now. A worker occurs at most once.
+  std::vector<Refusal> refusals{};
   absl::Status last_refusal{};
-  bool placed_again = false;  // as a worker was lost that had not said that it would go
+  // Whether the request was placed again after a worker was lost that had not announced its
+  // shutdown.
+  bool placed_again = false;
   absl::Time timer = absl::InfiniteFuture();
 
-  // It is live, and waits for a worker, or for room at one.
+  // Returns whether the request waits for a worker, or for room on a worker.
   bool waits() const { return state == State::kWaiting || state == State::kAtHome; }
 };
 
-// A routing policy. The table in placement.cc has the name and the two choices of each.
+// A routing policy. The table in placement.cc has the name of each policy and its two choices.
 enum class Routing {
-  kPinned,       // sessions and prefixes stay at the workers that hold their KV; routers use no other policy
-  kLeastLoaded,  // the worker with the shortest queue; for comparisons in the simulator
-  kRandom,       // any worker; for comparisons in the simulator
+  // Sessions and prefixes stay at the workers that hold their KV. Routers use no other policy.
+  kPinned,
+  // The worker with the shortest queue. For comparisons in the simulator.
+  kLeastLoaded,
+  // Any worker. For comparisons in the simulator.
+  kRandom,
 };
-// INVALID_ARGUMENT: no policy has this name.
+// Returns INVALID_ARGUMENT if no policy has this name.
 absl::StatusOr<Routing> RoutingNamed(std::string_view name);
 
 struct PlacementOptions {
   Routing routing = Routing::kPinned;
-  // A pin is left when its cost exceeds `pin_ratio` times the cheapest worker's by more than `pin_slack_tokens`.
+  // A request leaves its pin if the pin's cost exceeds `pin_ratio` times the cheapest worker's cost
+  // by more than `pin_slack_tokens`.
   double pin_ratio = 2;
   int64_t pin_slack_tokens = 1024;
 };
 
-// Of the prompt's tokens those that the worker would have to compute.
+// Returns how many of the prompt's tokens the worker would have to compute.
 int64_t UncachedTokens(const AttachedWorker& worker, const Request& request);
 
-// Tokens that must be computed before this prompt is done: uncached tokens of its own plus those queued before it.
+// Returns how many tokens the worker would compute until this prompt is done: the prompt's uncached
+// tokens and the tokens queued before it.
 int64_t PrefillCost(const AttachedWorker& worker, const Request& request);
 
-// Requests that it runs or is about to.
+// Returns how many requests the worker runs or has queued.
 int64_t DecodeLoad(const AttachedWorker& worker);
 
-// Neither batch nor blocks left for this request.
+// Returns whether the worker lacks a place in its batch, or blocks, for this request.
 bool IsOverloaded(const AttachedWorker& decode, const Request& request);
 
-// KV of one may be used by the other.
+// Returns whether each worker can use KV of the other.
 bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b);
 
-// The holder, if it has to be there: null without it. Under kPinned: the holder; else the worker to which rendezvous
-// hashing pins the session, else the first block, else the output that a prompt begins with, as it has no block yet:
-// those that share it are computed once. The cheapest one where there is none of them or the pin is overloaded. Null
-// without candidates.
+// Chooses a prefill worker. Returns null without candidates.
 //
-// Whether a session's pin is overloaded depends on no router's memory, but on the prompt's length and on what is
-// queued: routers that see the same workers agree whatever each has seen before.
+// A request with Route::at_holder gets the holder of its context, or null if the holder is no
+// candidate. Under kPinned, other requests get the first of these that exists:
+// 1. the holder of their context
+// 2. the worker to which rendezvous hashing pins the session
+// 3. the worker to which rendezvous hashing pins the first block
+// 4. for a prompt without a full block: the worker to which rendezvous hashing pins the first
+//    upstream request, so that prompts that begin with the same output share its KV
+//
+// The cheapest worker is chosen if none of these exists, or if the one that exists is overloaded.
+//
+// Whether a session's pin is overloaded depends only on the prompt's length and on the workers'
+// queues. Routers that see the same workers therefore agree, whatever each has seen before.
 const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const Request& request,
                                     const PlacementOptions& options);
 
-// Under kPinned, `ahead`, where the KV of a growing prompt has gone, unless null, else the worker to which rendezvous
-// hashing pins the session; where there is none, or it is overloaded, the least loaded, for a growing prompt with what
-// is expected there. Null without candidates.
+// Chooses a decode worker. Returns null without candidates.
+//
+// Under kPinned, the choice is `ahead`, or else the worker to which rendezvous hashing pins the
+// session. If there is neither, or that worker is overloaded, the choice is the least loaded
+// worker. For a streaming prompt, the load includes the requests expected there. `ahead` is the
+// worker that has received KV of a streaming prompt; it may be null.
 const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> candidates, const Request& request,
                                    const AttachedWorker* ahead, const PlacementOptions& options);
 

@@ -12,17 +12,19 @@
 namespace baton {
 namespace {
 
-// Compares from the end, where the branches of a session differ.
+// Returns whether `a` is a prefix of `of`. Compares from the end, where the branches of a session
+// differ.
 bool IsPrefix(std::span<const TokenId> a, std::span<const TokenId> of) {
   return a.size() <= of.size() && std::equal(a.rbegin(), a.rend(), of.first(a.size()).rbegin());
 }
 
 }  // namespace
 
-// --- shadows -------------------------------------------------------------------------------------------------------
+// --- shadows -------------------------------------------------------------------------------------
 
 void PrefillAhead::Generated(Request& request, std::span<const TokenId> tokens, absl::Time now) {
-  if (options_.shadows && !request.asked.session.empty()) Shadow(request, tokens, /*all=*/false, now);
+  // Until the request ends, the shadow prefill receives whole blocks only.
+  if (options_.shadows && !request.asked.session.empty()) Shadow(request, tokens, false, now);
 }
 
 void PrefillAhead::Shadow(Request& request, std::span<const TokenId> tokens, bool all, absl::Time now) {
@@ -30,7 +32,8 @@ void PrefillAhead::Shadow(Request& request, std::span<const TokenId> tokens, boo
   made.insert(made.end(), tokens.begin(), tokens.end());
   if (std::ssize(made) >= kBlockTokens && !request.shadowed) StartShadow(request, now);
   Request* shadow = request.shadow_request;
-  if (shadow == nullptr) {  // it has failed, or there is none yet
+  // The shadow prefill has ended, or has not started.
+  if (shadow == nullptr) {
     if (request.shadowed) made.clear();
     return;
   }
@@ -56,7 +59,8 @@ void PrefillAhead::StartShadow(Request& request, absl::Time now) {
   request.shadow_request = &shadow;
   shadows_[SessionOf(shadow.asked)].insert(&shadow);
   if (core_.Submit(shadow, now).ok()) return;
-  ForgetShadow(shadow);  // the next turn computes it then
+  // The session's next turn will compute this KV.
+  ForgetShadow(shadow);
   requests_.Remove(shadow);
 }
 
@@ -85,7 +89,7 @@ void PrefillAhead::Ended(Request& request, absl::Time now) {
   if (--others->second == 0) followers_.erase(others);
 }
 
-// --- followers -----------------------------------------------------------------------------------------------------
+// --- followers -----------------------------------------------------------------------------------
 
 absl::Status PrefillAhead::MayFollow(const Request& call, const ClientRequest& prompt) const {
   if (call.stages.placed == absl::InfiniteFuture()) return absl::ResourceExhaustedError("the call itself waits");

@@ -1,5 +1,5 @@
-// What a router prefills ahead, by requests of its own that no client knows: shadows of sessions'
-// outputs (shadow_prefill.h), and prompts that will follow a call (follower.h).
+// Prefill before a client asks for it, by internal requests: shadow prefills of sessions' outputs
+// (shadow_prefill.h) and prefill hints (follower.h).
 #pragma once
 
 #include <cstdint>
@@ -21,25 +21,28 @@ class PrefillAhead {
  public:
   struct Options {
     bool shadows = true;
-    int32_t most_live = 0;  // live requests, with those of clients, up to which new ones are added
+    // New internal requests begin only while the router has fewer live requests than this, clients'
+    // requests included.
+    int32_t most_live = 0;
   };
-  // All outlive this.
+  // REQUIRES: all arguments outlive this.
   PrefillAhead(Options options, RequestTable& requests, RouterCore& core, AgentGraph& graph)
       : options_(options), requests_(requests), core_(core), graph_(graph) {}
 
-  // A request of a session generated these tokens. Its shadow begins with the first block, if there
-  // is room, and grows by whole blocks.
+  // Records tokens that a session's request generated. Its shadow prefill starts with the first
+  // full block, if there is room, and grows by whole blocks.
   void Generated(Request& request, std::span<const TokenId> tokens, absl::Time now);
-  // A client's request is prefilled. What the shadows of its session's last turn were to prefill, this
-  // turn has brought with it: they end.
+  // Records that a client's request was prefilled. Cancels the shadow prefills of its session whose
+  // prompts begin the request's prompt, because their KV exists now.
   void Prefilled(const Request& request);
-  // A request is over, a client's or one of these. The shadow of a client's request gets the rest of
-  // its tokens.
+  // Records that a request has ended. The shadow prefill of a client's request receives the
+  // remaining tokens. The request itself may also be internal.
   void Ended(Request& request, absl::Time now);
 
-  // Prefills a prompt that a client will send after this call. Refused, with nothing changed:
-  // RESOURCE_EXHAUSTED, there is no room to spare, the call itself waits, or the tenant has as many
-  // followers as it may; else as WorkerRegistry::Readiness, AgentGraph and RouterCore say.
+  // Prefills a prompt that the client expects to submit after this call. Errors change nothing:
+  // - RESOURCE_EXHAUSTED: the router has no spare room, the call itself waits for a worker, or the
+  //   tenant has kFollowersOfTenant prefill hints.
+  // - the errors of WorkerRegistry::Readiness, AgentGraph::Submit and RouterCore::Submit
   absl::Status Follow(const Request& call, ClientRequest prompt, absl::Time now);
 
   void CheckInvariants() const;
@@ -57,8 +60,8 @@ class PrefillAhead {
   RequestTable& requests_;
   RouterCore& core_;
   AgentGraph& graph_;
-  absl::flat_hash_map<SessionKey, Shadows> shadows_;     // live ones, by session
-  absl::flat_hash_map<std::string, int32_t> followers_;  // live ones, by tenant; never 0
+  absl::flat_hash_map<SessionKey, Shadows> shadows_;     // live shadow prefills, by session
+  absl::flat_hash_map<std::string, int32_t> followers_;  // live prefill hints, by tenant; never 0
 };
 
 }  // namespace baton

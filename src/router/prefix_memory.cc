@@ -31,7 +31,8 @@ int64_t PrefixMemory::under_way() const {
 }
 
 void PrefixMemory::Remember(std::span<const BlockKey> keys) {
-  // Last block first, so that a prompt is forgotten from its end: without its first block the rest finds nothing.
+  // The prompt's last block becomes the least recently used one. A prompt is thus evicted from its
+  // end, and its remaining blocks still form a prefix.
   for (const BlockKey& key : std::views::reverse(keys)) done_.Put(key, {});
 }
 

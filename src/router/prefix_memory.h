@@ -1,5 +1,7 @@
-// Roughly which blocks a prefill worker's cache holds: those of prompts that it said it had done for this router, least
-// recently used forgotten first, and those of prompts that are under way.
+// A router's estimate of the blocks in a prefill worker's prefix cache.
+//
+// The estimate covers prompts of this router only: those that the worker has computed, least
+// recently used evicted first, and those that it is computing.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +16,25 @@ namespace baton {
 
 class PrefixMemory {
  public:
-  explicit PrefixMemory(size_t capacity) : done_(capacity) {}  // REQUIRES: capacity >= 1
+  // REQUIRES: capacity >= 1.
+  explicit PrefixMemory(size_t capacity) : done_(capacity) {}
 
-  // How many of the first blocks are known, up to the first that is not.
+  // Returns the length of the longest prefix of `keys` whose blocks the worker should have.
   int64_t LeadingHits(std::span<const BlockKey> keys) const;
-  // They are computed, as far as anyone can tell, until Left. What fails or is cancelled leaves nothing behind.
+  // Adds blocks that the worker computes for a prompt, until Left. A prompt that fails or is
+  // cancelled leaves no blocks.
   void UnderWay(std::span<const BlockKey> keys);
-  void Left(std::span<const BlockKey> keys);  // REQUIRES: UnderWay, as often
+  // REQUIRES: UnderWay was called with the same keys, once for each call of Left.
+  void Left(std::span<const BlockKey> keys);
+  // Adds blocks that the worker has computed.
   void Remember(std::span<const BlockKey> keys);
-  int64_t under_way() const;  // blocks, each as often as there are prompts with it
+  // Number of blocks being computed. A block counts once for each prompt.
+  int64_t under_way() const;
 
  private:
   struct Nothing {};
   LruMap<BlockKey, Nothing> done_;
-  absl::flat_hash_map<BlockKey, int32_t> under_way_;  // by how many prompts; never 0
+  absl::flat_hash_map<BlockKey, int32_t> under_way_;  // prompts with the block; never 0
 };
 
 }  // namespace baton

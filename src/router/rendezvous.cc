@@ -11,7 +11,8 @@ uint64_t Fnv(uint64_t hash, std::string_view bytes) {
   return hash;
 }
 
-// The finaliser of SplitMix64 (Steele et al. 2014): FNV alone leaves the high bits of similar names alike.
+// The finaliser of SplitMix64 (Steele et al. 2014). FNV alone gives similar names similar high
+// bits.
 uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;

@@ -64,7 +64,8 @@ size_t Request::BlocksAt(size_t blocks) const {
   return std::min(blocks, static_cast<size_t>(std::max<int64_t>(tokens, 0) / kBlockTokens));
 }
 
-// The prompt's last token has no KV before it is decoded, so it never counts as cached.
+// Returns how many of the prompt's tokens were cached. The last token has no KV before it is
+// decoded, so it never counts.
 int32_t Request::CachedTokens() const {
   if (asked.prefill_only) return done->cached_tokens + done->shared_tokens;
   return std::max(static_cast<int32_t>(asked.spec.tokens.size()) - 1 - done->computed_tokens, 0);
@@ -92,7 +93,7 @@ RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) cons
   if (done) {
     outcome.cached_tokens = CachedTokens();
     outcome.shared_tokens = std::min(done->shared_tokens, outcome.cached_tokens);
-    // All that was not prefill or hand-off was waiting, at the router or at the worker.
+    // All time that was not prefill or hand-off was spent waiting, at the router or at the worker.
     const absl::Duration served = done->compute + done->copied + done->handoff;
     outcome.queue = std::max(stages.prefilled - stages.complete - served, absl::ZeroDuration());
     outcome.router_queue = std::max(stages.placed - stages.complete, absl::ZeroDuration());

@@ -1,4 +1,4 @@
-// A live request of a router, and what the router makes of it for workers, clients, logs and traces.
+// A live request of a router, and its representations for workers, clients, logs and traces.
 #pragma once
 
 #include <cstdint>
@@ -21,71 +21,86 @@
 
 namespace baton {
 
-// The owner of the request's API key. On a router without keys each cache domain counts as a tenant.
+// Returns the owner of the request's API key. On a router without keys, each cache domain counts as
+// a tenant.
 const std::string& TenantOf(const ClientRequest& request);
-// The request's session. SessionGate gives turns to the tenants of sessions.
+// Returns the request's session under its tenant. SessionGate admits sessions tenant by tenant.
 SessionKey SessionOf(const ClientRequest& request);
 
 struct RouterAction;
 
-// A live request. RequestTable owns it, and the machines of the router point to it.
+// A live request. RequestTable owns it, and the machines of the router (core, graph, gate,
+// workload) point to it.
 struct Request {
   struct ById {
     bool operator()(const Request* a, const Request* b) const { return a->id < b->id; }
   };
 
   Request() = default;
-  // Derives the id, the upstreams and, if the prompt is complete, the route. This takes time in
-  // proportion to the prompt, so Router::Submit does it before it takes its lock.
+  // Derives the id and the upstream requests, and the route of a complete prompt. This takes time
+  // in proportion to the prompt and needs no other state, so callers do it before they take a lock.
   explicit Request(ClientRequest request);
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
-  RequestId id;         // ScopedId; `asked.id` is the client's name for it
-  uint64_t number = 0;  // of its ticket; 0: it has none
+  RequestId id;         // a ScopedId; `asked.id` is the client's name
+  uint64_t number = 0;  // of its ticket; 0: it has no ticket
   ClientRequest asked;
-  // The workers' name for it, drawn when a prefill worker gets it. While workers clear up after a
-  // request, its id may come again: here, by another router, or as the request itself, placed anew.
+  // The workers' name for the request. The router draws a new name at each placement, because
+  // workers may still be clearing up a request with the same id. That request may have ended, may
+  // belong to another router, or may be this one before it was placed again.
   RequestId worker_id;
   RequestStages stages{};
-  absl::Time last_update{};          // from its decode worker, with tokens or without
-  std::vector<RequestId> upstreams;  // of a request with a workflow
+  // Time of the last update from the decode worker, with or without tokens.
+  absl::Time last_update{};
+  std::vector<RequestId> upstreams;  // empty without a workflow
 
-  // What each machine keeps of it.
+  // The machines' own parts.
   Placement placement{};        // RouterCore
   AgentNode node{&id, this};    // AgentGraph
-  SessionGate::Part session{};  // SessionGate; empty: it has no session
+  SessionGate::Part session{};  // SessionGate; empty: no session
   Workload::Part work{};        // Workload
 
-  // What workers have got and answered.
-  size_t sent = 0;                                    // tokens of a streaming prompt that its prefill worker has
-  bool restart = false;                               // what the prefill worker has is void
-  WorkerAddress placed_at, prefilled_by, decoded_by;  // links; empty: none so far
+  // The jobs that workers have received and answered.
+  // Number of prompt tokens that were sent to the prefill worker.
+  size_t sent = 0;
+  // Whether the tokens that were sent are void, and the next increment restarts the prompt.
+  bool restart = false;
+  // Links. Empty until a worker has the request.
+  WorkerAddress placed_at, prefilled_by, decoded_by;
   std::optional<PrefillDone> done;
   std::optional<FinishReason> finish;
   int32_t completion_tokens = 0;
 
-  // PrefillAhead. A shadow and a follower are requests of the router's own, without a client.
-  bool shadow = false;                // it is one
-  bool follower = false;              // it is one
-  Request* shadow_of = nullptr;       // the live request whose shadow this is
-  Request* shadow_request = nullptr;  // its own live shadow
-  bool shadowed = false;              // it has or had a shadow
-  std::vector<TokenId> unshadowed;    // generated, and not passed on to its shadow yet
+  // PrefillAhead. Shadow prefills and prefill hints are internal requests, without a client.
+  // Whether the request is a shadow prefill.
+  bool shadow = false;
+  // Whether the request is a prefill hint.
+  bool follower = false;
+  Request* shadow_of = nullptr;       // a shadow prefill: the live request that generates
+  Request* shadow_request = nullptr;  // the request's own live shadow prefill
+  // Whether the request has or had a shadow prefill.
+  bool shadowed = false;
+  // Generated tokens that its shadow prefill has not received yet.
+  std::vector<TokenId> unshadowed;
   bool is_internal() const { return shadow || follower; }
 
-  // REQUIRES: the core does not have it.
+  // REQUIRES: RouterCore does not have the request.
   void SetRoute(Route route);
 
-  // The job for the prefill worker of this action of the core. The worker has its tokens from now on.
+  // Returns the job for the prefill worker of a kStartPrefill action. All tokens so far then count
+  // as sent.
   PrefillJob StartPrefill(const RouterAction& action);
+  // Returns the increment for the prefill worker of a kAppend or kClose action. All tokens so far
+  // then count as sent.
   PrefillAppend AppendPrompt(const RouterAction& action);
   DecodeJob StartDecode() const;  // REQUIRES: done
-  // How many of the first `blocks` of its prompt its prefill worker has now. The worker need not
-  // have blocks that the decode worker held. REQUIRES: done.
+  // Returns how many of the prompt's first `blocks` blocks its prefill worker has now. The worker
+  // may lack blocks that the decode worker held already. REQUIRES: done.
   size_t BlocksAt(size_t blocks) const;
 
-  // Less retry_after and context. `status`: with which it ends now.
+  // Returns the outcome of a request that ends now with `status`. The caller sets retry_after and
+  // context.
   RequestOutcome Outcome(const absl::Status& status, absl::Time now) const;
   RequestLife Life(RequestOutcome outcome) const;
 

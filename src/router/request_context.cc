@@ -21,7 +21,7 @@ void PutBefore(ClientRequest& request, std::vector<TokenId> tokens) {
   }
 }
 
-// As for a prompt that is complete when it is read.
+// Applies the checks that a prompt without a context passes when it is read.
 absl::Status CheckWhole(ClientRequest& request) {
   if (!request.prompt.segments.empty()) return CheckMaxTokens(request);
   if (request.spec.tokens.empty()) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");

@@ -1,4 +1,4 @@
-// What a client's request does to the context that it names.
+// The use of contexts (ContextStore) by client requests.
 #pragma once
 
 #include "absl/status/status.h"
@@ -9,23 +9,27 @@
 
 namespace baton {
 
-// Puts the context's tokens before those of the request, and checks again what depends on their number. Errors are
-// those of ContextStore and of the edge; then there is nothing to end.
+// Puts the context's tokens before those of the request, and checks the total length. Returns the
+// errors of ContextStore, and INVALID_ARGUMENT if the whole prompt is empty or too long. After an
+// error the caller does not call EndContext.
 absl::Status BeginContext(ContextStore& contexts, ClientRequest& request, absl::Time now);
-// The request's prompt is complete.
+// Passes the request's complete prompt to the context. Does nothing for a request without a
+// context.
 absl::Status CompleteContext(ContextStore& contexts, const ClientRequest& request);
-// The request is over, or was not accepted. `holder`: the prefill worker that computed its prompt; empty: it failed.
-// Harmless for one without a context, as is CompleteContext.
+// Ends the request's use of its context, also for a request that was not accepted. `holder` is the
+// prefill worker that computed the prompt. It is empty if the request failed. Does nothing for a
+// request without a context.
 void EndContext(ContextStore& contexts, const ClientRequest& request, const WorkerAddress& holder, absl::Time now);
 
-// How much of its context's KV stays with its prefill worker.
+// Returns the lease for the KV of the request's context at its prefill worker.
 KvLease LeaseOf(const ContextStore& contexts, const ClientRequest& request);
 
-// From the end of a session's turn, and of its shadow: tools seldom take longer. In this time one-off prompts cannot
-// take most of KV memory by naming sessions, for prefill computes a quarter of it (where session_gate.h's
-// longest_linger fits; a faster device, or less memory, wants less).
+// How long a prefill worker keeps a session's KV after the end of a turn and of its shadow prefill.
+// Tool calls are seldom longer. Within this time prefill computes KV for about a quarter of KV
+// memory. One-off prompts that name a session therefore cannot take most of it. This holds where
+// longest_linger of session_gate.h fits. A faster device or a smaller memory needs a shorter time.
 inline constexpr absl::Duration kSessionLease = absl::Seconds(10);
-// What the prefill worker keeps: the context's KV, else the session's.
+// Returns the lease for the request's prefill worker: the context's, or else the session's.
 KvLease PrefillLease(const ContextStore& contexts, const ClientRequest& request);
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// How a request went.
+// The outcome of a request.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,28 @@
 
 namespace baton {
 
-// A request that is over, as its client, the log, metrics and traces see it.
+// The outcome of an ended request, for its client, the log, metrics and traces.
 struct RequestOutcome {
-  RequestId id;  // its client's name for it
+  RequestId id;  // the client's name
   std::string call, tenant, model, trace_id;
-  WorkerAddress prefill_worker, decode_worker;  // links that had it last; empty: none
+  WorkerAddress prefill_worker, decode_worker;  // the last links; empty: none
   bool prefill_only = false;
   absl::Status status;
   absl::Duration retry_after;  // zero: unknown
   FinishReason finish = FinishReason::kStop;
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;
-  int32_t shared_tokens = 0;  // of these
+  int32_t shared_tokens = 0;  // included in cached_tokens
   int32_t completion_tokens = 0;
-  absl::Duration session_wait;                                           // for its session's turn; part of `queue`
+  // Wait for admission of the session. Included in `queue`.
+  absl::Duration session_wait;
   absl::Duration upstream, queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
-  absl::Duration router_queue;  // part of `queue`: until a prefill worker was given it
-  bool prefilled = false;       // PrefillDone came; else its figures are zero
-  KvLease context;              // what is kept of the context that it used
+  // Time until a prefill worker received the request. Included in `queue`.
+  absl::Duration router_queue;
+  // Whether PrefillDone arrived. Otherwise the figures of prefill are zero.
+  bool prefilled = false;
+  // The lease on the KV of the context that the request used.
+  KvLease context;
 };
 
 }  // namespace baton

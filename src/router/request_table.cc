@@ -21,7 +21,8 @@ void RequestTable::Remove(Request& request) {
   const auto found = requests_.find(request.id);
   BATON_CHECK(found != requests_.end() && found->second.get() == &request, request.id);
   by_worker_name_.erase(request.worker_id);
-  const std::unique_ptr<Request> removed = std::move(found->second);  // which holds the key
+  // The map's key points into the removed request.
+  const std::unique_ptr<Request> removed = std::move(found->second);
   requests_.erase(found);
 }
 

@@ -1,4 +1,4 @@
-// The live requests of a router: one object each, by the names that clients and workers use.
+// The table of a router's live requests. It finds a request by its id or by the workers' name.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +11,34 @@
 
 namespace baton {
 
-// Tells a request from others that had its id before.
+// Distinguishes a request from earlier requests with the same id.
 struct RequestTicket {
-  RequestId id;  // ScopedId
+  RequestId id;  // a ScopedId
   uint64_t number = 0;
 };
 
-// Owns the requests. A pointer to a request is valid until Remove, which CHECKs that no part of the
-// router still has the request. Names are looked up where an event comes in; everything behind that
-// uses the pointer.
+// Owns the requests. A pointer to a request is valid until Remove. Remove CHECKs that no machine of
+// the router still has the request. Each event's name is looked up once; all later calls use the
+// pointer.
 class RequestTable {
  public:
-  // `nonce`: of this router, in what workers call its requests.
+  // `nonce` is random for each router. It is part of the workers' names for requests.
   explicit RequestTable(uint64_t nonce) : nonce_(nonce) {}
 
-  // REQUIRES: its id is not live.
+  // Adds a request. REQUIRES: no live request has its id.
   Request& Add(std::unique_ptr<Request> request);
   void Remove(Request& request);
-  uint64_t DrawNumber() { return ++numbers_; }  // for a ticket; never 0
+  // Returns a number for a ticket. Never 0.
+  uint64_t DrawNumber() { return ++numbers_; }
 
-  // Null: it is over.
+  // Return null if the request has ended.
   Request* Find(const RequestId& id) const;
   Request* Find(const RequestTicket& ticket) const;
   Request* FindByWorkerName(const RequestId& worker_id) const;
-  // Draws a new worker_id. The old one finds nothing from now on.
+  // Draws a new worker_id. FindByWorkerName no longer finds the old one.
   void NameForWorkers(Request& request);
 
-  // By id, in no order.
+  // Live requests by id, in no order.
   using Requests = absl::flat_hash_map<std::string_view, std::unique_ptr<Request>>;
   const Requests& live() const { return requests_; }
   int32_t size() const { return static_cast<int32_t>(requests_.size()); }
@@ -46,7 +47,7 @@ class RequestTable {
  private:
   const uint64_t nonce_;
   uint64_t numbers_ = 0, names_ = 0;
-  Requests requests_;  // the key is the request's id
+  Requests requests_;  // by the request's id
   absl::flat_hash_map<std::string_view, Request*> by_worker_name_;
 };
 

@@ -1,4 +1,4 @@
-// When requests want to be looked at again.
+// Timers of requests.
 #pragma once
 
 #include <set>
@@ -9,16 +9,18 @@
 
 namespace baton {
 
-// Holds at most one time for each request, which is also in Placement::timer. Equal times are in the
-// order of ids, so that runs repeat.
+// Holds at most one time for each request. Placement::timer has the same time. Requests with equal
+// times are ordered by id, so that runs repeat.
 class RequestTimers {
  public:
-  void Set(Request& request, absl::Time at);  // InfiniteFuture: none
+  // Replaces the request's time. InfiniteFuture removes it.
+  void Set(Request& request, absl::Time at);
   void Clear(Request& request) { Set(request, absl::InfiniteFuture()); }
 
-  absl::Time Next() const;                          // InfiniteFuture: none
-  Request* First() const;                           // null: none
-  std::vector<Request*> Due(absl::Time now) const;  // in order; their times stay set
+  absl::Time Next() const;  // InfiniteFuture: none
+  Request* First() const;   // null: none
+  // Returns the requests whose times have come, in order. Their times stay set.
+  std::vector<Request*> Due(absl::Time now) const;
   size_t size() const { return order_.size(); }
 
  private:

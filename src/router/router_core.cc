@@ -42,7 +42,7 @@ RouterCore::RouterCore(const RouterLimits& limits)
       shares_(limits.live_requests),
       waiting_(limits.waiting_requests, shares_) {}
 
-// --- workers -------------------------------------------------------------------------------------------------------
+// --- workers -------------------------------------------------------------------------------------
 
 void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
   registry_.Attach(link, info);
@@ -90,7 +90,7 @@ void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load)
   if (AttachedWorker* worker = registry_.Find(link)) worker->load = load;
 }
 
-// --- requests ------------------------------------------------------------------------------------------------------
+// --- requests ------------------------------------------------------------------------------------
 
 absl::Status RouterCore::Submit(Request& request, absl::Time now) {
   Placement& placement = request.placement;
@@ -302,7 +302,7 @@ void RouterCore::EndAll() {
   }
 }
 
-// --- placement -----------------------------------------------------------------------------------------------------
+// --- placement -----------------------------------------------------------------------------------
 
 int64_t RouterCore::FewestUncached(const Request& request) const {
   int64_t fewest = request.placement.prompt_tokens;
@@ -405,7 +405,7 @@ void RouterCore::Wait(Request& request, absl::Time now) {
   Arm(request);
 }
 
-// --- ends ----------------------------------------------------------------------------------------------------------
+// --- ends ----------------------------------------------------------------------------------------
 
 void RouterCore::End(Request& request, const absl::Status& status, absl::Duration retry_after) {
   Placement& placement = request.placement;
@@ -425,7 +425,7 @@ void RouterCore::End(Request& request, const absl::Status& status, absl::Duratio
       {.kind = RouterAction::Kind::kEnd, .request = &request, .status = status, .retry_after = retry_after});
 }
 
-// --- time ----------------------------------------------------------------------------------------------------------
+// --- time ----------------------------------------------------------------------------------------
 
 void RouterCore::Arm(Request& request) {
   const Placement& placement = request.placement;

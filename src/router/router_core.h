@@ -74,7 +74,7 @@ class RouterCore {
   RouterCore(const RouterCore&) = delete;  // its parts refer to each other
   RouterCore& operator=(const RouterCore&) = delete;
 
-  // --- workers -------------------------------------------------------------------------------------------------
+  // --- workers -----------------------------------------------------------------------------------
   // As WorkerRegistry::Attach.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
   // Harmless if not attached. Its requests end, but those of which nothing was shown yet are placed
@@ -82,7 +82,7 @@ class RouterCore {
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load);
 
-  // --- requests ------------------------------------------------------------------------------------------------
+  // --- requests ----------------------------------------------------------------------------------
   // RESOURCE_EXHAUSTED: too many live or waiting requests, of all or of its tenant. Such a request
   // has no kEnd. REQUIRES: the request is not live and has a route (Request::SetRoute).
   absl::Status Submit(Request& request, absl::Time now);
@@ -114,12 +114,12 @@ class RouterCore {
   // The router shuts down: everything live ends with UNAVAILABLE.
   void EndAll();
 
-  // --- time ----------------------------------------------------------------------------------------------------
+  // --- time --------------------------------------------------------------------------------------
   void Tick(absl::Time now);    // deadlines, retries, waits that were too long
   absl::Time NextTick() const;  // InfiniteFuture: Tick has nothing to do
   std::vector<RouterAction> TakeActions() { return std::exchange(actions_, {}); }
 
-  // --- views ---------------------------------------------------------------------------------------------------
+  // --- views -------------------------------------------------------------------------------------
   const WorkerRegistry& registry() const { return registry_; }
   int32_t live_requests() const { return static_cast<int32_t>(live_.size()); }
   int32_t waiting_requests() const { return waiting_.size(); }

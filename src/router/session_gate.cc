@@ -12,10 +12,14 @@
 namespace baton {
 namespace {
 
-constexpr double kNewest = 1.0 / 16;  // weight of the latest pause in their mean
+constexpr double kNewest = 1.0 / 16;  // weight of the latest pause in the mean
+// linger() is so many times the mean pause.
 constexpr int64_t kPatience = 16;
-constexpr int64_t kMostAtOnce = 4;  // times the mean: one client's long pause does not hold all others' places
-constexpr size_t kBranches = 4;     // of a session's context whose KV is remembered
+// A pause counts at most so many times the mean. One client's long pause thus does not keep the
+// places of all sessions.
+constexpr int64_t kMostAtOnce = 4;
+// Branches of a session's context whose KV is remembered.
+constexpr size_t kBranches = 4;
 
 }  // namespace
 
@@ -23,7 +27,7 @@ absl::Duration SessionGate::linger() const {
   return std::clamp(kPatience * pause_, limits_.shortest_linger, limits_.longest_linger);
 }
 
-// --- requests ------------------------------------------------------------------------------------------------------
+// --- requests ------------------------------------------------------------------------------------
 
 absl::Status SessionGate::Arrived(Request& request, const SessionKey& of, bool needed, absl::Time now) {
   BATON_CHECK(request.session.state == State::kUnknown, request.id);
@@ -62,9 +66,9 @@ void SessionGate::Prefilled(const SessionKey& key, const Prefill& prefill, absl:
     return held.worker == prefill.worker && held.blocks <= std::ssize(prefill.keys) &&
            prefill.keys[static_cast<size_t>(held.blocks) - 1] == held.last;
   };
-  int64_t had = 0;  // blocks
+  int64_t had = 0;  // in blocks
   for (const Held& held : session.held) had = begins_with(held) ? std::max(had, held.blocks) : had;
-  // The block in which its KV ended may not have been whole.
+  // The last block of the earlier prompt may have been incomplete.
   const int64_t again = std::max<int64_t>((had - 1) * kBlockTokens - prefill.found, 0);
   const int64_t before = window_.size();
   if (prefill.awaited) {
@@ -124,7 +128,8 @@ void SessionGate::Needed(Request& request, absl::Time now) {
   } else {
     Admit(key, session, now);
   }
-  AdmitNext(now);  // another one is first
+  // Another session may be next now.
+  AdmitNext(now);
 }
 
 void SessionGate::Ended(Request& request, absl::Time now) {
@@ -136,7 +141,8 @@ void SessionGate::Ended(Request& request, absl::Time now) {
   if (!admitted) {
     Withdraw(request, session, key);
     ForgetUnlessUsed(SessionKey(key));
-    return AdmitNext(now);  // another one is first
+    // Another session may be next now.
+    return AdmitNext(now);
   }
   std::erase(admitted_, &request);
   if (--session.running > 0) return;
@@ -159,7 +165,7 @@ void SessionGate::Run(Request& request, Session& session, const SessionKey& key)
   admitted_.push_back(&request);
 }
 
-// --- places --------------------------------------------------------------------------------------------------------
+// --- places --------------------------------------------------------------------------------------
 
 bool SessionGate::HasHadItsTurn(const Session& session, absl::Time now) const {
   return !queues_.empty() && now - session.since >= limits_.turn;
@@ -170,7 +176,7 @@ int64_t SessionGate::Places() const { return limits_.sessions > 0 ? limits_.sess
 int64_t SessionGate::limit() const { return Places() == SessionWindow::kUnbounded ? 0 : Places(); }
 
 std::vector<SessionGate::View> SessionGate::Latest(size_t most) const {
-  using Entry = std::tuple<bool, bool, int64_t, const SessionKey*>;  // runs, waits, its number
+  using Entry = std::tuple<bool, bool, int64_t, const SessionKey*>;  // runs, waits, number, key
   std::vector<Entry> entries;
   entries.reserve(sessions_.size());
   for (const auto& [key, session] : sessions_) {
@@ -187,7 +193,7 @@ std::vector<SessionGate::View> SessionGate::Latest(size_t most) const {
   return views;
 }
 
-// The youngest are those that are too many.
+// Marks the youngest sessions beyond the limit as those to park.
 void SessionGate::NoteCut() {
   std::vector<int64_t> numbers;
   for (const auto& [key, session] : sessions_) {
@@ -256,7 +262,7 @@ void SessionGate::ForgetUnlessUsed(const SessionKey& key) {
   if (!found->second.active && found->second.waiting.empty()) sessions_.erase(found);
 }
 
-// The first of the tenant after the one that was last.
+// Returns the first session of the tenant that follows last_tenant_.
 SessionKey SessionGate::Next() const {
   auto queue = queues_.upper_bound(last_tenant_);
   if (queue == queues_.end()) queue = queues_.begin();
@@ -275,9 +281,9 @@ void SessionGate::AdmitNext(absl::Time now) {
   }
 }
 
-// --- time ----------------------------------------------------------------------------------------------------------
+// --- time ----------------------------------------------------------------------------------------
 
-// Pauses that are too long to wait for say nothing of the others.
+// Pauses longer than longest_linger are left out, because no place is kept that long.
 void SessionGate::LearnPause(const SessionKey& key, absl::Time now) {
   const absl::Time* ended = ended_.Find(key);
   if (ended == nullptr || now - *ended > limits_.longest_linger) return;

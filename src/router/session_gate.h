@@ -1,28 +1,26 @@
-// Which sessions may run. The KV of more sessions than memory holds is evicted before their next turn and computed
-// again, so that all of them together get less done than fewer one after the other. So only some are active at a time,
-// and requests of the others wait here. I/O-free: events and the time come in, admitted requests go out. Not
-// thread-safe.
+// Admission of sessions.
 //
-// A session is active from the admission of its first request on, and its requests are admitted at once. It loses its
-// place when it has been idle, with no request running, for
+// If more sessions run than KV memory holds, each turn finds its KV evicted and computes it again.
+// All sessions together then get less done than a few sessions one after the other. SessionGate
+// therefore admits a limited number of sessions. Requests of other sessions wait here.
 //
-//   options.keep             if nobody waits
-//   linger()                 if others do: sixteen times the mean of the pauses that sessions make between requests:
-//                            most turns follow at once, and tools now and then take long
-//   no time at all           if others do and it has had its place for options.turn
+// A session is active, and has a place, from the admission of its first request. Its further
+// requests are admitted at once. It loses its place when none of its requests runs and one of these
+// holds:
+// - It has been idle for options.keep, and no session waits.
+// - It has been idle for linger(), and a session waits.
+// - Its quantum (options.turn) has expired, and a session waits for a place. Such a session gets no
+//   further request admitted.
+// - The limit has fallen, and the session is among the youngest of those beyond it. It is then
+//   parked at its next request, before later sessions of its tenant.
 //
-// so those that have been idle for longest make room first, and a session that pauses as sessions do keeps its KV until
-// its next turn. One that has had its turn and is never idle gets nothing more admitted while others wait for a place;
-// its own is free when what runs has ended, and till then it is in nobody's way.
+// The limit is options.sessions, or else SessionWindow's. Places go to tenants in turn, and to a
+// tenant's sessions in order of arrival. A session is admitted with all its waiting requests.
 //
-// There is a place for a session where fewer than options.sessions are active, or, without such a number, fewer than
-// SessionWindow allows. Where that has become less than are active, the youngest are parked when they come with their
-// next request: they wait before what of their tenant came later.
+// A request that an admitted request depends on (Needed) is admitted whatever the limit. If
+// requests end, no session waits forever. docs/design/sessions.md has the reasons.
 //
-// Places go to tenants in turn, and to a tenant's sessions in the order in which they came; all that waits of a session
-// is admitted with it. What an admitted request waits for (Needed) must never wait behind it, so it is admitted
-// whatever the limit; its session then counts like any other. Nobody waits for ever, if requests end: each place is
-// free at the latest when what runs of its session `turn` after its admission has ended.
+// I/O-free: events and the time come in, and admitted requests go out. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -47,18 +45,23 @@ namespace baton {
 struct Request;
 
 struct SessionLimits {
-  int32_t sessions = 0;             // active at a time; 0: as SessionWindow says
-  int32_t waiting_requests = 2048;  // of all sessions that are not
+  // Upper bound on active sessions. 0: SessionWindow sets it.
+  int32_t sessions = 0;
+  // Upper bound on waiting requests of all sessions.
+  int32_t waiting_requests = 2048;
+  // Longest idle time of an active session while no session waits.
   absl::Duration keep = absl::Minutes(1);
+  // The quantum: how long a session stays active while other sessions wait for a place.
   absl::Duration turn = absl::Minutes(2);
-  // The longest is about what prefill takes to compute all that KV memory holds, 36 s of Llama-3.1-8B on an A100: a
-  // place that is kept for longer costs others more than computing its KV again does (the five-minute rule, Gray and
-  // Putzolu 1987).
+  // Bounds of linger(). The upper bound is about the time in which prefill computes as much KV as
+  // memory holds: 36 s for Llama-3.1-8B on an A100. A place that is kept for longer costs other
+  // sessions more than computing the KV again (the five-minute rule, Gray and Putzolu 1987).
   absl::Duration shortest_linger = absl::Milliseconds(100), longest_linger = absl::Seconds(30);
 };
 
 struct SessionKey {
-  std::string tenant;  // the cache salt
+  // The tenant, or the cache domain on a router without API keys.
+  std::string tenant;
   std::string name;
   friend auto operator<=>(const SessionKey&, const SessionKey&) = default;
   template <typename H>
@@ -71,41 +74,49 @@ class SessionGate {
  public:
   explicit SessionGate(const SessionLimits& limits) : limits_(limits) {}
 
-  // It is admitted, now or later, unless this is RESOURCE_EXHAUSTED: too many requests wait.
-  // `needed`: as for Needed. REQUIRES: kUnknown.
+  // Adds a request, which is admitted now or later. `needed`: as if Needed followed. Returns
+  // RESOURCE_EXHAUSTED if too many requests wait; the request is then not added. REQUIRES:
+  // kUnknown.
   absl::Status Arrived(Request& request, const SessionKey& session, bool needed, absl::Time now);
-  // Of all prefill workers. Sessions that half of `blocks` should hold may always be active.
+  // Memory of all prefill workers. The sessions that should fit in half of `blocks` may always
+  // be active.
   struct Capacity {
-    int64_t blocks = 0;       // KV memory
-    int64_t host_blocks = 0;  // what host memory holds besides
+    int64_t blocks = 0;       // in KV memory
+    int64_t host_blocks = 0;  // additional, in host memory
   };
   void SetCapacity(const Capacity& capacity) { capacity_ = capacity; }
-  // A request of the session was prefilled. Harmless if the session is not known.
+  // The prefill of one request.
   struct Prefill {
     WorkerAddress worker{};
-    std::span<const BlockKey> keys{};  // of its prompt's full blocks, as far as they are known
-    int64_t found = 0;                 // tokens of its prompt that were not computed
-    int64_t computed = 0;              // tokens that were
-    absl::Duration queued{}, compute{}, copied{};
-    bool awaited = true;  // false: a shadow
+    // Keys of the prompt's full blocks, as far as the router has them.
+    std::span<const BlockKey> keys{};
+    int64_t found = 0;                             // tokens of the prompt that were not computed
+    int64_t computed = 0;                          // tokens that were computed
+    absl::Duration queued{}, compute{}, copied{};  // as in PrefillDone
+    bool awaited = true;                           // whether a client waits; false for a shadow prefill
   };
+  // Records a prefill of the session. Does nothing unless the session is active.
   void Prefilled(const SessionKey& session, const Prefill& prefill, absl::Time now);
-  // What sessions had there is gone, and no one's fault.
+  // Records that sessions have lost their KV at this worker. The loss does not count as a sign that
+  // too many sessions are active.
   void WorkerLost(const WorkerAddress& worker);
-  // An admitted request waits for the end of this one. Harmless if it does not wait or is not known.
+  // Records that an admitted request waits for the end of `request`, and admits `request`. Does
+  // nothing unless `request` waits here.
   void Needed(Request& request, absl::Time now);
-  // The request is over, whether it was admitted or not. Harmless if it is not known.
+  // Removes a request, admitted or not. Does nothing if the gate does not have it.
   void Ended(Request& request, absl::Time now);
   void Tick(absl::Time now);
-  absl::Time NextTick() const;  // when Tick has something to do at the latest; InfiniteFuture: nothing
+  // Before this time Tick does nothing.
+  absl::Time NextTick() const;
 
-  // In order, without those that have ended since.
+  // Returns requests admitted since the last call, in order, without those that have ended since.
   std::vector<Request*> TakeAdmitted() { return std::exchange(admitted_, {}); }
 
   enum class State { kUnknown, kWaiting, kAdmitted };
   struct Counts {
-    int64_t active = 0;   // sessions
-    int64_t waiting = 0;  // sessions
+    // Number of active sessions, and of sessions with waiting requests.
+    int64_t active = 0;
+    int64_t waiting = 0;
     int64_t waiting_requests = 0;
     friend bool operator==(const Counts&, const Counts&) = default;
   };
@@ -114,15 +125,19 @@ class SessionGate {
     SessionKey key{};
     bool active = false;
     int64_t running = 0, waiting = 0;  // requests
-    int64_t blocks = 0;                // that workers should have of it
+    int64_t blocks = 0;                // KV blocks that workers should have of it
   };
-  std::vector<View> Latest(size_t most) const;  // those that run, then those that wait, then those that came last
+  // Returns sessions with running requests, then sessions with waiting requests, then the others.
+  // Each group begins with the youngest session.
+  std::vector<View> Latest(size_t most) const;
+  // How long an active session may be idle while a session waits.
   absl::Duration linger() const;
-  int64_t limit() const;  // of active sessions; 0: none
+  // The limit on active sessions. 0: no limit.
+  int64_t limit() const;
   void CheckInvariants() const;
 
  private:
-  // Some blocks of a prompt whose KV a worker had.
+  // The full blocks of one prompt, whose KV a worker had.
   struct Held {
     WorkerAddress worker;
     BlockKey last;
@@ -130,56 +145,75 @@ class SessionGate {
   };
   struct Session {
     bool active = false;
-    absl::Time since;               // active: when it was admitted
+    absl::Time since;               // if active: time of admission
     int64_t running = 0;            // admitted requests
-    absl::Time idle;                // active, none runs: since when
+    absl::Time idle;                // if active without running requests: since when
     std::vector<Request*> waiting;  // in order
-    int64_t number = 0;             // in its tenant's queue, and its age
-    std::vector<Held> held;         // since it is active; the latest last
+    // Order of arrival. Orders the session in its tenant's queue, and is its age.
+    int64_t number = 0;
+    // Recorded since the session became active; the latest is last.
+    std::vector<Held> held;
   };
   using Sessions = absl::node_hash_map<SessionKey, Session>;
 
  public:
-  // What it keeps of a request.
+  // The gate's part of a request.
   struct Part {
     State state = State::kUnknown;
-    Sessions::value_type* session = nullptr;  // null: kUnknown
+    Sessions::value_type* session = nullptr;  // null if kUnknown
   };
 
  private:
-  using Queue = std::set<std::pair<int64_t, std::string>>;  // sessions of a tenant, by number
+  using Queue = std::set<std::pair<int64_t, std::string>>;  // a tenant's sessions, by number
 
   bool HasHadItsTurn(const Session& session, absl::Time now) const;
-  int64_t Places() const;  // SessionWindow::kUnbounded: any number
+  int64_t Places() const;  // SessionWindow::kUnbounded: no limit
   bool MustPark(const Session& session) const;
   void NoteCut();
-  static int64_t BlocksOf(const Session& session);  // that it should have: at each worker the longest it had there
-  int64_t FitInHalf(int64_t blocks) const;          // sessions, roughly
+  // Number of blocks that workers should have of the session: at each worker, those of its longest
+  // prompt there.
+  static int64_t BlocksOf(const Session& session);
+  // Estimate of the sessions that fit in half of this many blocks.
+  int64_t FitInHalf(int64_t blocks) const;
   void CountHeld(const Session& session, int64_t sign);
-  void Run(Request& request, Session& session, const SessionKey& key);  // it is admitted
-  void Admit(const SessionKey& key, Session& session, absl::Time now);  // with all that waits of it
+  // Admits one request.
+  void Run(Request& request, Session& session, const SessionKey& key);
+  // Makes the session active and admits all its waiting requests.
+  void Admit(const SessionKey& key, Session& session, absl::Time now);
   void Leave(const SessionKey& key, Session& session);
-  void Withdraw(Request& request, Session& session, const SessionKey& key);  // it waits no more
+  // Removes a waiting request.
+  void Withdraw(Request& request, Session& session, const SessionKey& key);
   void Enqueue(const SessionKey& key, const Session& session);
   void Unqueue(const SessionKey& key, const Session& session);
   void ForgetUnlessUsed(const SessionKey& key);
-  SessionKey Next() const;  // REQUIRES: some wait for a place
+  // Returns the next session to get a place. REQUIRES: a session waits for a place.
+  SessionKey Next() const;
   void AdmitNext(absl::Time now);
   void LearnPause(const SessionKey& key, absl::Time now);
 
   const SessionLimits limits_;
-  Sessions sessions_;  // that are active, or wait, or both; an entry stays where it is
+  // Sessions that are active, or wait, or both. Entries have stable addresses.
+  Sessions sessions_;
   int64_t requests_ = 0;
-  absl::btree_map<std::string, Queue> queues_;        // of those that wait for a place, by tenant; none is empty
-  std::set<std::pair<int64_t, SessionKey>> over_;     // that wait and have a place, but have had their turn, by number
-  std::string last_tenant_;                           // that got a place
-  std::set<std::pair<absl::Time, SessionKey>> idle_;  // active ones of which nothing runs, since when
-  LruMap<SessionKey, absl::Time> ended_{1 << 14};     // when the last request of a session did
-  absl::Duration pause_ = absl::Milliseconds(125);    // between a session's requests, a mean
-  SessionWindow window_;                              // where there is no number
-  int64_t parks_after_ = 0;  // sessions whose number is higher, while more are active than the window allows
+  // Sessions that wait for a place, by tenant. No queue is empty.
+  absl::btree_map<std::string, Queue> queues_;
+  // Active sessions that wait because their quantum has expired, by number.
+  std::set<std::pair<int64_t, SessionKey>> over_;
+  std::string last_tenant_;  // tenant of the last session that got a place
+  // Active sessions without a running request, by the time since when.
+  std::set<std::pair<absl::Time, SessionKey>> idle_;
+  // Time at which the last running request of a session ended.
+  LruMap<SessionKey, absl::Time> ended_{1 << 14};
+  // Mean pause between requests of a session.
+  absl::Duration pause_ = absl::Milliseconds(125);
+  // Sets the limit if limits_.sessions is 0.
+  SessionWindow window_;
+  // While more sessions are active than the window allows, sessions with a higher number are
+  // parked.
+  int64_t parks_after_ = 0;
   Capacity capacity_;
-  int64_t having_ = 0, held_blocks_ = 0;  // active sessions with something held, and BlocksOf them
+  // Active sessions with entries in `held`, and the sum of their BlocksOf.
+  int64_t having_ = 0, held_blocks_ = 0;
   int64_t arrivals_ = 0;
   Counts counts_;
   std::vector<Request*> admitted_;

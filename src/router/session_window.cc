@@ -5,11 +5,16 @@
 namespace baton {
 namespace {
 
-constexpr int64_t kRound = 32, kLongestRound = 128;  // prefills that tell, and all
-constexpr double kTolerated = 0.05;                  // of those that tell
-constexpr int kFull = 8;                             // times as long
-constexpr int kDear = 20;                            // times as long as copies must computing take for them to be cheap
-constexpr int64_t kLower = 8, kRaise = 64;           // by one in so many
+// A round ends after so many prefills with `tells`, or after so many in all.
+constexpr int64_t kRound = 32, kLongestRound = 128;
+// The share of prefills with `tells` that may find KV lost.
+constexpr double kTolerated = 0.05;
+// The sign "tight" needs a wait of more than so many times the prefills' own time.
+constexpr int kFull = 8;
+// Copies are cheap if all of them take less than one part in so many of the computing time.
+constexpr int kDear = 20;
+// The window shrinks and grows by one part in so many.
+constexpr int64_t kLower = 8, kRaise = 64;
 
 }  // namespace
 

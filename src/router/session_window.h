@@ -1,27 +1,16 @@
-// How many sessions may be active, found by trying, as TCP finds its window (RFC 5681), by two signs. Little need be
-// known of how long sessions get, what they share, or where KV is kept. I/O-free, not thread-safe.
+// A bound on active sessions that adapts to the load of prefill workers, as TCP's window adapts to
+// the network (RFC 5681).
 //
-//   lost    memory holds the KV of too many: active sessions find theirs evicted, and prefill workers, busy with
-//           computing it again, keep others waiting
-//   tight   what active sessions have would not fit, if they shared nothing, and prefill workers have more to do than
-//           they can. It shows before anything is lost, while there is little to compute again, and costs little where
-//           it errs: more sessions would get no more done, only wait for longer. (TCP Vegas, Brakmo and Peterson 1995,
-//           goes by delays likewise.)
+// SessionWindow judges rounds of prefills. Two signs lower the bound:
+// - lost: active sessions find their KV evicted, and prefill workers that compute it again keep
+//   other requests waiting.
+// - tight: the active sessions' KV would not fit in memory if the sessions shared nothing, and
+//   prefill workers have far more work than they can do.
 //
-// Prefill workers with host memory lose nothing before that is full as well, and it counts as memory where it is cheap
-// to bring back what is there: while they copy they do not compute, and fewer sessions at a time would need no copies.
+// A round without a sign raises the bound if sessions wait. docs/design/sessions.md has the rules
+// and the reasons.
 //
-// There is no bound until either is first seen. Of a round of prefills then, 32 that tell of lost KV or 128 in all,
-//
-//   lost: more than 5 %, and more than one, and prefills waited for longer than their copies and they themselves took;
-//   or tight for the first time
-//           sets it to half of what is active, but not below what should fit
-//   tight: prefills waited for more than eight times as long as that took. What host memory holds fits, too, unless
-//   copies took more than a twentieth of what computing took
-//           lowers it by an eighth
-//   else    raises it by a 64th, if sessions wait
-//
-// After each change as many prefills as there are active sessions are left out: what was before it says nothing of it.
+// I/O-free. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -35,25 +24,32 @@ class SessionWindow {
  public:
   static constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
-  struct Prefill {                           // of an active session, for which its client waits
-    bool tells = true;                       // the session had KV there
-    bool lost = false;                       // more of it was computed again than was new
+  // A prefill of an active session's request, for which a client waits.
+  struct Prefill {
+    // Whether the session had KV at the worker before.
+    bool tells = true;
+    // Whether the worker computed more of this KV again than it computed new tokens.
+    bool lost = false;
     absl::Duration queued, compute, copied;  // as in PrefillDone
   };
   struct Sessions {
     int64_t active = 0;
-    int64_t fit = 0;          // roughly, in half of KV memory
-    int64_t fit_in_host = 0;  // as many more, in half of host memory
+    // Estimate of the sessions that fit in half of KV memory.
+    int64_t fit = 0;
+    // Estimate of the additional sessions that fit in half of host memory.
+    int64_t fit_in_host = 0;
     bool some_wait = false;
   };
+  // Adds a prefill to the round. `sessions` is the state after the prefill.
   void Ran(const Prefill& prefill, const Sessions& sessions);
 
-  int64_t size() const { return size_; }  // >= 1
+  // The bound on active sessions. kUnbounded until the first sign, and at least 1.
+  int64_t size() const { return size_; }
 
  private:
   struct Round {
     int64_t prefills = 0;
-    int64_t tell = 0, lost = 0;  // of these
+    int64_t tell = 0, lost = 0;  // those of `prefills` with `tells`, and of these with `lost`
     absl::Duration queued{}, compute{}, copied{};
     absl::Duration served() const { return compute + copied; }
   };
@@ -62,7 +58,7 @@ class SessionWindow {
   void Set(int64_t size, const Sessions& sessions);
 
   int64_t size_ = kUnbounded;
-  int64_t left_out_ = 0;  // prefills to come
+  int64_t left_out_ = 0;  // upcoming prefills to ignore
   Round round_;
 };
 

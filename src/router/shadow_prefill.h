@@ -1,23 +1,27 @@
-// Shadow prefill (design section 5): while a request of a session decodes, the prefill module computes KV of what it
-// generates, so that the session's next turn has only its own words to prefill, whichever decoder that goes to.
+// Shadow prefill (design section 5). While a request of a session decodes, the prefill module
+// computes KV of the generated tokens. The session's next turn then has only its new tokens to
+// prefill, with any decoder.
 //
-// It is done by a request of the router's own that nobody hears of: an open prompt that begins with the request's and
-// grows with its tokens, a block at a time, after everything that clients wait for.
+// The router does this with an internal low-priority request that no client sees. Its streaming
+// prompt begins with the tokens of the request, and grows by whole blocks of generated tokens.
 #pragma once
 
 #include "router/request.h"
 
 namespace baton {
 
-// From a request's end to that of its shadow, and of its followers. Where that takes longer, the session's next turn
-// has come meanwhile, or its KV has been evicted.
+// Longest time from the end of a request to the end of its shadow prefill and of its prefill hints.
+// After that time, the session's next turn has come or its KV has been evicted.
 inline constexpr absl::Duration kShadowWait = absl::Seconds(10);
 
-// Of a request that has generated a block; its tokens so far are taken from request.unshadowed.
+// Returns the shadow prefill of a request that has generated a block. Takes the tokens of
+// request.unshadowed.
 ClientRequest ShadowOf(Request& request);
-// Of all full blocks of a prompt that has grown; `first`: of those that it began with.
+// Returns the keys of all full blocks of a streaming prompt. `first` has the keys of the blocks
+// that it had at its start.
 std::vector<BlockKey> GrownKeys(const Request& request, std::vector<BlockKey> first);
-// Scoped; as no client may name a request, nor a later request of this one's id its own.
+// Returns a ScopedId that no client can choose and that no other request has, even one with the
+// same client name.
 RequestId ShadowId(const Request& request);
 
 }  // namespace baton

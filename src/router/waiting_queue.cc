@@ -34,12 +34,12 @@ bool WaitingQueue::HasRoom(const RequestSpec& spec) const {
 
 std::vector<Request*> WaitingQueue::InTurn() const {
   absl::btree_map<std::string, int64_t> seen;
-  std::vector<std::tuple<int64_t, int64_t, Request*>> order;  // round, last turn
+  std::vector<std::tuple<int64_t, int64_t, Request*>> order;  // round, last turn, request
   for (Request* request : line_) {
     order.emplace_back(seen[TenantOf(*request)]++, shares_.LastTurn(TenantOf(*request)), request);
   }
   std::ranges::stable_sort(order, {}, [](const auto& entry) {
-    return std::tuple(std::get<0>(entry), std::get<1>(entry));  // then as in the line
+    return std::tuple(std::get<0>(entry), std::get<1>(entry));  // otherwise in queue order
   });
   std::vector<Request*> requests;
   for (const auto& [round, turn, request] : order) requests.push_back(request);
@@ -53,7 +53,8 @@ Request* WaitingQueue::FirstRefusedBy(const WorkerAddress& link) const {
     const std::string& tenant = TenantOf(*request);
     if (first != nullptr && tenant == TenantOf(*first)) continue;
     if (first == nullptr || shares_.LastTurn(tenant) < shares_.LastTurn(TenantOf(*first))) first = request;
-    if (tenant.empty()) break;  // without keys, all requests are one tenant's
+    // Without API keys, all requests belong to one tenant.
+    if (tenant.empty()) break;
   }
   return first;
 }

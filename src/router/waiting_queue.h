@@ -1,4 +1,4 @@
-// Requests that wait for a worker, or for room at one, and which of them is next.
+// The queue of requests that wait for a worker, or for room on a worker.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,29 @@
 
 namespace baton {
 
-// Tenants take turns, and a tenant's requests are in the order of priority, then of turn, then of
+// Tenants alternate. A tenant's requests are ordered by priority, then by Route::turn, then by
 // submission.
 class WaitingQueue {
  public:
-  // `most`: requests that may wait. `shares` outlives this.
+  // `most`: upper bound on waiting requests. `shares` must outlive this.
   WaitingQueue(int32_t most, const TenantShares& shares) : most_(most), shares_(shares) {}
 
-  void Add(Request& request);     // harmless if it is there
-  void Remove(Request& request);  // harmless if it is not there
+  // Does nothing if the request is in the queue.
+  void Add(Request& request);
+  // Does nothing if the request is not in the queue.
+  void Remove(Request& request);
   bool Contains(const Request& request) const;
   int32_t size() const { return static_cast<int32_t>(line_.size()); }
 
-  // Whether there is room. A tenant may have as many waiting requests as are then left free.
+  // Returns whether a request may wait. A tenant may have at most as many waiting requests as
+  // places are then free.
   bool HasRoom(const RequestSpec& spec) const;
-  // Each tenant's first request, then each one's second, and so on. A round begins with the tenant
-  // whose last turn is the oldest.
+  // Returns each tenant's first request, then each tenant's second request, and so on. Each round
+  // begins with the tenant that was served least recently.
   std::vector<Request*> InTurn() const;
-  // Of the requests that the worker has refused, the first of the tenant whose last turn is the
-  // oldest. Null: none waits for it.
+  // Returns the request that asks the worker next. Among tenants with requests that the worker has
+  // refused, this is the first request of the tenant that was served least recently. Null if there
+  // is none.
   Request* FirstRefusedBy(const WorkerAddress& link) const;
 
  private:
@@ -39,7 +43,7 @@ class WaitingQueue {
 
   const int32_t most_;
   const TenantShares& shares_;
-  std::set<Request*, Before> line_;  // of all tenants
+  std::set<Request*, Before> line_;  // requests of all tenants
 };
 
 }  // namespace baton

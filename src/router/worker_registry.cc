@@ -10,8 +10,8 @@
 namespace baton {
 namespace {
 
-// How many blocks the router remembers of a prefill worker: as many as that can hold, but no more
-// than take some 30 MB.
+// Returns how many blocks of a prefill worker the router remembers: the worker's capacity, up to
+// some 30 MB of the router's memory.
 size_t RememberedBlocks(const WorkerInfo& info) {
   constexpr int64_t kMost = int64_t{1} << 18;
   return static_cast<size_t>(std::clamp<int64_t>(info.blocks_total + info.staging_blocks, 1, kMost));
@@ -101,7 +101,7 @@ bool WorkerRegistry::IsDraining(const WorkerAddress& link) const {
 
 absl::Time WorkerRegistry::AwaitedUntil(const std::string& model, bool prefill_only) const {
   const absl::Time attached = absl::InfiniteFuture();
-  std::vector<const WorkerInfo*> decodes;  // attached, or awaited
+  std::vector<const WorkerInfo*> decodes;  // attached or awaited
   for (const AttachedWorker* decode : Decodes(model)) decodes.push_back(&decode->info);
   absl::Time decode_until = decodes.empty() ? absl::InfinitePast() : attached;
   for (const auto& [link, left] : restarting_) {

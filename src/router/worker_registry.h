@@ -1,4 +1,4 @@
-// The workers that are attached to a router, and those that drained and may come back.
+// The registry of workers that are attached to a router, and of drained workers that may return.
 #pragma once
 
 #include <string>
@@ -14,36 +14,40 @@ namespace baton {
 
 class WorkerRegistry {
  public:
-  // By link, and ordered, so that runs repeat.
+  // By link. The map is ordered so that runs repeat.
   using Workers = absl::btree_map<WorkerAddress, AttachedWorker>;
   using Candidates = std::vector<const AttachedWorker*>;
 
-  // `restart_wait`: how long a worker that drained before it left may take to come back.
+  // `restart_wait`: how long the router awaits a worker that drained before it left.
   explicit WorkerRegistry(absl::Duration restart_wait) : restart_wait_(restart_wait) {}
 
-  // FAILED_PRECONDITION: a decode worker whose weights or prefill module differ from those of the
-  // workers that serve its model. It may attach when these have gone, or shut down. The reason is
-  // that a client which names a model does not mean either of two.
+  // Returns FAILED_PRECONDITION for a decode worker whose weights or module digest differ from
+  // those of the workers that serve its model. It may attach once these workers have left or drain.
+  // All workers of one model name therefore answer with the same weights.
   absl::Status MayAttach(const WorkerInfo& info) const;
-  // `link` is the address as configured. REQUIRES: MayAttach; the link is not attached.
+  // `link` is the address as configured. REQUIRES: MayAttach is OK, and the link is not attached.
   void Attach(const WorkerAddress& link, const WorkerInfo& info);
-  // REQUIRES: attached, and no request is there or expected there.
+  // REQUIRES: the link is attached, and no request is assigned to it or expected on it.
   void Remove(const WorkerAddress& link, absl::Time now);
 
   const Workers& workers() const { return workers_; }
   AttachedWorker* Find(const WorkerAddress& link);  // null: not attached
   AttachedWorker& At(const WorkerAddress& link) { return workers_.at(link); }
-  bool IsDraining(const WorkerAddress& link) const;  // attached, and shuts down
+  // Returns whether the worker is attached and shuts down.
+  bool IsDraining(const WorkerAddress& link) const;
 
-  // Workers that could serve a request, full or not. `decodes`: those that could decode it.
+  // Return workers that could serve a request, with or without room now. `decodes` are the workers
+  // that could decode the request.
   Candidates Decodes(const std::string& model) const;
   Candidates Prefills(const std::string& model, bool prefill_only, const Candidates& decodes) const;
-  // OK if a request for this model finds workers, full or not; else UNAVAILABLE, which names what
-  // is missing.
+  // Returns OK if workers for this model are attached, with or without room. Returns UNAVAILABLE
+  // if a worker is missing; the message names its role.
   absl::Status Readiness(const std::string& model, bool prefill_only) const;
-  // Until when a request for the model waits for workers that restart. InfinitePast: for none.
+  // Returns until when a request for the model waits for workers that restart. InfinitePast if no
+  // awaited worker would help.
   absl::Time AwaitedUntil(const std::string& model, bool prefill_only) const;
-  // Models of attached decode workers, each with the model of a prefill worker whose KV it reads.
+  // Returns the models of attached decode workers, each with the model of a prefill worker whose KV
+  // it can read.
   struct Decoder {
     std::string model, module;
   };
@@ -58,7 +62,7 @@ class WorkerRegistry {
 
   const absl::Duration restart_wait_;
   Workers workers_;
-  absl::btree_map<WorkerAddress, Restarting> restarting_;  // drained and gone, and may be awaited
+  absl::btree_map<WorkerAddress, Restarting> restarting_;  // drained workers that have left
 };
 
 }  // namespace baton

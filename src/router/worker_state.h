@@ -1,4 +1,4 @@
-// What a router knows of a worker: who it is, once, and how loaded it is, again and again.
+// A worker's identity, which it reports once, and its load, which it reports repeatedly.
 #pragma once
 
 #include <array>
@@ -14,18 +14,25 @@ enum class WorkerRole { kPrefill, kDecode };
 
 struct WorkerInfo {
   WorkerRole role = WorkerRole::kPrefill;
-  WorkerAddress address{};  // under which other workers reach it; pins hash it, so all routers must see the same
+  // The address at which other workers reach it. Pins hash this address, so all routers must see
+  // the same one.
+  WorkerAddress address{};
   Incarnation incarnation{};
   std::string model{};
-  std::array<uint8_t, 32> module_digest{};   // KV may pass between equal ones only
-  std::array<uint8_t, 32> weights_digest{};  // of its own weights; decode workers of one model have both equal
+  // Workers share KV only if this digest is equal.
+  std::array<uint8_t, 32> module_digest{};
+  // Digest of the worker's own weights. Decode workers of one model have equal weights and module
+  // digests.
+  std::array<uint8_t, 32> weights_digest{};
   std::string numerics_id{};
   KvLayout layout{};
   int64_t blocks_total = 0;
-  int64_t staging_blocks = 0;  // that host memory and disk hold besides
-  int64_t host_blocks = 0;     // of these, in host memory; 0 also from a worker of an older release
-  int32_t context = 0;         // tokens
-  int32_t max_batch = 0;       // requests in one step
+  // Blocks that host memory and disk hold in addition.
+  int64_t staging_blocks = 0;
+  // Those of staging_blocks in host memory. 0 also from a worker of an older release.
+  int64_t host_blocks = 0;
+  int32_t context = 0;    // tokens
+  int32_t max_batch = 0;  // requests in one step
 };
 
 struct WorkerLoad {
@@ -34,7 +41,8 @@ struct WorkerLoad {
   int64_t queued_tokens = 0;  // prompt tokens accepted and not yet computed
   int64_t blocks_free = 0;
   int64_t blocks_cached = 0;
-  bool draining = false;  // it shuts down: it finishes what it has and takes nothing new
+  // Whether the worker shuts down: it finishes its requests and accepts no new ones.
+  bool draining = false;
 };
 
 }  // namespace baton
