@@ -22,7 +22,7 @@ Dispatcher::Dispatcher(const Options& options)
                Request* request = requests_.Find(id);
                return request == nullptr ? nullptr : &request->node;
              }),
-      // Requests that are prefilled ahead leave half of the room to clients.
+      // Clients keep at least half of the room for live requests.
       ahead_({.shadows = options.shadow_prefill, .most_live = options.limits.live_requests / 2}, requests_, core_,
              graph_) {
   if (options.shortest_first) workload_.emplace(*options.shortest_first);
@@ -41,7 +41,8 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
     EndContext(contexts_, prepared->asked, "", now);
     return absl::AlreadyExistsError(absl::StrCat("request_id: '", prepared->asked.id, "' is in use by a live request"));
   }
-  Request& request = requests_.Add(std::move(prepared));  // already in place when the first action needs it
+  // The table has the request before the first action needs it.
+  Request& request = requests_.Add(std::move(prepared));
   request.number = ticket.number;
   request.stages.arrived = now;
   if (request.asked.prompt.segments.empty()) request.stages.complete = now;
@@ -51,7 +52,8 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
     if (workload_) workload_->Ended(request, /*complete=*/false, now);
     if (gate_) gate_->Ended(request, now);
     requests_.Remove(request);
-    Act(now);  // for those that refer to one which failed at once
+    // A request that failed at once may have failed its downstream requests.
+    Act(now);
     return status;
   }
   Act(now);
@@ -197,7 +199,8 @@ void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
 }
 
 void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
-  std::vector<RequestId> theirs;  // some of which may be over once this has been carried out
+  // By id, since some of these requests may end while the actions are carried out.
+  std::vector<RequestId> theirs;
   const auto& workers = core_.registry().workers();
   if (const auto lost = workers.find(link); lost != workers.end()) {
     for (const Request* request : lost->second.requests) theirs.push_back(request->id);
@@ -236,7 +239,8 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
 
 void Dispatcher::NotePrefill(const Request& request, std::span<const BlockKey> keys, absl::Time now) {
   const PrefillDone& done = *request.done;
-  if (gate_ && !request.asked.session.empty() && !request.follower) {  // a follower may be no turn of it
+  // A prefill hint need not be a turn of the session.
+  if (gate_ && !request.asked.session.empty() && !request.follower) {
     gate_->Prefilled(SessionOf(request.asked),
                      {.worker = request.prefilled_by,
                       .keys = keys,
@@ -265,7 +269,8 @@ void Dispatcher::OnFailed(const WorkerAddress& link, const RequestFailed& failed
   Request* request = requests_.FindByWorkerName(failed.request_id);
   if (request == nullptr) return;
   if (request->follower) {
-    core_.Fail(*request, failed.status);  // another worker might have room, but there is little
+    // Another worker might have room, but a prefill hint is not worth another attempt.
+    core_.Fail(*request, failed.status);
   } else {
     core_.Failed(link, *request, {failed.status, failed.retry_after, failed.no_room_to_decode}, now);
   }
@@ -282,10 +287,12 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   Request* found = requests_.FindByWorkerName(update.request_id);
   if (found == nullptr) return;
   Request& request = *found;
-  if (request.asked.spec.sampling.logprobs && update.logprobs.size() != update.tokens.size()) {  // writers rely on it
+  // Writers of answers rely on equal lengths.
+  if (request.asked.spec.sampling.logprobs && update.logprobs.size() != update.tokens.size()) {
     const std::string what = absl::StrCat("decode worker ", link, " sent ", update.logprobs.size(),
                                           " log probabilities for ", update.tokens.size(), " tokens");
-    actions_.push_back(WorkerCommand{link, CancelJob{update.request_id}});  // it goes on there
+    // The decode worker goes on with the request unless it is cancelled there.
+    actions_.push_back(WorkerCommand{link, CancelJob{update.request_id}});
     return OnFailed(link, {update.request_id, absl::InternalError(what), absl::ZeroDuration(), false}, now);
   }
   update.request_id = request.id;
@@ -301,7 +308,8 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   ahead_.Generated(request, update.tokens, now);
   if (workload_) workload_->Made(request, tokens);
   actions_.push_back(RequestProgress{request.number, std::move(update), first, wait, request.asked.served});
-  Act(now);  // its end, where this was the last
+  // Carries out the request's end if this update was the last.
+  Act(now);
 }
 
 // --- time ----------------------------------------------------------------------------------------
@@ -321,13 +329,14 @@ absl::Time Dispatcher::NextTick() const {
   return std::min({core_.NextTick(), graph_.NextTick(), workload, gate, contexts_.NextTick()});
 }
 
-// --- what core and graph decided -----------------------------------------------------------------
+// --- actions of core, graph and gate -------------------------------------------------------------
 
 void Dispatcher::Act(absl::Time now) {
   while (true) {
     const std::vector<RouterAction> core_actions = core_.TakeActions();
     for (const RouterAction& action : core_actions) Act(action, now);
-    std::vector<AgentAction> agent_actions = graph_.TakeActions();  // after an end, which completes prompts
+    // Taken after the core's actions, because the end of a request completes prompts.
+    std::vector<AgentAction> agent_actions = graph_.TakeActions();
     for (AgentAction& action : agent_actions) {
       std::visit([&](auto& concrete) { Act(concrete, now); }, action);
     }
@@ -354,7 +363,7 @@ void Dispatcher::Act(const RouterAction& action, absl::Time now) {
   }
 }
 
-// The graph has no actions of requests that are over.
+// The graph has no actions for ended requests.
 void Dispatcher::Act(PromptGrew& grew, absl::Time now) {
   Request& request = *grew.node->request;
   ClientRequest& asked = request.asked;
@@ -451,10 +460,10 @@ std::vector<WorkflowView> Dispatcher::WorkflowsOf(const std::string& tenant, siz
     view.live += live;
     view.latest = std::max(view.latest, arrived);
   };
-  for (const auto& life : timeline_.OfTenant(tenant, now)) count(life->workflow, life->stages.arrived, /*live=*/false);
+  for (const auto& life : timeline_.OfTenant(tenant, now)) count(life->workflow, life->stages.arrived, false);
   for (const auto& [id, request] : requests_.live()) {
     if (request->asked.workflow.empty() || request->asked.spec.cache_domain != tenant) continue;
-    count(request->asked.workflow, request->stages.arrived, /*live=*/true);
+    count(request->asked.workflow, request->stages.arrived, true);
   }
   std::vector<WorkflowView> sorted;
   for (auto& [name, view] : views) sorted.push_back(std::move(view));

@@ -1,15 +1,15 @@
-// All that a router does with requests, from their arrival until they end, but I/O. Owns the table
-// of requests and joins the machines that each keep a part of a request:
+// The dispatcher: all of a router's work on requests, from arrival to end, except I/O. It owns the
+// table of requests, and joins the machines that each have a part of a request:
 //
-//   RouterCore     which worker serves it
-//   AgentGraph     which requests wait for its output
-//   Workload       which requests come before it
-//   SessionGate    whether its session may run
-//   ContextStore   which prompt, built call by call, it continues
-//   PrefillAhead   what is prefilled beside it, for later
+//   RouterCore     chooses the workers
+//   AgentGraph     passes outputs on to downstream requests
+//   Workload       chooses the queue order
+//   SessionGate    admits sessions
+//   ContextStore   keeps prompts that clients build up call by call
+//   PrefillAhead   starts shadow prefills and prefill hints
 //
-// Events and the time come in, actions go out, in order. The server and the simulator drive it. Not
-// thread-safe.
+// Events and the time come in, and actions go out in order. The server and the simulator drive it.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -42,21 +42,24 @@ struct CancelJob {
   RequestId request_id;
 };
 struct WorkerCommand {
-  WorkerAddress worker;  // the link
+  WorkerAddress worker;  // its link
   std::variant<PrefillJob, PrefillAppend, DecodeJob, CancelJob> what;
 };
 struct RequestProgress {
   uint64_t number = 0;  // of the request's ticket
-  TokenUpdate update;   // request_id: ScopedId
-  bool first = false;   // its first tokens, or none yet
-  absl::Duration wait;  // since its prompt was complete, if they are the first, else since those before
+  // As the decode worker sent it, but request_id is the ScopedId.
+  TokenUpdate update;
+  bool first = false;  // no update before this one had tokens
+  // If `first`, the time since the prompt was complete. Otherwise, the time since the previous
+  // update.
+  absl::Duration wait;
   const ServedModel* served = nullptr;
 };
 struct RequestEnded {
   RequestTicket ticket;
   RequestOutcome outcome;
 };
-// What became of a follower that Follow took.
+// The end of a prefill hint that Follow accepted.
 struct FollowerEnded {
   absl::StatusCode code;
 };
@@ -67,9 +70,12 @@ class Dispatcher {
   struct Options {
     RouterLimits limits{};
     AgentLimits agents{};
-    std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
-    std::optional<SessionLimits> sessions{};          // unset: any number is active
-    uint64_t nonce = 0;                               // of this router, in what workers call its requests
+    // Unset: requests run first come, first served.
+    std::optional<WorkloadOptions> shortest_first{};
+    // Unset: any number of sessions is active.
+    std::optional<SessionLimits> sessions{};
+    // Random for each router. Part of the workers' names for requests.
+    uint64_t nonce = 0;
     bool shadow_prefill = true;
   };
   explicit Dispatcher(const Options& options);
@@ -77,23 +83,28 @@ class Dispatcher {
   Dispatcher& operator=(const Dispatcher&) = delete;
 
   // --- clients -----------------------------------------------------------------------------------
-  // Puts the tokens of the context that it names, if any, before its own. Errors as of baton::BeginContext.
+  // Puts the tokens of the request's context, if any, before the request's own. Returns the errors
+  // of baton::BeginContext.
   absl::Status Begin(ClientRequest& request, absl::Time now);
-  // REQUIRES: begun; it has an id. It ends by one RequestEnded, unless this fails: ALREADY_EXISTS, the id is live among
-  // those of its cache salt; else as AgentGraph, RouterCore, SettleMaxTokens and ContextStore say. A request that is
-  // refused changes nothing for others: those that wait for it, as it was announced, wait on.
+  // Starts a request. It ends by exactly one RequestEnded action, unless Submit returns an error:
+  // - ALREADY_EXISTS: a live request of the cache domain has the id.
+  // - the errors of AgentGraph, RouterCore, SessionGate, SettleMaxTokens and ContextStore
+  //
+  // An error changes nothing for other requests. Prompts that refer to the request as an announced
+  // one go on waiting. REQUIRES: Begin was OK, and the request has an id.
   absl::StatusOr<RequestTicket> Submit(std::unique_ptr<Request> prepared, absl::Time now);
-  // As PrefillAhead::Follow. NOT_FOUND: the call is over.
+  // Starts a prefill hint, as PrefillAhead::Follow does. Returns NOT_FOUND if the call has ended.
   absl::Status Follow(const RequestTicket& call, ClientRequest prompt, absl::Time now);
-  // Nothing if it is over, as for all that follow.
+  // Ends the request with CANCELLED. Cancel and LetGo do nothing for a request that has ended.
   void Cancel(const RequestTicket& ticket, absl::Time now);
-  // Its client takes no more of it. It is cancelled when the last request that waits for its output has ended.
+  // Detaches the client, which reads no further output. The request is cancelled once no client's
+  // request waits for its output.
   void LetGo(const RequestTicket& ticket, absl::Time now);
-  // Ends everything that is live, with UNAVAILABLE.
+  // Ends all live requests with UNAVAILABLE.
   void EndAll(absl::Time now);
 
   // --- workers -----------------------------------------------------------------------------------
-  // As in RouterCore. What workers say of requests that are over does nothing.
+  // As in RouterCore. Reports about requests that have ended have no effect.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load) { core_.WorkerLoaded(link, load); }
@@ -103,7 +114,8 @@ class Dispatcher {
   void OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now);
 
   void Tick(absl::Time now);
-  absl::Time NextTick() const;  // when Tick has something to do at the latest; InfiniteFuture: nothing
+  // Before this time Tick does nothing.
+  absl::Time NextTick() const;
 
   std::vector<DispatchAction> TakeActions() { return std::exchange(actions_, {}); }
 
@@ -112,40 +124,45 @@ class Dispatcher {
   const AgentGraph& graph() const { return graph_; }
   const ContextStore& contexts() const { return contexts_; }
   SessionGate::Counts sessions() const { return gate_ ? gate_->counts() : SessionGate::Counts{}; }
-  int64_t session_limit() const { return gate_ ? gate_->limit() : 0; }  // 0: none
-  // The requests of a tenant's workflow, live or lately over.
+  int64_t session_limit() const { return gate_ ? gate_->limit() : 0; }  // 0: no limit
+  // Returns the requests of a workflow that are live or ended recently. `tenant` is a cache domain.
   Timeline::Lives LivesOf(const std::string& workflow, const std::string& tenant, absl::Time now);
-  // The workflows of a tenant, the latest first.
+  // Returns the workflows of a cache domain, the latest first.
   std::vector<WorkflowView> WorkflowsOf(const std::string& tenant, size_t most, absl::Time now);
   std::vector<SessionGate::View> LatestSessions(size_t most) const;
   void CheckInvariants() const;
 
  private:
-  // Puts a new request into graph and core.
+  // Adds a new request to graph and core.
   absl::Status Enter(Request& request, absl::Time now);
-  // The prompt is complete: settles what depends on that.
+  // Settles the properties of a request that depend on the complete prompt.
   absl::Status Complete(ClientRequest& request);
-  absl::Status SubmitToCore(Request& request, absl::Time now);  // REQUIRES: it has a route
-  // Its session has its turn.
+  // REQUIRES: the request has a route.
+  absl::Status SubmitToCore(Request& request, absl::Time now);
+  // Passes on the gate's admission of a request.
   void Admit(Request& request, absl::Time now);
-  // Whether an admitted request waits for it, directly or through requests without a session.
+  // Returns whether an admitted request depends on this one, directly or through requests without a
+  // session.
   static bool IsNeeded(const Request& request);
-  // An admitted request holds a place, so what it waits for must not wait for one.
+  // Admits the sessions of the requests that an admitted request depends on. It holds a place, so
+  // they must not wait for one.
   void PassUpstreams(const Request& request, absl::Time now);
-  SessionGate::Capacity KvCapacity() const;  // of all prefill workers
+  // Returns the KV memory of all prefill workers.
+  SessionGate::Capacity KvCapacity() const;
   void NotePrefill(const Request& request, std::span<const BlockKey> keys, absl::Time now);
-  // For the worker that is given the request now.
+  // Returns the request's arrival offset, for the job that is sent now.
   absl::Duration Handicap(const Request& request, absl::Time now) const;
-  const Request* FirstUpstream(const ClientRequest& request) const;  // that is live; null: none
-  // The request ended while its hand-off was being committed: no request will start the blocks that
-  // the decode worker holds.
+  // Returns the first live upstream request. Null if there is none.
+  const Request* FirstUpstream(const ClientRequest& request) const;
+  // Cancels a hand-off at its decode worker, if the request ended while the hand-off was being
+  // committed. No request would start its blocks.
   void Discard(const PrefillDone& done);
-  // Whether a client's request waits for its output.
+  // Returns whether a client's request waits for this request's output.
   static bool IsAwaited(const Request& request);
-  // If it waits to be placed anew.
+  // Resets the stages of prefill if the request waits to be placed again.
   void NoteWaiting(Request& request);
 
-  // Carries out what core and graph decided.
+  // Carries out the actions of core, graph and gate.
   void Act(absl::Time now);
   void Act(const RouterAction& action, absl::Time now);
   void Act(PromptGrew& grew, absl::Time now);
@@ -158,14 +175,17 @@ class Dispatcher {
 
   RequestTable requests_;
   RouterCore core_;
-  AgentGraph graph_;                  // of the same requests, and outputs of those lately over
-  std::optional<Workload> workload_;  // of the same requests, where it has their order
+  // Outputs of the live requests, and of requests that ended recently.
+  AgentGraph graph_;
+  // Sets the order of the same requests. Unset: first come, first served.
+  std::optional<Workload> workload_;
   ContextStore contexts_{ContextLimits()};
-  std::optional<SessionGate> gate_;  // of requests with a session
+  std::optional<SessionGate> gate_;  // requests with a session
   PrefillAhead ahead_;
-  // Live requests that go on for others only, by id.
+  // Live requests without a client, whose outputs other requests wait for.
   absl::btree_set<Request*, Request::ById> let_go_;
-  Timeline timeline_{TimelineLimits{}};  // of those with a workflow that are over
+  // Ended requests with a workflow.
+  Timeline timeline_{TimelineLimits{}};
   std::vector<DispatchAction> actions_;
 };
 

@@ -11,8 +11,8 @@
 namespace baton {
 namespace {
 
-// However short the hints and however many wait: a worker is asked again by each after this long, and by all of them
-// together at most once in kRetrySpacing.
+// The shortest times between attempts at a worker, for one request and for all waiting requests
+// together. They bound the attempts if hints are short and many requests wait.
 constexpr absl::Duration kShortestRetry = absl::Milliseconds(10);
 constexpr absl::Duration kRetrySpacing = absl::Milliseconds(1);
 
@@ -27,7 +27,7 @@ void LeaveOut(Placement& placement, const WorkerAddress& link, absl::Time until)
   }
 }
 
-// Requests whose hand-off to the worker is under way.
+// Returns how many requests have a hand-off to the worker under way.
 int64_t Asking(const AttachedWorker& worker) {
   return std::ranges::count_if(worker.requests, [](const Request* request) {
     return request->placement.state == Placement::State::kPrefilling;
@@ -46,7 +46,7 @@ RouterCore::RouterCore(const RouterLimits& limits)
 
 void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
   registry_.Attach(link, info);
-  // Reports of room may have been lost with the connection before this one.
+  // Reports of room may have been lost with the previous connection.
   for (Request* request : live_) {
     std::erase_if(request->placement.refusals, [&](const Placement::Refusal& refusal) {
       return refusal.link == link && refusal.until == absl::InfiniteFuture();
@@ -61,7 +61,7 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   const std::string what = absl::StrCat(worker->info.role == WorkerRole::kPrefill ? "prefill" : "decode", " worker ",
                                         link, " was lost; the request may be sent again");
   const bool left = worker->load.draining;
-  // The requests leave first: nothing is sent to the worker any more.
+  // Removed first, so that no action goes to the worker.
   const std::vector<Request*> theirs = assignments_.LeaveWorker(*worker);
   registry_.Remove(link, now);
   for (Request* request : theirs) {
@@ -70,7 +70,8 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
     const bool again = placement.state != State::kDecoding && (left || !placement.placed_again);
     if (again && !streams) {
       placement.placed_again |= !left;
-      placement.refusals.clear();  // it waits for none of them, but for a worker, if at all
+      // The request now waits for a worker to attach, not for these refusals.
+      placement.refusals.clear();
       placement.refused_at.reset();
     }
     if (again || streams) {
@@ -79,7 +80,7 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
       End(*request, absl::UnavailableError(what), limits_.retry_hint);
     }
   }
-  // No report of room follows, so requests that wait for one wait for another worker, if at all.
+  // The lost worker reports no room, so requests that it refused wait for another worker.
   for (Request* request : waiting_.InTurn()) {
     const auto refused = [&](const Placement::Refusal& refusal) { return refusal.link == link; };
     if (std::erase_if(request->placement.refusals, refused) > 0 && !TryPlace(*request, now)) Wait(*request, now);
@@ -144,7 +145,8 @@ void RouterCore::Closed(Request& request, absl::Time now) {
   if (placement.state == State::kHeld) return;
   if (placement.state == State::kWaiting || placement.state == State::kAtHome) {
     waiting_.Remove(request);
-    placement.refusals.clear();  // of a growing prompt: whole ones may have room
+    // The refusals concern streaming prompts. Workers may have room for a complete one.
+    placement.refusals.clear();
     return PlaceOrWait(request, now);
   }
   placement.state = State::kPrefilling;
@@ -154,7 +156,8 @@ void RouterCore::Closed(Request& request, absl::Time now) {
     if (decode == nullptr) {
       placement.refusals.clear();
       placement.refused_at.reset();
-      return PlaceOrWait(request, now);  // for one that comes, all anew
+      // Waits for a decode worker to attach, and starts over then.
+      return PlaceOrWait(request, now);
     }
     assignments_.Expect(request, nullptr);
     assignments_.ToDecode(request, *decode);
@@ -175,7 +178,8 @@ void RouterCore::EndBy(Request& request, absl::Time deadline) {
 bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarnation decode_incarnation) {
   Placement& placement = request.placement;
   if (placement.state != State::kPrefilling || placement.prefill != link) {
-    // It ended while the commit was on its way: no request will start the blocks of the decode worker.
+    // The request ended before the commit arrived. No request will start the decode worker's
+    // blocks.
     for (const auto& [address, worker] : registry_.workers()) {
       if (worker.info.role == WorkerRole::kDecode && worker.info.incarnation == decode_incarnation) {
         actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = &request, .worker = address});
@@ -209,14 +213,16 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
   absl::Status reason = failure.status;
   if (reason.ok()) reason = absl::InternalError("the worker failed the request without a reason");
   if (placement.state == State::kStarting && (absl::IsFailedPrecondition(reason) || absl::IsDataLoss(reason))) {
-    // The hand-off did not last until Start, or its bytes did not: another one may.
+    // The hand-off's lease ended before Start, or its bytes were damaged. Another hand-off may
+    // succeed.
     reason =
         absl::UnavailableError(StrCat("the hand-off failed: ", Message(reason), "; the request may be sent again"));
   }
   const bool growing = placement.state == State::kStreaming;
   const bool cannot_hand_off = by_prefill && failure.no_room_to_decode && absl::IsUnavailable(reason);
   const WorkerAddress refuser = by_prefill && failure.no_room_to_decode ? placement.decode : link;
-  // It shuts down, and nothing was shown yet: as where it is lost.
+  // The worker shuts down and no token has come, so the request is placed again as if the worker
+  // were lost.
   const bool leaves =
       (absl::IsUnavailable(reason) || absl::IsResourceExhausted(reason)) && registry_.IsDraining(refuser);
   const bool again = (absl::IsResourceExhausted(reason) || cannot_hand_off || leaves) && !placement.route.at_holder &&
@@ -239,7 +245,7 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
     }
   }
   PassOnRoom(placement);
-  // The worker that failed it holds nothing of it any more.
+  // The worker that reported the failure holds nothing of the request.
   if (placement.prefill == link) assignments_.LeavePrefill(request);
   if (placement.decode == link) assignments_.LeaveDecode(request);
   End(request, reason, failure.retry_after);
@@ -252,7 +258,7 @@ void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, absl::Time 
     Placement& placement = first->placement;
     std::erase_if(placement.refusals, [&](const Placement::Refusal& refusal) { return refusal.link == link; });
     if (!TryPlace(*first, now)) {
-      Wait(*first, now);  // for a prefill worker
+      Wait(*first, now);  // the request waits for a prefill worker
     } else if (placement.decode == link) {
       shares_.NoteTurn(first->asked.spec.tenant);
       --requests;
@@ -272,13 +278,13 @@ bool RouterCore::TakeUnclaimedRoom(const WorkerAddress& link) {
   return true;
 }
 
-// A request that leaves its decode worker before it has KV there may have been the one to ask for
-// reported room.
+// Offers a decode worker's room to the next request. The present request leaves the worker before
+// it has KV there, and may be the one that asked because of a report of room.
 void RouterCore::PassOnRoom(const Placement& placement) {
   const bool asks = placement.state == State::kPrefilling && !placement.decode.empty();
   const AttachedWorker* worker = asks ? registry_.Find(placement.decode) : nullptr;
   if (worker == nullptr) return;
-  // The request counts itself. Another request that asks may have been refused, and wait soon.
+  // Asking counts this request too. Another one that asks may have been refused and may wait soon.
   if (waiting_.size() > 0 || Asking(*worker) > 1) room_left_.insert(placement.decode);
 }
 
@@ -333,7 +339,7 @@ bool RouterCore::TryPlace(Request& request, absl::Time now) {
   return true;
 }
 
-// The decode worker for KV of this prefill worker; null without candidates.
+// Returns the decode worker for KV of this prefill worker. Null without candidates.
 const AttachedWorker* RouterCore::DecodeFor(const Request& request, const AttachedWorker& prefill, Candidates decodes) {
   const Placement& placement = request.placement;
   std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill.info, decode->info); });
@@ -366,7 +372,7 @@ void RouterCore::PlaceWaiting(absl::Time now) {
   }
 }
 
-// What its workers, if they are still there, have of it is forgotten.
+// Cancels the request at its workers, and places it again or makes it wait.
 void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
   Placement& placement = request.placement;
   for (const WorkerAddress& link : {placement.prefill, placement.decode}) {
@@ -393,7 +399,8 @@ void RouterCore::Wait(Request& request, absl::Time now) {
     placement.reason = placement.last_refusal;
     placement.give_up = *placement.refused_at + limits_.capacity_wait;
   } else {
-    // Also one that its workers refused and left since: it waits for others like a new request.
+    // Covers requests whose refusing workers have left: they wait for other workers like new
+    // requests.
     placement.give_up = now + limits_.worker_wait;
     if (placement.refused_at)
       placement.give_up = std::min(placement.give_up, *placement.refused_at + limits_.capacity_wait);
@@ -432,7 +439,8 @@ void RouterCore::Arm(Request& request) {
   absl::Time timer = placement.deadline;
   if (placement.state == State::kWaiting) {
     timer = std::min(timer, placement.give_up);
-    // What waits for a worker is placed when that attaches; what waits for room tries again by itself.
+    // A request that waits for a worker is placed by WorkerAttached. A request that waits for room
+    // asks again when a hint expires.
     for (const Placement::Refusal& refusal : placement.refusals) timer = std::min(timer, refusal.until);
   }
   timers_.Set(request, timer);
@@ -457,7 +465,8 @@ void RouterCore::EndOverdue(absl::Time now) {
     } else if (now < placement.give_up) {
       continue;
     } else if (std::ranges::any_of(placement.refusals, drains)) {
-      placement.refused_at = now;  // the wait for room begins when it has gone
+      // The wait for room begins when the draining worker has left.
+      placement.refused_at = now;
       placement.give_up = now + limits_.capacity_wait;
       Arm(*request);
     } else {
@@ -466,8 +475,9 @@ void RouterCore::EndOverdue(absl::Time now) {
   }
 }
 
-// Hints say when a worker may be asked, and not by which request: the first request that waits for
-// the worker takes the hint that has passed, and leaves its own.
+// Returns the request that uses an expired hint. A hint states when a worker may be asked, for any
+// request. The first request that waits for the worker therefore uses the expired hint, and leaves
+// its own hint to `request`.
 Request& RouterCore::FirstToAsk(Request& request, absl::Time now) {
   for (Placement::Refusal& refusal : request.placement.refusals) {
     if (refusal.until > now) continue;

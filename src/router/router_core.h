@@ -1,26 +1,21 @@
-// The life of a request, from its arrival until it ends: which worker serves it, and when. I/O-free:
-// events and the time come in, actions go out, in order. Not thread-safe.
+// The life of a request in a router: the workers that serve it, and the times.
 //
 //   waiting ──► prefilling ──► starting ──► decoding ──► ended
 //      ▲            │             │  RESOURCE_EXHAUSTED
 //      └────────────┴─────────────┘
 //
-// A worker that refuses a request with RESOURCE_EXHAUSTED is left out for that request, pinned or
-// not: a full decode worker until it reports room (OnRoom) or attaches anew, another worker until
-// its hint has passed. The core tries another worker at once. When all have refused, the request
-// waits for the first report, or for the first hint to pass. Requests that wait for the same worker
-// ask it again, whichever of their hints has passed: WaitingQueue has their order. A request that
-// needs more room than a report has is refused again and stays first in its tenant's line.
+// - If a worker refuses a request with RESOURCE_EXHAUSTED, the core tries another worker at once.
+//   If all workers have refused, the request waits until one of them has room.
+// - A held request is not placed before Admit. It may end before.
+// - A streaming prompt that all prefill workers have refused is collected here, and is placed when
+//   it is complete.
+// - A request with Route::at_holder ends if the holder refuses it or is gone.
+// - Every accepted request ends exactly once, by one kEnd action. The core asks workers that may
+//   still hold KV of the request to cancel it.
 //
-// A request that is submitted as held stays so until it is admitted. It ends like any other, but
-// nothing else is done.
+// docs/design/placement.md has the rules of waiting and their reasons.
 //
-// A streaming prompt that all prefill workers have refused grows at home and is placed when it is
-// complete. It may wait for its upstream as long as it likes, and keeps nothing from requests that
-// could run. A request that is of use at its holder only ends where the holder refuses it or is gone.
-//
-// Every accepted request ends exactly once, by one kEnd action. Workers that may still hold
-// something of it are then asked to cancel it.
+// I/O-free: events and the time come in, and actions go out in order. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -46,28 +41,36 @@ namespace baton {
 struct RouterLimits {
   int32_t live_requests = 4096;
   int32_t waiting_requests = 1024;
-  absl::Duration worker_wait = absl::Seconds(2);     // for a worker that could serve it to attach
-  absl::Duration restart_wait = absl::Seconds(30);   // the same, in place of one that drained before it left
-  absl::Duration capacity_wait = absl::Seconds(30);  // for room on a full decode worker, if no deadline comes first
-  absl::Duration retry_hint = absl::Seconds(1);      // for clients that are refused
+  // How long a request waits for a worker to attach that could serve it.
+  absl::Duration worker_wait = absl::Seconds(2);
+  // The same if such a worker drained before it left.
+  absl::Duration restart_wait = absl::Seconds(30);
+  // How long a request waits for room on a decode worker. A deadline may end the wait earlier.
+  absl::Duration capacity_wait = absl::Seconds(30);
+  // The retry_after of refused clients.
+  absl::Duration retry_hint = absl::Seconds(1);
   PlacementOptions placement{};
 };
 
 struct RouterAction {
-  // kAppend: the prompt has grown; kClose: it is complete, and goes on like any other.
+  // kAppend: the prompt has an increment. kClose: the increment is the last. From then on the
+  // request is like any other.
   enum class Kind { kStartPrefill, kAppend, kClose, kStartDecode, kCancel, kEnd };
   Kind kind = Kind::kEnd;
   Request* request = nullptr;
-  WorkerAddress worker{};  // the link to use; empty for kEnd
-  // kStartPrefill, kClose: where the KV goes (of an open one: probably); or empty.
+  WorkerAddress worker{};  // link; empty for kEnd
+  // kStartPrefill, kClose: the decode worker that receives the KV, or empty. A streaming prompt's
+  // decode worker may still change.
   WorkerAddress decode_worker{};
-  bool open = false;             // kStartPrefill: kAppend and kClose follow
-  absl::Status status{};         // kEnd
-  absl::Duration retry_after{};  // kEnd with RESOURCE_EXHAUSTED or UNAVAILABLE; zero: unknown
+  // kStartPrefill: whether kAppend and kClose actions follow.
+  bool open = false;
+  absl::Status status{};  // for kEnd
+  // For kEnd with RESOURCE_EXHAUSTED or UNAVAILABLE. Zero: unknown.
+  absl::Duration retry_after{};
 };
 
-// Keeps Placement of each request. A request must outlive its kEnd action. Events of a request that
-// has ended do nothing, unless it is said otherwise.
+// Maintains the Placement of each request. A request must outlive its kEnd action. Events of a
+// request that has ended do nothing, unless stated otherwise.
 class RouterCore {
  public:
   explicit RouterCore(const RouterLimits& limits);
@@ -77,54 +80,64 @@ class RouterCore {
   // --- workers -----------------------------------------------------------------------------------
   // As WorkerRegistry::Attach.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
-  // Harmless if not attached. Its requests end, but those of which nothing was shown yet are placed
-  // again: streaming prompts always, others once, not counting workers that were shutting down.
+  // Removes a worker; does nothing if it is not attached. The core places its requests again if no
+  // token has come: streaming prompts always, other requests once. A worker that was shutting down
+  // does not count for this limit. The remaining requests end with UNAVAILABLE.
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load);
 
   // --- requests ----------------------------------------------------------------------------------
-  // RESOURCE_EXHAUSTED: too many live or waiting requests, of all or of its tenant. Such a request
-  // has no kEnd. REQUIRES: the request is not live and has a route (Request::SetRoute).
+  // Accepts a request. Returns RESOURCE_EXHAUSTED if there are too many live or waiting requests,
+  // in all or of its tenant. A refused request gets no kEnd. REQUIRES: the request is not live and
+  // has a route (Request::SetRoute).
   absl::Status Submit(Request& request, absl::Time now);
-  void Admit(Request& request, absl::Time now);  // it is held no longer
-  void Cancel(Request& request);                 // ends it with CANCELLED
+  // Admits a held request.
+  void Admit(Request& request, absl::Time now);
+  void Cancel(Request& request);  // with CANCELLED
   void Fail(Request& request, const absl::Status& status) { End(request, status); }
-  void Grew(Request& request);                    // a streaming prompt has more tokens
-  void Closed(Request& request, absl::Time now);  // and these are all
-  // It has an earlier deadline from now on.
+  // Records an increment of a streaming prompt.
+  void Grew(Request& request);
+  // Records that a streaming prompt is complete.
+  void Closed(Request& request, absl::Time now);
+  // Sets the deadline if it is earlier than the present one.
   void EndBy(Request& request, absl::Time deadline);
-  // True: the hand-off stands and kStartDecode follows (for prefill-only: kEnd, OK). False: the
-  // decode worker of the incarnation is asked to cancel.
+  // Handles a committed hand-off. Returns true if the hand-off is valid. Then kStartDecode follows,
+  // or kEnd with OK for a prefill-only request. Otherwise cancels the hand-off at the decode worker
+  // with this incarnation.
   bool PrefillDone(const WorkerAddress& link, Request& request, Incarnation decode_incarnation);
-  // A prefill worker has these first blocks of a prompt that it has done.
+  // Records that a prefill worker has these first blocks of a prompt that it has computed.
   void Remember(const WorkerAddress& link, std::span<const BlockKey> keys);
   struct Failure {
     absl::Status status;
     absl::Duration retry_after{};
-    // From a prefill worker. UNAVAILABLE: it cannot reach the decode worker. RESOURCE_EXHAUSTED: the
-    // decode worker is full; without retry_after, until OnRoom.
+    // Set by a prefill worker if the decode worker is the reason. UNAVAILABLE: the prefill worker
+    // cannot reach it. RESOURCE_EXHAUSTED: it is full, for retry_after, or until OnRoom if that is
+    // zero.
     bool no_room_to_decode = false;
   };
   void Failed(const WorkerAddress& link, Request& request, const Failure& failure, absl::Time now);
-  // A decode worker has room for so many requests that it has refused: so many that wait for it ask
-  // again.
+  // A decode worker reports room for so many of the requests that it has refused. As many of its
+  // waiting requests ask it again.
   void OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now);
-  // True: the tokens may be passed on. `finished`: they are the last, and kEnd with OK follows.
+  // Returns whether the tokens may be passed on. If `finished`, they are the last, and kEnd with OK
+  // follows.
   bool TokensArrived(const WorkerAddress& link, Request& request, bool finished);
-  // The router shuts down: everything live ends with UNAVAILABLE.
+  // Ends all live requests with UNAVAILABLE, because the router shuts down.
   void EndAll();
 
   // --- time --------------------------------------------------------------------------------------
-  void Tick(absl::Time now);    // deadlines, retries, waits that were too long
-  absl::Time NextTick() const;  // InfiniteFuture: Tick has nothing to do
+  // Applies deadlines, and the ends of waits. Lets waiting requests ask workers again.
+  void Tick(absl::Time now);
+  // Before this time Tick does nothing. InfiniteFuture: no time is set.
+  absl::Time NextTick() const;
   std::vector<RouterAction> TakeActions() { return std::exchange(actions_, {}); }
 
   // --- views -------------------------------------------------------------------------------------
   const WorkerRegistry& registry() const { return registry_; }
   int32_t live_requests() const { return static_cast<int32_t>(live_.size()); }
   int32_t waiting_requests() const { return waiting_.size(); }
-  // Of the prompt of a request with a route, the tokens that the prefill worker with most of them
-  // cached would still compute.
+  // Returns how many tokens of the prompt the prefill worker with most of them cached would have to
+  // compute. REQUIRES: the request has a route.
   int64_t FewestUncached(const Request& request) const;
   void CheckInvariants() const;
 
@@ -132,7 +145,8 @@ class RouterCore {
   using Candidates = WorkerRegistry::Candidates;
 
   bool TryPlace(Request& request, absl::Time now);
-  void Wait(Request& request, absl::Time now);  // for a worker, or for room at one
+  // Makes the request wait for a worker, or for room on a worker.
+  void Wait(Request& request, absl::Time now);
   void PlaceOrWait(Request& request, absl::Time now);
   void Place(Request& request, const AttachedWorker& prefill, const AttachedWorker* decode);
   const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill, Candidates decodes);
@@ -140,7 +154,8 @@ class RouterCore {
   Request& FirstToAsk(Request& request, absl::Time now);
   void EndOverdue(absl::Time now);
   void PassOnRoom(const Placement& placement);
-  // Whether the worker has reported room that no request has asked for, which one request now may.
+  // Returns whether the worker has reported room that no request has used, and lets one request use
+  // it.
   bool TakeUnclaimedRoom(const WorkerAddress& link);
   void End(Request& request, const absl::Status& status, absl::Duration retry_after = absl::ZeroDuration());
   void Arm(Request& request);
@@ -153,7 +168,8 @@ class RouterCore {
   RequestTimers timers_;
   absl::flat_hash_set<Request*> live_;
   int64_t next_sequence_ = 0;
-  absl::btree_set<WorkerAddress> room_left_;  // whose room a request has left to the next in line
+  // Decode workers with reported room that a request has left to the next one in the queue.
+  absl::btree_set<WorkerAddress> room_left_;
   std::vector<RouterAction> actions_;
 };
 

@@ -93,7 +93,7 @@ class SessionGate {
     int64_t found = 0;                             // tokens of the prompt that were not computed
     int64_t computed = 0;                          // tokens that were computed
     absl::Duration queued{}, compute{}, copied{};  // as in PrefillDone
-    bool awaited = true;                           // whether a client waits; false for a shadow prefill
+    bool awaited = true;                           // false for a shadow prefill
   };
   // Records a prefill of the session. Does nothing unless the session is active.
   void Prefilled(const SessionKey& session, const Prefill& prefill, absl::Time now);

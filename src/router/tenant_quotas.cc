@@ -77,7 +77,8 @@ void TenantQuotas::End(const Tenant& tenant, const std::string& session, int64_t
   BATON_CHECK(it != uses_.end() && it->second.requests > 0, "a request ended that did not begin");
   Use& use = it->second;
   WorkOff(use, tenant.quota.tokens_per_minute, now);
-  use.tokens = std::max(0.0, use.tokens + static_cast<double>(tokens));  // some may have been worked off
+  // Some of these tokens may be worked off already.
+  use.tokens = std::max(0.0, use.tokens + static_cast<double>(tokens));
   --use.requests;
   if (!session.empty()) {
     const auto live = use.sessions.find(session);

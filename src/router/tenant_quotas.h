@@ -1,4 +1,4 @@
-// What each tenant may use of a router at a time, and of its tokens in a minute.
+// Quotas of tenants: limits on live requests, live sessions and tokens per minute.
 #pragma once
 
 #include <cstdint>
@@ -11,40 +11,47 @@
 
 namespace baton {
 
-// 0: as many as the router takes.
+// In each field, 0 is no limit.
 struct TenantQuota {
-  int32_t max_requests = 0;       // live ones
-  int32_t max_sessions = 0;       // that have live requests
+  int32_t max_requests = 0;       // live requests
+  int32_t max_sessions = 0;       // sessions with live requests
   int64_t tokens_per_minute = 0;  // of prompts, cached or not, and of outputs
 };
 
 struct Tenant {
-  std::string name;  // letters, digits and "-_.", at most 64 bytes; empty: the router asks nobody who they are
+  // Letters, digits and "-_.", at most 64 bytes. Empty if the router has no API keys.
+  std::string name;
   TenantQuota quota;
-  bool is_operator = false;  // may see what concerns all tenants: workers, loads, metrics
+  // Whether the tenant may see the state of all tenants: workers, loads and metrics.
+  bool is_operator = false;
 };
 
-// Counts the requests of one router. Not thread-safe.
+// Counts the use of one router by tenant. Not thread-safe.
 class TenantQuotas {
  public:
   struct Refusal {
-    absl::Status status;         // RESOURCE_EXHAUSTED: names the quota
-    absl::Duration retry_after;  // a guess where others of its requests must end first
+    // RESOURCE_EXHAUSTED. The message names the quota.
+    absl::Status status;
+    // An estimate if other requests of the tenant must end first.
+    absl::Duration retry_after;
   };
-  // Whether Begin would refuse any request of the tenant now, whatever its session.
+  // Returns a refusal if Begin would refuse every request of the tenant now, whatever its session.
   std::optional<Refusal> Check(const Tenant& tenant, absl::Time now);
-  // Counts a request, with the tokens that it may use as far as they are known, unless the tenant has used up a quota.
-  // `further`: it belongs to a call whose first request was let in, and is not refused for tokens, else a large call
-  // would be refused half-way whenever it came.
+  // Counts a request and the tokens that it may use, as far as they are known. Returns a refusal,
+  // and counts nothing, if the tenant has used up a quota. `further` is true if an earlier request
+  // of the same call was counted. Such a request is not refused for its tokens, since large calls
+  // would always fail half-way otherwise.
   std::optional<Refusal> Begin(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now,
                                bool further = false);
-  // Whether so many tokens more, of what is computed ahead, leave half a minute's for requests.
+  // Returns whether so many tokens of prefill ahead leave half a minute's quota for requests.
   bool HasSpare(const Tenant& tenant, int64_t tokens, absl::Time now);
-  // They were computed ahead.
+  // Counts tokens of prefill ahead.
   void UseSpare(const Tenant& tenant, int64_t tokens, absl::Time now);
-  // A request that Begin counted is over; it had so many tokens more (or less: negative) than Begin was told. A tenant
-  // that owes tokens is refused until they are worked off, at the rate of its quota: so one request may go beyond it,
-  // the next may not.
+  // Ends a request that Begin counted. `tokens` is the number that it used beyond those passed to
+  // Begin; it may be negative.
+  //
+  // A tenant that has used more than its quota is refused until the excess is worked off, at the
+  // rate of the quota. One request may therefore exceed the quota, and the next is refused.
   void End(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now);
 
   void CheckInvariants() const;
@@ -52,15 +59,17 @@ class TenantQuotas {
  private:
   struct Use {
     int32_t requests = 0;
-    absl::flat_hash_map<std::string, int32_t> sessions;  // live requests of each; never 0
-    double tokens = 0;                                   // used and not worked off, at `at`
+    absl::flat_hash_map<std::string, int32_t> sessions;  // live requests of each session; never 0
+    // Tokens used and not worked off, at time `at`.
+    double tokens = 0;
     absl::Time at = absl::InfinitePast();
   };
   std::optional<Refusal> CheckRequests(const Tenant& tenant);
   std::optional<Refusal> CheckTokens(const Tenant& tenant, absl::Time now);
   static void WorkOff(Use& use, int64_t tokens_per_minute, absl::Time now);
 
-  absl::flat_hash_map<std::string, Use> uses_;  // by tenant; the file of keys bounds them
+  // By tenant. The key file bounds the number of tenants.
+  absl::flat_hash_map<std::string, Use> uses_;
 };
 
 }  // namespace baton

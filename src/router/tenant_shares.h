@@ -1,4 +1,4 @@
-// What a tenant may have of a router beside others, and whose turn it is.
+// Tenants' shares of a router's room for requests, and the order in which tenants are served.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,26 @@
 
 namespace baton {
 
-// Counts live requests of tenants with keys. Background requests do not count: no client waits for
-// them, and they have limits of their own.
+// Counts live requests of tenants with API keys. Low-priority requests do not count: no client
+// waits for them, and they have their own limits.
 class TenantShares {
  public:
   explicit TenantShares(int32_t live_requests) : limit_(live_requests) {}
 
   static bool Counts(const RequestSpec& spec);
 
-  // A tenant may have as many requests as are then left free, so a new tenant finds as much room
-  // as any other has. RESOURCE_EXHAUSTED: it has them. `live`: requests of all tenants.
+  // Returns RESOURCE_EXHAUSTED if the tenant has more live requests than places are free. A new
+  // tenant thus finds at least as much room as any other tenant has. `live` is the number of live
+  // requests of all tenants.
   absl::Status Check(const RequestSpec& spec, int32_t live) const;
   void Begin(const RequestSpec& spec);
   void End(const RequestSpec& spec);  // REQUIRES: Begin
 
-  // Turns go to the tenant whose last turn is the oldest. 0: it has had none.
+  // Returns the number of the tenant's last turn. The tenant with the lowest number is served next.
+  // 0: the tenant had no turn.
   int64_t LastTurn(const std::string& tenant) const;
-  void NoteTurn(const std::string& tenant);  // does nothing for a tenant without live requests
+  // Does nothing for a tenant without live requests.
+  void NoteTurn(const std::string& tenant);
 
   int32_t live(const std::string& tenant) const;
   size_t tenants() const { return uses_.size(); }
@@ -37,7 +40,8 @@ class TenantShares {
     int64_t last_turn = 0;
   };
 
-  const int32_t limit_;  // of live requests of all tenants
+  // Upper bound on live requests of all tenants.
+  const int32_t limit_;
   absl::flat_hash_map<std::string, Use> uses_;
   int64_t turns_ = 0;
 };

@@ -8,10 +8,10 @@
 namespace baton {
 namespace {
 
-// A shorter pause between steps is the step loop's own, not a wait for others.
+// A shorter pause between steps is overhead of the step loop, not a wait.
 constexpr absl::Duration kShortestPause = absl::Microseconds(500);
 
-// Lays spans one after the other; each begins where the last one ended.
+// Appends spans. Each span begins at the end of the previous one.
 class SpanBuilder {
  public:
   SpanBuilder(const RequestLife& life, absl::Time end)
@@ -24,7 +24,8 @@ class SpanBuilder {
     if (until > at_) spans_.push_back({phase, at_, until, tokens, steps});
     at_ = until;
   }
-  // Nothing is computed: for want of outputs while the prompt is not complete, then because others' turn it is.
+  // Appends time without computation. It counts as kWaiting while the prompt is incomplete, and as
+  // kQueued after that.
   void Idle(absl::Time until) {
     To(std::min(until, complete_), Phase::kWaiting);
     To(until, Phase::kQueued);

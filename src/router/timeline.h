@@ -1,7 +1,9 @@
-// When what happened to the requests of a workflow. I/O-free; not thread-safe.
+// Timelines of the requests of a workflow: their phases, with begin and end.
 //
-// Nothing is recorded while a request runs: its life is put together when it is over, from times that the router
-// knows anyway, and its spans when somebody asks. Requests without a workflow cost nothing.
+// The router records nothing while a request runs. It builds a request's life at the end, from
+// times that it has anyway, and the spans on demand. Requests without a workflow cost nothing.
+//
+// I/O-free. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,67 +21,80 @@
 
 namespace baton {
 
-// Whom a request waits for, as far as traces tell: with the thousands there may be, a few requests would fill a
-// timeline.
+// Upper bound on the upstream requests in one life. A request may have thousands, and a few such
+// requests would fill a timeline.
 inline constexpr size_t kMostUpstreams = 64;
 
-// A request of a workflow, live or lately over.
+// A request of a workflow that is live or ended recently.
 struct RequestLife {
-  RequestOutcome outcome{};  // so far, of a request that is live
+  // If the request is live, its outcome so far.
+  RequestOutcome outcome{};
   std::string workflow{};
   std::string cache_domain{};
-  std::string agent{};                 // may be empty
-  std::vector<RequestId> upstreams{};  // the first kMostUpstreams
-  int32_t upstreams_omitted = 0;       // and how many more there are
+  std::string agent{};  // may be empty
+  // The first kMostUpstreams upstream requests.
+  std::vector<RequestId> upstreams{};
+  int32_t upstreams_omitted = 0;  // upstream requests beyond those
   RequestStages stages{};
-  std::vector<PrefillStep> steps{};  // before stages.prefilled, as is outcome.handoff
+  // The times count back from stages.prefilled, as outcome.handoff does.
+  std::vector<PrefillStep> steps{};
 };
 
 enum class Phase {
-  kWaiting,    // for outputs that the prompt refers to; what is known of it is computed
-  kQueued,     // something could be computed, and other requests are
-  kPrefill,    // steps that compute the prompt; 0 steps: at a prefill worker, which tells them when it is done
-  kHandoff,    // the last blocks go to the decode worker
-  kFirstStep,  // the decode worker has them all and no token has come
+  // The prompt waits for upstream requests. The tokens so far are computed.
+  kWaiting,
+  // Tokens could be computed, but the worker computes other requests, or there is no worker.
+  kQueued,
+  // Steps that compute the prompt. With 0 steps: the request is at a prefill worker, which reports
+  // its steps only at the end.
+  kPrefill,
+  // The last blocks go to the decode worker.
+  kHandoff,
+  // The decode worker has all blocks and has sent no token.
+  kFirstStep,
   kDecode,
 };
 
 struct PhaseSpan {
   Phase phase = Phase::kWaiting;
   absl::Time begin, end;  // end > begin
-  int32_t tokens = 0;     // kPrefill: computed; kDecode: made
-  int32_t steps = 0;      // kPrefill
+  // kPrefill: tokens computed. kDecode: tokens generated.
+  int32_t tokens = 0;
+  int32_t steps = 0;  // kPrefill only
 };
 
-// One after the other without gaps or overlap, from its arrival to its end, or to `now`; at most
-// 2 * kMaxPrefillSteps + 6. Whatever workers say of times, spans stay within that.
+// Returns consecutive spans without gaps or overlap, from the request's arrival to its end, or to
+// `now`. There are at most 2 * kMaxPrefillSteps + 6. The spans stay within these bounds even if
+// workers report wrong times.
 std::vector<PhaseSpan> SpansOf(const RequestLife& life, absl::Time now);
 
 struct TimelineLimits {
   absl::Duration age = absl::Minutes(10);  // since the end of a request
   int64_t requests = 4096;
-  int64_t bytes = int64_t{16} << 20;  // about
+  int64_t bytes = int64_t{16} << 20;  // an approximate bound
 };
 
-// A workflow, of whose requests some are live or ended lately.
+// A workflow with requests that are live or ended recently.
 struct WorkflowView {
   std::string name{};
   int32_t requests = 0, live = 0;
-  absl::Time latest = absl::InfinitePast();  // arrival of a request
+  // The latest arrival of a request.
+  absl::Time latest = absl::InfinitePast();
 };
 
-// The requests that ended lately.
+// The lives of requests that ended recently.
 class Timeline {
  public:
   explicit Timeline(TimelineLimits limits) : limits_(limits) {}
 
-  // The oldest go when there are too many. REQUIRES: it is over, and none before it ended later.
+  // Adds a life, and drops the oldest while there are too many. REQUIRES: the request has ended, no
+  // earlier than all those added before.
   void Keep(RequestLife life);
   using Lives = std::vector<std::shared_ptr<const RequestLife>>;
-  // Those of a tenant's workflow, by their ends.
+  // Returns the lives of a workflow, in order of their ends. `tenant` is a cache domain.
   Lives Find(std::string_view workflow, std::string_view tenant, absl::Time now);
 
-  // Those of all of a tenant's workflows, by their ends.
+  // Returns the lives of all workflows of a cache domain, in order of their ends.
   Lives OfTenant(std::string_view tenant, absl::Time now);
 
   int64_t bytes() const { return bytes_; }
@@ -88,7 +103,7 @@ class Timeline {
   void DropOld(absl::Time now);
 
   const TimelineLimits limits_;
-  std::deque<std::shared_ptr<const RequestLife>> lives_;  // by their ends
+  std::deque<std::shared_ptr<const RequestLife>> lives_;  // in order of their ends
   int64_t bytes_ = 0;
 };
 

@@ -9,12 +9,12 @@
 namespace baton {
 namespace {
 
-// Beyond it, priorities are alike, as for decode workers.
+// Higher priorities count as this one, as on decode workers.
 constexpr int32_t kMostPriority = 100;
-// Agents of one workflow whose followers are learned. A workflow of more is foreseen less well.
+// Upper bound on the agents of one workflow whose later work is learned.
 constexpr size_t kMostSeen = 32;
 
-// Of about the last eight.
+// Updates a mean over about the last eight values.
 template <typename Value>
 void Learn(std::optional<Value>& mean, Value value) {
   mean = mean ? *mean + (value - *mean) / 8 : value;
@@ -23,7 +23,8 @@ void Learn(std::optional<Value>& mean, Value value) {
 }  // namespace
 
 Workload::AgentKey Workload::AgentOf(const Request& request) {
-  // The cache salt stands for the tenant: no tenant's lengths depend on another's.
+  // The key has the cache domain, so that no client's estimates depend on another client's
+  // requests.
   return {request.asked.spec.cache_domain, request.asked.served->name, request.asked.agent};
 }
 
@@ -64,7 +65,7 @@ void Workload::Arrived(Request& request, const Lengths& lengths, const Request* 
   ExpectLater(workflow, AgentOf(request), work);
 }
 
-// A request of this agent and this much work has just come.
+// Updates the expected later work after a request of this agent, with this much work, has arrived.
 void Workload::ExpectLater(Workflow& workflow, const AgentKey& agent, absl::Duration work) {
   workflow.later = std::max(workflow.later - work, absl::ZeroDuration());
   const bool named = !std::get<2>(agent).empty();
@@ -113,7 +114,7 @@ void Workload::Ended(Request& request, bool complete, absl::Time now) {
   if (idle_.size() > options_.idle_workflows) Forget(WorkflowKey(idle_.begin()->second));
 }
 
-// REQUIRES: idle. It is over, so what followed whom is known.
+// Learns the work that followed each agent, and drops the workflow. REQUIRES: the workflow is idle.
 void Workload::Forget(const WorkflowKey& key) {
   const auto found = workflows_.find(key);
   const Workflow& workflow = found->second;

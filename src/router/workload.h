@@ -1,4 +1,6 @@
-// In what order requests run under shortest-job-first: by the work that is expected to be left of their workflow.
+// The queue order under shortest-job-first: requests are ordered by the expected remaining work of
+// their workflow.
+//
 // I/O-free: events and the time come in. Not thread-safe.
 #pragma once
 
@@ -20,7 +22,7 @@
 
 namespace baton {
 
-// The order among requests of equal priority: a value of --schedule.
+// The order of requests with equal priority: a value of --schedule.
 enum class Schedule {
   kFirstCome,
   kShortestFirst,  // by Workload
@@ -42,78 +44,99 @@ struct Request;
 
 struct WorkloadOptions {
   absl::Duration bound = absl::Seconds(30);  // see Workload
-  // What tokens are taken to cost. Only the order of sums of them matters, and which reach `bound`.
+  // Assumed costs of tokens. Only the order of their sums matters, and which sums reach `bound`.
   absl::Duration per_prompt_token = absl::Microseconds(500);
   absl::Duration per_output_token = absl::Milliseconds(25);
-  absl::Duration keep = absl::Minutes(2);   // a named workflow, after its last request ended
-  size_t idle_workflows = size_t{1} << 12;  // kept so, at most; the oldest go first
-  size_t agents = size_t{1} << 16;          // of which lengths are known, at most; those not seen for longest go first
+  // How long a named workflow is kept after its last request ended.
+  absl::Duration keep = absl::Minutes(2);
+  // Upper bound on such workflows. The oldest is dropped first.
+  size_t idle_workflows = size_t{1} << 12;
+  // Upper bound on agents with known lengths. The agent seen least recently is dropped first.
+  size_t agents = size_t{1} << 16;
 };
 
-// Named by its client, within a tenant. A request that names none is part of the workflow of the first upstream that it
-// waits for, else a workflow of its own.
+// Estimates the remaining work of each workflow and derives the queue order of requests from it.
 //
-// Workers run the requests of equal priority in the order of their turns. A request's turn is
+// A client names a workflow, within its cache domain. A request without a workflow name belongs to
+// the workflow of its first live upstream request, or is a workflow of its own.
 //
-//   min(bound, work left of its workflow) after its workflow came (but that no more than `bound` before itself).
+// Workers run requests of equal priority in queue order. A request's position in this order is the
+// time
 //
-// So short workflows overtake long ones, and those that are nearly done those that begin; none has to be sorted again
-// because time passes. Ageing: a turn lies within `bound` of the request's arrival, so nobody is overtaken by a request
-// of its priority that arrived more than 2 * bound after it. Nobody starves, whatever clients say of their lengths.
+//   arrival of the workflow + min(bound, remaining work of the workflow)
 //
-// The work left is what the live requests of the workflow still have to compute, and what is expected to follow them:
-// by what followed, in earlier workflows of the tenant, an agent of the name of the one that came last. An output has
-// the length that its client expects, else the one that outputs of this agent had, else max_tokens.
+// where the arrival of the workflow counts as at most `bound` before the request's own. Short
+// workflows thus overtake long ones, and nearly finished workflows overtake new ones. Time alone
+// does not change the order.
+//
+// A position lies within `bound` of the request's arrival. A request is therefore never overtaken
+// by a request of its priority that arrived more than 2 * bound later. This also holds if clients
+// state wrong lengths.
+//
+// The remaining work is the work of the live requests and the work expected after them. The
+// expected work is the mean work that followed the latest agent in earlier workflows of the cache
+// domain. An output has the length that its client expects, or else the mean length of this agent's
+// outputs, or else max_tokens.
 class Workload {
  public:
   explicit Workload(WorkloadOptions options) : options_(options), agents_(options.agents) {}
 
-  // Tokens that a request has to compute.
+  // The tokens that a request has to compute.
   struct Lengths {
-    int64_t prompt = 0;      // of those that are known
-    int64_t max_output = 0;  // 0: it generates none
+    int64_t prompt = 0;      // prompt tokens that are known so far
+    int64_t max_output = 0;  // 0: no output
   };
-  // `upstream`: the first live request that it waits for; null: none. REQUIRES: not live here.
+  // Adds a request. `upstream` is its first live upstream request, or null. REQUIRES: the request
+  // is not live here.
   void Arrived(Request& request, const Lengths& lengths, const Request* upstream, absl::Time now);
-  // These do nothing for a request that is not live here.
+  // The next three functions do nothing for a request that is not live here.
   void Prefilled(Request& request);
   void Made(Request& request, int64_t tokens);
-  // `complete`: its length is one to learn from.
+  // `complete`: whether the agent's mean output length should include this output.
   void Ended(Request& request, bool complete, absl::Time now);
-  void Tick(absl::Time now);  // forgets idle workflows; learns what follows whom
+  // Drops idle workflows, and learns from them the work that followed each agent.
+  void Tick(absl::Time now);
   absl::Time NextTick() const { return idle_.empty() ? absl::InfiniteFuture() : idle_.begin()->first; }
 
-  // How much later than now a request's turn is, as the work that is left says now; zero if it is not live. A level of
-  // priority makes it 2 * bound earlier, so that priority goes before length even where workers weigh it against age.
+  // Returns the request's arrival offset: its position in the queue order, relative to `now`. Uses
+  // the remaining work as known now. Zero if the request is not live here. Each level of priority
+  // moves the position 2 * bound earlier. Priority thus outweighs length even at workers that weigh
+  // priority against age.
   absl::Duration Handicap(const Request& request, absl::Time now) const;
 
   size_t workflows() const { return workflows_.size(); }
   void CheckInvariants() const;
 
  private:
-  using AgentKey = std::tuple<std::string, std::string, std::string>;     // tenant, model, agent
-  using WorkflowKey = std::tuple<std::string, std::string, std::string>;  // tenant, name; without a name its first id
+  using AgentKey = std::tuple<std::string, std::string, std::string>;  // cache domain, model, agent
+  // Cache domain and name. Without a name, the third element is the id of the workflow's first
+  // request.
+  using WorkflowKey = std::tuple<std::string, std::string, std::string>;
   struct Agent {
-    std::optional<double> tokens;         // of its outputs, a mean
-    std::optional<absl::Duration> later;  // work that came to its workflows after it, a mean
+    std::optional<double> tokens;  // mean length of its outputs
+    // Mean work that arrived in a workflow after the agent's first request.
+    std::optional<absl::Duration> later;
   };
   struct Workflow {
     absl::Time came;
-    int64_t requests = 0;                                   // live
-    absl::Duration left;                                    // of these
-    absl::Duration total;                                   // of all requests so far, as expected when each came
-    absl::Duration later;                                   // expected of requests to come
-    std::vector<std::pair<AgentKey, absl::Duration>> seen;  // agents, with `total` when the first of each had come
-    absl::Time expires = absl::InfiniteFuture();            // idle
+    int64_t requests = 0;  // live requests
+    absl::Duration left;   // remaining work of live requests
+    // Work of all requests so far, as expected at their arrival.
+    absl::Duration total;
+    absl::Duration later;  // expected work of later requests
+    // Agents, with `total` when the first request of each had arrived.
+    std::vector<std::pair<AgentKey, absl::Duration>> seen;
+    // InfiniteFuture unless the workflow is idle.
+    absl::Time expires = absl::InfiniteFuture();
   };
   using Workflows = absl::node_hash_map<WorkflowKey, Workflow>;
 
  public:
-  // What it keeps of a request.
+  // Workload's part of a request.
   struct Part {
     Workflows::value_type* workflow = nullptr;  // null: the request is not live here
     absl::Time came{};
-    absl::Duration prompt{}, output{};  // left to compute
+    absl::Duration prompt{}, output{};  // remaining work
     int64_t made = 0;
   };
 
@@ -125,9 +148,10 @@ class Workload {
   void Forget(const WorkflowKey& key);
 
   const WorkloadOptions options_;
-  Workflows workflows_;  // an entry stays where it is while requests are live
+  // An entry has a stable address while it has live requests.
+  Workflows workflows_;
   int64_t requests_ = 0;
-  std::set<std::pair<absl::Time, WorkflowKey>> idle_;  // by when they expire
+  std::set<std::pair<absl::Time, WorkflowKey>> idle_;  // by expiry
   LruMap<AgentKey, Agent> agents_;
 };
 
