@@ -31,7 +31,8 @@ TEST_CASE("a prompt grows block by block while its upstream runs, and by the res
   world.Made("a", "abcde");
   CHECK(world.Text("b").empty());
   world.Made("a", "f");
-  CHECK(world.Text("b").empty());  // its last token gets no KV, and may be this
+  // The last token gets no KV in prefill, and token 16 may be the last.
+  CHECK(world.Text("b").empty());
   world.Made("a", "gh");
   CHECK(world.Text("b") == "0123456789abcdefg");
   world.End("a");
@@ -83,7 +84,7 @@ TEST_CASE("joined by arrival, outputs fill the places in the order in which they
   CHECK(world.Text("c").empty());
   world.Made("b", std::string(14, 'b'));
   world.End("b");
-  // What is last is known, and told as it comes.
+  // Output "a" gets the last place, and its tokens are reported as they arrive.
   CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(14, 'a'));
   world.Made("a", std::string(10, 'a'));
   CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(30, 'a'));
@@ -136,7 +137,8 @@ TEST_CASE("what a stop string leaves of a token is encoded anew") {
   REQUIRE(world.Submit(reader).ok());
   const Ids made = TextIds(PairTokens(), "abab");
   REQUIRE(made.size() == 1);
-  world.graph.Made(world.Node("a"), made, "aba");  // the stop string is "b", say after "aba"
+  // The stop string is "b", after "aba".
+  world.graph.Made(world.Node("a"), made, "aba");
   world.End("a");
   CHECK(world.told["b"].tokens == TextIds(PairTokens(), "aba"));
 }
@@ -246,7 +248,7 @@ TEST_CASE("requests of another tenant are not there, whatever they are called") 
   const absl::Status twice = world.Submit(Spec(theirs, {Bytes("x")}));
   CHECK(twice.code() == Code::kAlreadyExists);
   CHECK(twice.message().find("tenant") == absl::string_view::npos);
-  // An announcement holds for its own tenant.
+  // An announcement holds for its own cache domain only.
   REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "z", .announced = true}})).ok());
   REQUIRE(world.Submit(Spec(ScopedId("tenant", "z"), {Bytes("x")})).ok());
   world.Made(ScopedId("tenant", "z"), "theirs");
@@ -262,11 +264,11 @@ TEST_CASE("a refused request leaves its announcement as it was") {
   AgentWorld world({.wait_announced = absl::Seconds(5)});
   REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "a", .announced = true}})).ok());
   world.Advance(absl::Seconds(3));
-  // By the graph.
+  // Refused by the graph.
   NamedPrompt longer = Spec("a", {Bytes("four"), Reference{.upstream = "c", .announced = true}});
   longer.most_tokens = 3;
   CHECK(world.Submit(longer).code() == Code::kInvalidArgument);
-  // By whoever submitted it.
+  // Refused by the caller of Add.
   REQUIRE(world.graph.Add(world.Node("a"), ByteTokens()).ok());
   world.graph.Refused(world.Node("a"));
   REQUIRE(world.Submit(Spec("a", {Reference{.upstream = "c", .announced = true}})).ok());
@@ -294,7 +296,8 @@ TEST_CASE("a refused request leaves the output of an earlier one of its id") {
   REQUIRE(world.graph.Add(world.Node("a"), ByteTokens()).ok());
   CHECK(world.graph.counts().kept == 0);
   world.graph.Refused(world.Node("a"));
-  world.graph.Refused(world.Node("a"));  // harmless
+  // Has no effect.
+  world.graph.Refused(world.Node("a"));
   REQUIRE(world.Submit(Spec("b", {Reference{"a"}})).ok());
   CHECK(world.Text("b") == "kept");
 }

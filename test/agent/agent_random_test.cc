@@ -1,5 +1,6 @@
-// Random agent graphs: however outputs arrive, each prompt is what one gets by running upstream requests to their end
-// first, and what was told early is its beginning.
+// Random agent graphs. Whatever the order in which outputs arrive, each prompt is equal to that of
+// a sequential run, which ends upstream requests first. Tokens that were reported early are its
+// prefix.
 #include <algorithm>
 #include <random>
 
@@ -12,10 +13,12 @@ namespace {
 struct Agent {
   NamedPrompt spec;
   const Tokenizer* tokenizer = nullptr;
-  Ids made;          // with a stop token of its own at the end, perhaps
-  std::string text;  // of it, up to the stop string
-  size_t shown = 0;  // bytes of text told to the graph
-  size_t told = 0;   // tokens told to the graph
+  // May end with a token beyond the stop string.
+  Ids made;
+  // The text of `made` up to the stop string.
+  std::string text;
+  size_t shown = 0;  // bytes of `text` that the graph has
+  size_t told = 0;   // tokens of `made` that the graph has
   bool submitted = false, ended = false;
 };
 
@@ -26,7 +29,8 @@ class RandomGraph {
   void Run() {
     const int count = 2 + Below(7);
     for (int i = 0; i < count; ++i) agents_.push_back(Draw(i));
-    // Announced upstreams may come in any order; the others come before those that refer to them.
+    // Announced requests are submitted in any order. Other requests are submitted before their
+    // downstream requests.
     while (std::ranges::any_of(agents_, [](const Agent& a) { return !a.ended; })) Step();
     for (const Agent& agent : agents_) {
       INFO(agent.spec.id);
@@ -65,7 +69,7 @@ class RandomGraph {
     agent.spec.segments.back() = TextIds(*agent.tokenizer, "!");
     agent.text = Words(60);
     agent.made = TextIds(*agent.tokenizer, agent.text);
-    // The stop string begins anywhere: the model made more than what is shown.
+    // The stop string may begin anywhere, also within a token.
     if (Below(3) == 0) agent.text.resize(static_cast<size_t>(Below(static_cast<int>(agent.text.size()) + 1)));
     return agent;
   }
@@ -85,7 +89,7 @@ class RandomGraph {
     }
   }
 
-  // Some more tokens, of whose text as much is shown as may be.
+  // Generates up to four tokens, and shows a random part of their text.
   void Grow(Agent& agent) {
     const size_t tokens = std::min(agent.made.size(), agent.told + static_cast<size_t>(Below(5)));
     const std::span<const TokenId> fresh(agent.made.data() + agent.told, tokens - agent.told);
@@ -120,7 +124,8 @@ class RandomGraph {
     return prompt;
   }
 
-  // Tokens that lie wholly before the cut, and the rest of the text encoded.
+  // Returns the tokens that lie wholly before the stop string, and the encoding of the remaining
+  // text.
   static Ids OwnIds(const Agent& agent) {
     Ids ids;
     size_t bytes = 0;

@@ -1,4 +1,4 @@
-// A graph with its tokenizers and the prompts as they are told.
+// An agent graph with tokenizers, and with the prompts as the graph reports them.
 #pragma once
 
 #include <deque>
@@ -16,7 +16,7 @@ namespace baton {
 
 using Ids = std::vector<TokenId>;
 
-// Two models' tokenizers: one token per byte, and one that merges letters.
+// Tokenizers of two models: one makes a token of each byte, and one merges letters.
 inline const Tokenizer& ByteTokens() {
   static const auto tokenizer = LoadTokenizer(TinyTokenizer());
   return *tokenizer;
@@ -31,7 +31,7 @@ inline Ids TextIds(const Tokenizer& tokenizer, std::string_view text) {
   return tokenizer.Encode(text, Tokenizer::SpecialTokens::kAsText);
 }
 
-// What has been told of a prompt.
+// The tokens and states that the graph has reported for a prompt.
 struct Told {
   Ids tokens{};
   bool complete = false;
@@ -39,7 +39,7 @@ struct Told {
   absl::Status failure{};
 };
 
-// The prompt of the request of this id.
+// A prompt with the id of its request.
 struct NamedPrompt : PromptSpec {
   RequestId id{};
 };
@@ -52,7 +52,7 @@ class AgentWorld {
           return found == nodes_.end() ? nullptr : &found->second;
         }) {}
 
-  // Of the live request of this id, or of one that may be submitted.
+  // Returns the node of the request with this id. Makes the node if there is none.
   AgentNode& Node(const RequestId& id) {
     const auto found = nodes_.try_emplace(id).first;
     found->second.id = &found->first;
@@ -68,7 +68,7 @@ class AgentWorld {
     Drain();
     return grew.status();
   }
-  // Made by a model that reads bytes.
+  // Appends text to the output of a request whose model has ByteTokens().
   void Made(const RequestId& id, std::string_view tokens, std::string_view text) {
     graph.Made(Node(id), TextIds(ByteTokens(), tokens), text);
     Drain();
@@ -92,8 +92,8 @@ class AgentWorld {
   std::map<RequestId, Told> told;
 
  private:
-  std::map<RequestId, AgentNode> nodes_;  // of requests, live or over
-  std::deque<PromptSpec> specs_;          // of all prompts, which the graph refers to
+  std::map<RequestId, AgentNode> nodes_;  // of live and ended requests
+  std::deque<PromptSpec> specs_;          // the graph refers to them
 
   void Drain() {
     std::vector<AgentAction> actions = graph.TakeActions();

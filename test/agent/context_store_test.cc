@@ -17,12 +17,12 @@ std::vector<TokenId> Tokens(TokenId first, int count) {
 
 const ContextKey kKey{"tenant", "c"};
 
-// A store and calls that end as soon as they have begun.
+// A store whose calls end as soon as they have begun.
 struct World {
   ManualClock clock;
   ContextStore store{{.contexts = 3, .tokens = 100}};
 
-  // The whole prompt, if the call was not refused.
+  // Returns the whole prompt, or the error of a refused call.
   absl::StatusOr<std::vector<TokenId>> Append(const std::vector<TokenId>& tokens, std::optional<int64_t> length = {},
                                               const WorkerAddress& worker = "p", const ContextKey& key = kKey,
                                               const std::string& model = "m") {
@@ -68,7 +68,7 @@ TEST_CASE("a call that believes another length is refused with both, and changes
       "context_length: expected 8, what context 'c' has, got 4; and what follows there is not "
       "what this call adds";
   CHECK(w.Append(Tokens(5, 2), 4).status() == absl::FailedPreconditionError(other));
-  // More than what is there, though it begins with it.
+  // The call adds more than the context has, though it begins with the same tokens.
   CHECK(w.Append(Tokens(4, 5), 4).status() == absl::FailedPreconditionError(other));
   CHECK(w.Read(7).status() == absl::FailedPreconditionError("context_length: expected 8, what context 'c' has, got 7"));
   CHECK(*w.Read() == Tokens(0, 8));
@@ -90,7 +90,7 @@ TEST_CASE("a context is forgotten when it was not used for the lease, and not wh
   REQUIRE(w.Append(Tokens(0, 4), 0).ok());
   for (int i = 0; i < 2; ++i) {
     w.clock.Advance(w.store.lease() - absl::Seconds(1));
-    CHECK(w.Read().ok());  // which renews it
+    CHECK(w.Read().ok());  // renews the lease
   }
   REQUIRE(w.store.BeginRead(kKey, "m", {}, w.clock.Now()).ok());
   w.clock.Advance(10 * w.store.lease());
