@@ -1,5 +1,6 @@
-// Random requests of two tenants that call their requests by the same names: whatever is refused, cancelled or fails in
-// between, a prompt is what its own segments say, and a request fails only for a reason of its own.
+// Random requests of two tenants that use the same names for their requests. Some are refused, some
+// are cancelled, and some fail. Each prompt consists of its own segments, and each request fails
+// only for a reason of its own.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -28,11 +29,12 @@ struct Accepted {
   Name name;
   uint64_t ticket = 0;
   std::vector<PromptSegment> segments{};
-  std::vector<size_t> upstreams{};  // of its references, by their place in the list of all; kUnbound: not submitted yet
+  // The upstream request of each reference, as an index into `all_`. kUnbound: not submitted yet.
+  std::vector<size_t> upstreams{};
   bool prefill_only = false;
   bool disturbed = false;  // cancelled, or failed by a worker
   RequestId worker_id{};
-  std::string prompt{};  // as its worker was told
+  std::string prompt{};  // as the worker received it
   bool complete = false, decoding = false;
   std::string made{};
   bool over = false;
@@ -43,7 +45,7 @@ struct Follower {
   uint64_t call = 0;  // its ticket
   std::vector<PromptSegment> segments{};
   RequestId worker_id{};
-  std::string prompt{};  // as its worker was told
+  std::string prompt{};  // as the worker received it
   bool complete = false;
 };
 
@@ -57,11 +59,11 @@ class RandomRequests {
 
   void Run() {
     for (int step = 0; step < 150; ++step) Step();
-    now_ += absl::Minutes(5);  // what is announced will not come
+    now_ += absl::Minutes(5);  // later than wait_announced
     dispatcher_.Tick(now_);
     Take();
     while (live() > 0) Step(/*submits=*/false);
-    now_ += absl::Seconds(10);  // the last that followers have
+    now_ += absl::Seconds(10);  // kShadowWait of the last prefill hints
     dispatcher_.Tick(now_);
     Take();
     CHECK(dispatcher_.core().live_requests() == 0);
@@ -92,7 +94,8 @@ class RandomRequests {
 
   void Step(bool submits = true) {
     now_ += absl::Milliseconds(1);
-    if (now_ < dispatcher_.NextTick()) {  // a tick before that does nothing, so drivers may sleep until then
+    // A tick before NextTick does nothing, so drivers may sleep until then.
+    if (now_ < dispatcher_.NextTick()) {
       dispatcher_.Tick(now_);
       CHECK(dispatcher_.TakeActions().empty());
     }
@@ -123,7 +126,7 @@ class RandomRequests {
     Take();
   }
 
-  // A prompt with the request's output in it, once or twice.
+  // Submits a prefill hint whose prompt has the call's output once or twice.
   void Follow(const Accepted& call) {
     ClientRequest prompt;
     prompt.served = &model_;
@@ -139,7 +142,7 @@ class RandomRequests {
     if (!follower.worker_id.empty()) followers_.push_back(std::move(follower));
   }
 
-  // Its worker may end it at any time after its prompt is complete, or fail it.
+  // A complete prefill hint may end at any time. An incomplete one may fail.
   void WorkOnFollower() {
     const auto follower = followers_.begin() + Below(static_cast<int>(followers_.size()));
     if (follower->complete) {
@@ -152,7 +155,7 @@ class RandomRequests {
     }
   }
 
-  // What its worker may do next.
+  // Does the next work of the request's worker.
   void Work(Accepted& request) {
     if (request.decoding) {
       TokenUpdate update;
@@ -176,7 +179,7 @@ class RandomRequests {
     request.spec.cache_domain = Below(2) == 0 ? "" : "tenant-b";
     request.served = &model_;
     request.has_max_tokens = true;
-    request.spec.sampling.max_tokens = Below(4) == 0 ? 100 : 8;  // 100 may prove too many
+    request.spec.sampling.max_tokens = Below(4) == 0 ? 100 : 8;  // 100 may exceed the context
     request.prefill_only = Below(8) == 0;
     for (int i = Below(5); i >= 0; --i) {
       if (Below(2) == 0) {
@@ -229,7 +232,7 @@ class RandomRequests {
     Take();
   }
 
-  // Its upstream had failed, so it is one that failed, to those that refer to it.
+  // Records a request that failed at once because its upstream request had failed.
   void FailedAtOnce(Accepted failed, const absl::Status& status) {
     failed.over = true;
     failed.status = status;
@@ -252,7 +255,8 @@ class RandomRequests {
 
   void CheckRefusal(const ClientRequest& request, const absl::Status& status) {
     INFO(status);
-    CHECK(status.message().find("tenant-b") == std::string::npos);  // no tenant is told of the other
+    // No tenant learns the other tenant's name.
+    CHECK(status.message().find("tenant-b") == std::string::npos);
     const auto same = latest_.find({request.spec.cache_domain, request.id});
     if (absl::IsAlreadyExists(status)) CHECK(same != latest_.end());
     if (request.prompt.segments.empty()) CHECK((absl::IsAlreadyExists(status) || absl::IsResourceExhausted(status)));
@@ -354,7 +358,8 @@ class RandomRequests {
       const bool failed = upstream == kUnbound || (all_[upstream].over && !all_[upstream].status.ok());
       aborts |= failed && reference->on_failure == OnFailure::kAbort;
     }
-    CHECK((aborts || absl::IsInvalidArgument(request.status)));  // else it is too long, or empty
+    // Otherwise the prompt is too long or empty.
+    CHECK((aborts || absl::IsInvalidArgument(request.status)));
     if (absl::IsInvalidArgument(request.status)) CHECK(request.segments.size() > 0);
   }
 
@@ -364,7 +369,7 @@ class RandomRequests {
   absl::Time now_ = absl::UnixEpoch();
   std::vector<Accepted> all_;
   std::vector<Follower> followers_;
-  Follower* following_ = nullptr;  // that Follow is about to add
+  Follower* following_ = nullptr;  // the hint that Follow is submitting
   std::map<Name, size_t> latest_;
 };
 

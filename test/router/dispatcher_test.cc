@@ -19,7 +19,7 @@ TEST_CASE("what a request makes completes the prompt that refers to it, in one g
   d.Made(d.NameOf("up"), "y", FinishReason::kStop);
   CHECK(d.Take() == Lines{"up says x after 1s, first", "up says y after 2s", "up ends OK, 2 tokens",
                           "prefill-1: close down#ab.2 cxy"});
-  // From here on its first token counts, not from its arrival.
+  // The wait for the first token is measured from this time, not from the request's arrival.
   d.Prefilled("down");
   d.now += absl::Seconds(1);
   d.Made(d.NameOf("down"), "z", FinishReason::kStop);
@@ -83,7 +83,8 @@ TEST_CASE("a trace says what of a prompt was cached, of one that is only prefill
     PrefillDone done;
     done.request_id = d.NameOf(request.id);
     done.decode_incarnation = Incarnation(22);
-    done.computed_tokens = prefill_only ? 32 : 39;  // whole blocks, or all but the last token
+    // Whole blocks, or all tokens but the last.
+    done.computed_tokens = prefill_only ? 32 : 39;
     (*d).OnPrefillDone(kP, done, d.now);
     const Timeline::Lives lives = (*d).LivesOf(request.id, "", d.now);
     REQUIRE(lives.size() == 1);
@@ -250,7 +251,7 @@ TEST_CASE("a refused request leaves those that wait for it waiting, and harms no
   REQUIRE(d.Submit(down).ok());
   d.Run("before", "0123456789", FinishReason::kStop);
   d.Take();
-  ClientRequest up = d.Request("up", "", 60);  // of 64
+  ClientRequest up = d.Request("up", "", 60);  // the context has 64 tokens
   up.prompt.segments = {Reference{.upstream = "before"}};
   CHECK(absl::IsInvalidArgument(d.Submit(up).status()));
   CHECK(d.Take().empty());
@@ -279,7 +280,7 @@ TEST_CASE("a hand-off that stands when its request has ended is given up, and no
   CHECK(driven.Take() == Lines{"decode-1: cancel r#ab.1"});
 }
 
-// A request of a session, of 3 tokens of prompt, that decodes.
+// Starts a request of a session, with a prompt of 3 tokens, that decodes.
 RequestTicket Talk(Driven& driven, const RequestId& id, const std::string& tenant = "") {
   ClientRequest request = driven.Request(id, "abc", 40);
   request.session = "s";
@@ -327,7 +328,7 @@ TEST_CASE("an output comes to a model of another tokenizer as that model's own t
 
 TEST_CASE("as many of a prompt's blocks count as cached as its prefill worker said that it has") {
   Driven d;
-  const std::string prompt(60, 'x');  // three blocks
+  const std::string prompt(60, 'x');  // three full blocks
   for (const auto& [computed, uncached] : std::map<int32_t, int64_t>{{0, 60}, {31, 44}, {59, 12}}) {
     INFO(computed);
     ClientRequest request = d.Request("r", prompt);
@@ -397,7 +398,7 @@ TEST_CASE("what a request of a session generates is prefilled block by block, an
   CHECK(std::ranges::count(lines, "prefill-1: close r~1#ab.2 z") == 1);
   CHECK((*driven).core().live_requests() == 1);
 
-  // Its client may use the id at once.
+  // The client may use the id again at once.
   Talk(driven, "r");
   driven.Made(driven.NameOf("r"), "0123456789abcdef", std::nullopt);
   CHECK((*driven).core().live_requests() == 3);
@@ -537,7 +538,7 @@ TEST_CASE("a prompt that is completed while its session waits is prefilled whole
 }
 
 TEST_CASE("sessions whose KV workers' host memory holds are not too many, unless copies of it are dear") {
-  // 60 have three blocks each where a worker has 100, and prompts wait for long.
+  // Each of the 60 sessions has three blocks, the worker has 100 blocks, and prompts wait long.
   Driven d(false, SessionLimits{});
   PrefillDone done;
   done.computed_tokens = 1;
@@ -574,7 +575,7 @@ TEST_CASE("a request that is refused, as too many wait for their turn, leaves no
   REQUIRE(submit("a", "a").ok());
   REQUIRE(submit("b", "b").ok());
   CHECK(absl::IsResourceExhausted(submit("c", "c")));
-  CHECK(submit("c", "a").ok());  // the id is free
+  CHECK(submit("c", "a").ok());  // the id is free again
   CHECK(d.Take() == Lines{"prefill-1: prefill a#ab.1 ab", "prefill-1: prefill c#ab.2 ab"});
 }
 

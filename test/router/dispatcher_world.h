@@ -1,4 +1,4 @@
-// A dispatcher driven by hand.
+// A dispatcher whose workers and clients are driven by the test.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ inline WorkerInfo BytesWorker(WorkerRole role, const std::string& name, uint64_t
 
 inline std::string TextOf(std::span<const TokenId> tokens) { return {tokens.begin(), tokens.end()}; }
 
-// A dispatcher with a worker of each kind, which calls them by their requests' ids; actions are lines of text.
+// A dispatcher with one worker of each kind. Tests name requests by id. Actions are lines of text.
 class Driven {
  public:
   explicit Driven(bool shortest_first = false, std::optional<SessionLimits> sessions = {}, RouterLimits limits = {})
@@ -53,7 +53,7 @@ class Driven {
   absl::StatusOr<RequestTicket> Submit(ClientRequest request) {
     return dispatcher_.Submit(std::make_unique<baton::Request>(std::move(request)), now);
   }
-  // Unless it is said how many were, all tokens of its prompt that were taken were computed.
+  // By default, all tokens of the prompt that the worker has received were computed.
   void Prefilled(const RequestId& id, PrefillDone done = {}) {
     done.request_id = names_.at(id);
     done.decode_incarnation = Incarnation(22);
@@ -68,7 +68,7 @@ class Driven {
     update.finish = finish;
     dispatcher_.OnUpdate(kD, update, now);
   }
-  // A request that makes this text.
+  // Runs a request that generates `text`.
   RequestTicket Run(const RequestId& id, const std::string& text, std::optional<FinishReason> finish) {
     const auto ticket = Submit(Request(id, "p"));
     REQUIRE(ticket.ok());
@@ -78,7 +78,7 @@ class Driven {
     return *ticket;
   }
   const RequestId& NameOf(const RequestId& id) const { return names_.at(id); }
-  // Of a request's prompt, the tokens that some prefill worker would have to compute.
+  // Returns how many tokens of the prompt the best prefill worker would have to compute.
   int64_t Uncached(const ClientRequest& request) const {
     return dispatcher_.core().FewestUncached(baton::Request(request));
   }
@@ -108,7 +108,7 @@ class Driven {
 
   absl::Time now = absl::UnixEpoch();
   std::vector<absl::Duration> handicaps;  // of the prompts last taken
-  std::vector<TokenId> appended;          // to a prompt, lately
+  std::vector<TokenId> appended;          // the last increment of a prompt
 
  private:
   static Dispatcher::Options Options(bool shortest_first, std::optional<SessionLimits> sessions, RouterLimits limits) {
@@ -137,7 +137,7 @@ class Driven {
   const ServedModel model_ = ByteModel("bytes");
   Dispatcher dispatcher_;
   std::map<RequestId, RequestId> names_;
-  std::map<RequestId, int32_t> tokens_;  // of prompts, by what workers call them
+  std::map<RequestId, int32_t> tokens_;  // of prompts, by worker_id
 };
 
 using Lines = std::vector<std::string>;

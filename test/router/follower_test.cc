@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-// "<before><the call's output><after>".
+// Returns the prompt "<before><output of the call><after>".
 ClientRequest FollowingPrompt(const Driven& d, const std::string& before, const std::string& after = "") {
   ClientRequest prompt = d.Request("", "");
   prompt.prompt.segments.emplace_back(std::vector<TokenId>(before.begin(), before.end()));
@@ -17,7 +17,7 @@ ClientRequest FollowingPrompt(const Driven& d, const std::string& before, const 
   return prompt;
 }
 
-// A call that decodes.
+// Starts a call that decodes.
 RequestTicket Decoding(Driven& d, const std::string& session = "", const std::string& tenant = "t") {
   ClientRequest request = d.Request("call", "ab", /*max_tokens=*/40);
   request.spec.cache_domain = tenant;
@@ -64,7 +64,8 @@ TEST_CASE("what follows a call is prefilled while the call decodes, and the next
   next.spec.cache_domain = "another";
   CHECK(uncached() == 36);
   CHECK((*d).core().live_requests() == 0);
-  CHECK((*d).graph().counts().kept == 1);  // the call's output, and nothing of the follower's
+  // Only the call's output is kept, not the prefill hint's.
+  CHECK((*d).graph().counts().kept == 1);
 }
 
 TEST_CASE("a follower is its call's tenant's and session's, and runs after all that clients wait for") {
@@ -205,7 +206,7 @@ TEST_CASE("nothing follows a call that is over, that waits itself, or where the 
     d.Take();
     const RequestTicket anothers = Decoding(d, "", "u");
     CHECK((*d).Follow(anothers, FollowingPrompt(d, kFixed), d.now).ok());
-    const RequestTicket next = Decoding(d);  // one of the 64 is over
+    const RequestTicket next = Decoding(d);  // one of the 64 hints has ended
     CHECK((*d).Follow(next, FollowingPrompt(d, kFixed), d.now).ok());
     CHECK(absl::IsResourceExhausted(refused(d, next)));
   }

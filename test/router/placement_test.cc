@@ -14,7 +14,7 @@
 namespace baton {
 namespace {
 
-// n keys of a prompt that starts like every other with the same seed.
+// Returns n keys of a prompt. Prompts with the same seed have a common prefix.
 std::vector<BlockKey> Keys(int n, uint8_t seed) {
   std::vector<BlockKey> keys(n);
   for (int i = 0; i < n; ++i) {
@@ -51,7 +51,7 @@ TEST_CASE("a session keeps its prefill worker, and sessions spread over the work
     const AttachedWorker* chosen = ChoosePrefill(all, request, {});
     CHECK(ChoosePrefill(all, request, {}) == chosen);
     ++share[chosen->link];
-    // One worker less moves only its own sessions.
+    // The loss of a worker moves only that worker's sessions.
     const AttachedWorker* without_d = ChoosePrefill(std::span(all).first(3), request, {});
     if (chosen->link != "d") CHECK(without_d == chosen);
   }
@@ -65,7 +65,8 @@ TEST_CASE("a session keeps its prefill worker, and sessions spread over the work
 TEST_CASE("sessions balance over workers, move only with their worker, and routers agree on all") {
   std::vector<AttachedWorker> workers;
   for (int i = 0; i < 8; ++i) workers.push_back(Prefill(absl::StrCat("10.0.0.", i, ":7101")));
-  std::vector<const AttachedWorker*> one, other;  // as two routers see them, in an order of their own
+  // The workers as two routers list them, in different orders.
+  std::vector<const AttachedWorker*> one, other;
   for (const AttachedWorker& worker : workers) one.push_back(&worker);
   other.assign(one.rbegin(), one.rend());
   const AttachedWorker* leaves = one.back();
@@ -175,12 +176,12 @@ TEST_CASE("a pin is left when its worker is overloaded, and a cached prefix coun
     RouteRequest prefix = request;
     prefix.session.clear();
     for (uint8_t seed = 1; ChoosePrefill(all, prefix, {}) != &pinned; ++seed) prefix.keys = Keys(100, seed);
-    // 2 * 1601 + 100 = 3302 is the limit: 1701 queued tokens are just allowed.
+    // The limit is 2 * 1601 + 100 = 3302, so a queue of 1701 tokens is just allowed.
     pinned.load.queued_tokens = 1701;
     CHECK(ChoosePrefill(all, prefix, options) == &pinned);
     pinned.load.queued_tokens = 1702;
     CHECK(ChoosePrefill(all, prefix, options) == &other);
-    // The pinned worker holds the prompt: only its queue costs.
+    // The pinned worker holds the prompt, so only its queue counts.
     pinned.prefix_memory->Remember(prefix.keys);
     CHECK(PrefillCost(pinned, prefix) == 1703);
     CHECK(ChoosePrefill(all, prefix, options) == &pinned);
@@ -211,7 +212,7 @@ TEST_CASE("one name under many salts is many sessions, which spread over workers
   for (const char* name : {"a", "b", "c", "d"}) {
     INFO(name << " " << share[name]);
     CHECK(share[name] > 70);
-    CHECK(share[name] % 2 == 0);  // both turns of each
+    CHECK(share[name] % 2 == 0);  // each session has two turns
   }
 }
 
@@ -254,7 +255,7 @@ TEST_CASE("a prompt goes to the worker that holds its beginning, unless that is 
       CHECK(PrefillCost(holder, request) == 1601);
     }
   }
-  // Also where another worker would cost little more.
+  // The rule also holds if another worker would cost little more.
   RouteRequest small = SessionRequest("s", 5);
   for (AttachedWorker& holder : workers) {
     small.holder = holder.link;
@@ -291,8 +292,8 @@ TEST_CASE("a session decodes at one worker, by hashing, until that is full") {
   std::map<std::string, int> share;
   for (int i = 0; i < 300; ++i) {
     const RouteRequest request = SessionRequest(absl::StrCat("s", i), 10);
-    AttachedWorker& home = *std::ranges::find(workers, ChooseDecode(all, request, nullptr, {})->link,  //
-                                              &AttachedWorker::link);
+    AttachedWorker& home =
+        *std::ranges::find(workers, ChooseDecode(all, request, nullptr, {})->link, &AttachedWorker::link);
     ++share[home.link];
     if (&home != &workers[2]) CHECK(ChooseDecode(std::span(all).first(2), request, nullptr, {}) == &home);
     home.load.running_requests = 3;
@@ -328,7 +329,7 @@ TEST_CASE("workers that could never hold a request are left out, unless none cou
   small.info.context = large.info.context = 1000;
   small.info.blocks_total = 4;
   large.info.blocks_total = 40;
-  large.prompt_tokens = 1'000'000;  // overloaded, and dearer by far
+  large.prompt_tokens = 1'000'000;  // overloaded, and by far the most expensive
   const std::vector<const AttachedWorker*> prefills{&small, &large};
   CHECK(ChoosePrefill(prefills, SessionRequest("", 3), {}) == &small);
   CHECK(ChoosePrefill(prefills, SessionRequest("", 8), {}) == &large);

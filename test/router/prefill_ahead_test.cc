@@ -5,13 +5,13 @@
 namespace baton {
 namespace {
 
-// What PrefillAhead needs of a router, with a worker of each kind.
+// The router's parts that PrefillAhead needs, with one worker of each kind.
 struct Ahead {
   explicit Ahead(int32_t most_live = 10) : ahead({.shadows = true, .most_live = most_live}, requests, core, graph) {
     core.WorkerAttached(kP, BytesWorker(WorkerRole::kPrefill, kP, 11), now);
     core.WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 22), now);
   }
-  // A turn of a session, prefilled by kP.
+  // Adds a turn of a session that kP has prefilled.
   Request& Turn(const RequestId& id, std::vector<TokenId> tokens) {
     ClientRequest asked{.id = id, .served = &model, .session = "s", .spec = {.tokens = std::move(tokens)}};
     Request& record = requests.Add(std::make_unique<Request>(std::move(asked)));

@@ -1,11 +1,11 @@
-// What the outcome of a request reports: its parties, and when it reached its stages.
+// Tests of request outcomes: the parties of a request, and the times of its stages.
 #include "dispatcher_world.h"
 
 namespace baton {
 namespace {
 
 TEST_CASE("Dispatcher reports how long a request waited for its session's turn") {
-  Driven d(/*shortest_first=*/false, SessionLimits{.sessions = 1, .shortest_linger = {}, .longest_linger = {}});
+  Driven d(false, SessionLimits{.sessions = 1, .shortest_linger = {}, .longest_linger = {}});
   ClientRequest first = d.Request("first", "p"), second = d.Request("second", "p");
   first.session = "one";
   second.session = "two";

@@ -1,4 +1,4 @@
-// Requests as far as placement and the core care, for tests that drive these alone.
+// Requests with only the properties that placement and the core need.
 #pragma once
 
 #include <map>
@@ -42,7 +42,7 @@ inline const ServedModel* ServedNamed(const std::string& name) {
 
 inline TokenBuffer PromptOf(int32_t tokens) { return std::vector<TokenId>(static_cast<size_t>(tokens), 1); }
 
-// Makes the record this request. REQUIRES: no core has it.
+// Gives `record` the properties of `route`. REQUIRES: no core has the record.
 inline void Fill(Request& record, RouteRequest route) {
   record.id = std::move(route.id);
   record.asked.served = ServedNamed(route.model);

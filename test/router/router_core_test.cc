@@ -37,7 +37,7 @@ TEST_CASE("a cancelled request is cancelled wherever something of it may be") {
     Bring(c, Stage::kPrefilling);
     c.core.Cancel("r");
     CHECK(Take(c.core) == Lines{"cancel r prefill-1", "cancel r decode-1", "end r CANCELLED"});
-    // The commit had been on its way: what the decode worker holds is freed.
+    // The commit was already under way. The core frees the decode worker's blocks.
     CHECK_FALSE(c.core.PrefillDone(kP, "r", Incarnation(22)));
     CHECK(Take(c.core) == Lines{"cancel r decode-1"});
   }
@@ -260,11 +260,13 @@ TEST_CASE("a request waits for a worker that was restarted where that is what it
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   c.core.WorkerLoaded("decode-2", {.draining = true});
   c.core.WorkerLost("decode-2", c.now);
-  CHECK(c.core.registry().AwaitedUntil("m", false) == absl::InfinitePast());  // another is there
+  // Workers of both kinds remain.
+  CHECK(c.core.registry().AwaitedUntil("m", false) == absl::InfinitePast());
   c.core.WorkerLost(kP, c.now);
   CHECK(c.core.registry().AwaitedUntil("m", false) == absl::InfinitePast());
   c.core.WorkerLost(kD, c.now);
-  CHECK(c.core.registry().AwaitedUntil("m", false) == absl::InfinitePast());  // no prefill worker is awaited
+  // No prefill worker is awaited.
+  CHECK(c.core.registry().AwaitedUntil("m", false) == absl::InfinitePast());
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   c.core.Tick(c.now + absl::Seconds(2));
   CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
@@ -298,7 +300,7 @@ TEST_CASE("a decode worker of other weights may attach when the last with those 
   c.core.WorkerLost(kD, c.now);
   CHECK_FALSE(c.core.registry().MayAttach(tuned_anew).ok());
   c.core.WorkerLoaded("decode-2", {.draining = true});
-  CHECK(c.core.registry().MayAttach(tuned_anew).ok());  // it takes nothing new
+  CHECK(c.core.registry().MayAttach(tuned_anew).ok());  // decode-2 accepts no new requests
   c.core.WorkerLost("decode-2", c.now);
   CHECK(c.core.registry().MayAttach(tuned_anew).ok());
   c.core.WorkerAttached("decode-3", tuned_anew, c.now);
@@ -319,10 +321,11 @@ TEST_CASE("a decode worker of equal weights behind another prefill module is ano
   elsewhere.model = std::string("n");
   CHECK(c.core.registry().MayAttach(elsewhere).ok());
 
-  // A name goes from one module to another as the old workers leave.
+  // A model name moves from one module to another as the old workers leave.
   WorkerInfo module = Info(WorkerRole::kPrefill, "prefill-2", 44);
   module.module_digest = moved.module_digest;
-  REQUIRE(c.core.registry().MayAttach(module).ok());  // no decode worker takes its KV yet
+  // No decode worker uses its KV yet.
+  REQUIRE(c.core.registry().MayAttach(module).ok());
   c.core.WorkerAttached("prefill-2", module, c.now);
   c.core.WorkerLoaded(kD, {.draining = true});
   REQUIRE(c.core.registry().MayAttach(moved).ok());
@@ -410,7 +413,7 @@ TEST_CASE("what a worker refused, failed or was told to leave does not count as 
   request.keys.resize(2);
   request.keys[1].bytes[0] = 1;
   REQUIRE(c.core.Submit(request, c.now).ok());
-  CHECK(c.core.FewestUncached(request) == 8);  // for others that come meanwhile
+  CHECK(c.core.FewestUncached(request) == 8);  // for other requests in the meantime
   SECTION("cancelled") { c.core.Cancel("r"); }
   SECTION("failed") { c.core.Failed(kP, "r", {absl::InternalError("boom"), absl::ZeroDuration()}, c.now); }
   SECTION("refused") { c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Seconds(1)}, c.now); }
@@ -494,7 +497,7 @@ TEST_CASE("a tenant's requests that wait leave room for others to wait") {
     request.tenant = id.substr(0, 1);
     return c.core.Submit(request, c.now);
   };
-  const bool refused = GENERATE(false, true);  // or there is no worker
+  const bool refused = GENERATE(false, true);  // false: no worker is attached
   if (!refused) c.core.WorkerLost(kP, c.now);
   const auto waits = [&](const std::string& id) {
     const absl::Status status = submit(id);

@@ -1,4 +1,4 @@
-// A router core with a worker of each kind, whose actions are lines of text.
+// A router core with one worker of each kind. Its actions are lines of text.
 #pragma once
 
 #include <map>
@@ -32,7 +32,7 @@ inline RouteRequest Ask(const std::string& id, absl::Time deadline = absl::Infin
   return {.id = id, .model = "m", .prompt_tokens = 20, .max_new_tokens = 10, .deadline = deadline};
 }
 
-// A core and the requests that it serves, driven by their ids.
+// A core and its requests. Tests name requests by id.
 class CoreById {
  public:
   explicit CoreById(RouterLimits limits = {}) : core_(limits) {}
@@ -43,14 +43,14 @@ class CoreById {
   void WorkerLost(const WorkerAddress& link, absl::Time now) { core_.WorkerLost(link, now); }
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load) { core_.WorkerLoaded(link, load); }
 
-  // REQUIRES: the id is not live.
+  // REQUIRES: no live request has the id.
   absl::Status Submit(RouteRequest route, absl::Time now) {
     std::unique_ptr<Request>& record = records_[route.id];
     if (record == nullptr) record = std::make_unique<Request>();
     Fill(*record, std::move(route));
     return core_.Submit(*record, now);
   }
-  // The events of requests that have ended, or are not known, go to the core as well.
+  // Events of ended and unknown requests also go to the core.
   void Admit(const RequestId& id, absl::Time now) { core_.Admit(At(id), now); }
   void Cancel(const RequestId& id) { core_.Cancel(At(id)); }
   void Fail(const RequestId& id, const absl::Status& status) { core_.Fail(At(id), status); }
@@ -94,11 +94,11 @@ class CoreById {
     return *record;
   }
 
-  std::map<RequestId, std::unique_ptr<Request>> records_;  // live or over
+  std::map<RequestId, std::unique_ptr<Request>> records_;  // live or ended
   RouterCore core_;
 };
 
-// One line for each action: "prefill r1 prefill-1 decode-1", "end r1 UNAVAILABLE".
+// Returns one line for each action: "prefill r1 prefill-1 decode-1", "end r1 UNAVAILABLE".
 inline std::vector<std::string> Take(CoreById& core) {
   core.CheckInvariants();
   std::vector<std::string> lines;
@@ -140,7 +140,7 @@ struct Cluster {
 
 enum class Stage { kPrefilling, kStarting, kDecoding };
 
-// A cluster with request "r" in the given state and no action pending.
+// Submits request "r" and brings it to the given stage. Takes all actions.
 inline void Bring(Cluster& c, Stage stage) {
   REQUIRE(c.core.Submit(Ask("r", c.now + absl::Seconds(60)), c.now).ok());
   if (stage != Stage::kPrefilling) REQUIRE(c.core.PrefillDone(kP, "r", Incarnation(22)));
@@ -159,7 +159,7 @@ inline RouterCore::Failure Full(absl::Duration hint = absl::Milliseconds(50), bo
   return {absl::ResourceExhaustedError("full"), hint, at_decode};
 }
 
-// A full decode worker, until it reports room.
+// Returns the refusal of a decode worker that is full until it reports room.
 inline RouterCore::Failure NoRoom() { return Full(absl::ZeroDuration()); }
 
 }  // namespace baton

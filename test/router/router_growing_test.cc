@@ -1,4 +1,4 @@
-// Prompts that grow while their requests wait for others.
+// Tests of streaming prompts in the router core.
 #include <map>
 
 #include "router_core_world.h"
@@ -136,7 +136,7 @@ TEST_CASE("a growing prompt that a prefill worker has no room for goes to anothe
     CHECK(c.core.NextTick() == absl::InfiniteFuture());
     c.core.Closed("r", 40, 10, c.now);
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
-    // From now on its waiting is counted as any other's.
+    // From here on the request's wait is limited, as that of any other request.
     c.core.Failed(kP, "r", full, c.now);
     c.core.Tick(c.now += absl::Seconds(29));
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});

@@ -1,5 +1,5 @@
-// Random clusters: whatever happens in whatever order, every accepted request ends exactly once and nothing is sent to
-// a worker that is not attached.
+// Random clusters. Every accepted request ends exactly once, and no action goes to a worker that is
+// not attached.
 #include <map>
 #include <random>
 #include <set>
@@ -72,7 +72,8 @@ class RandomRun {
     } else {
       WorkerInfo info{.role = role, .address = link, .incarnation = Incarnation(++next_incarnation_), .model = "m"};
       info.max_batch = 3;
-      info.module_digest[0] = n == 4;  // the last one shares with nobody, and comes when the others leave
+      // The last worker shares KV with no other, and attaches when the others leave.
+      info.module_digest[0] = n == 4;
       if (!core_.registry().MayAttach(info).ok()) return;
       jobs_[link] = {};
       incarnation_[link] = info.incarnation;
@@ -96,7 +97,7 @@ class RandomRun {
     if (core_.Submit(request, now_).ok()) live_.insert(request.id);
   }
 
-  // Prompts grow whether or not their requests are still there.
+  // Prompts get increments even after their requests have ended.
   void Grow() {
     if (open_.empty()) return;
     const auto it = std::next(open_.begin(), Draw(static_cast<int>(open_.size())));
@@ -106,7 +107,7 @@ class RandomRun {
     open_.erase(it);
   }
 
-  // One worker answers one of its jobs somehow, perhaps twice and perhaps after a cancel.
+  // A worker answers one of its jobs. It may answer twice, or after a cancel.
   void WorkerSpeaks() {
     if (jobs_.empty()) return;
     const std::string link = std::next(jobs_.begin(), Draw(static_cast<int>(jobs_.size())))->first;
@@ -119,7 +120,8 @@ class RandomRun {
     } else if (is_prefill) {
       const std::string decode = absl::StrCat(2 + Draw(3));
       const bool done = core_.PrefillDone(link, id, incarnation_[decode]);
-      if (open_.contains(id)) {  // no worker is done with what it has not got
+      // A worker cannot complete a prompt that it has not received whole.
+      if (open_.contains(id)) {
         CHECK_FALSE(done);
         return;
       }
@@ -139,11 +141,11 @@ class RandomRun {
         continue;
       }
       REQUIRE(jobs_.contains(action.worker));
-      if (action.kind == Kind::kCancel) continue;  // the worker may answer all the same
+      if (action.kind == Kind::kCancel) continue;  // the worker may still answer
       CHECK(live_.contains(id));
       if (action.kind == Kind::kStartPrefill) CHECK(action.open == open_.contains(id));
       if (action.kind == Kind::kAppend) CHECK(open_.contains(id));
-      // While its prompt is open, a worker has nothing to say of it but that it fails.
+      // Until a streaming prompt is complete, its worker reports at most a failure.
       if (action.kind == Kind::kAppend || action.kind == Kind::kClose) CHECK(jobs_[action.worker].contains(id));
       jobs_[action.worker].insert(id);
     }

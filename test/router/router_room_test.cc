@@ -1,4 +1,4 @@
-// Workers that have no room: refusals, hints and who asks again first.
+// Tests of workers without room: refusals, hints, and the order in which requests ask again.
 #include "router_core_world.h"
 
 namespace baton {
@@ -111,7 +111,8 @@ TEST_CASE("a session leaves a decode worker that has no room for one that has, a
     c.core.Failed(kD, "turn 2", Full(), c.now);
   }
   CHECK(Take(c.core) == Lines{"prefill turn 2 prefill-1 decode-2"});
-  turn.id = std::string("turn 3");  // asks at home again, where every router expects it
+  // The session asks its home again, where every router expects it.
+  turn.id = std::string("turn 3");
   REQUIRE(c.core.Submit(turn, c.now).ok());
   CHECK(Take(c.core) == Lines{"prefill turn 3 prefill-1 decode-1"});
 }
@@ -237,7 +238,7 @@ TEST_CASE("a request that a full decode worker refused asks again when that repo
   SECTION("it reports room") {
     c.core.OnRoom(kD, 1, c.now);
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
-    c.core.Failed(kP, "r", NoRoom(), c.now);  // another router was faster
+    c.core.Failed(kP, "r", NoRoom(), c.now);  // another router's request got the room
     CHECK(Take(c.core).empty());
     c.core.OnRoom(kD, 1, c.now);
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
@@ -260,14 +261,15 @@ TEST_CASE("a report of room that overtakes the refusal lets the refused request 
   Cluster c;
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   Take(c.core);
-  c.core.OnRoom(kD, 5, c.now);  // one report may be for other routers' requests as well
+  c.core.OnRoom(kD, 5, c.now);  // a report may also be for other routers' requests
   CHECK(Take(c.core).empty());
   c.core.Failed(kP, "r", NoRoom(), c.now);
   CHECK(Take(c.core).empty());
   REQUIRE(c.core.NextTick() < c.now + absl::Seconds(1));
   c.core.Tick(c.core.NextTick());
   CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
-  c.core.Failed(kP, "r", NoRoom(), c.now);  // only one request was asking, so the report lets it ask once
+  // Only one request was asking, so the report lets it ask only once.
+  c.core.Failed(kP, "r", NoRoom(), c.now);
   c.core.Tick(c.now + absl::Seconds(1));
   CHECK(Take(c.core).empty());
 }

@@ -1,5 +1,5 @@
-// Two routers of one cluster that have seen different things: as long as they see the same workers, and none of these
-// is overloaded, they send a session's turns to the same ones.
+// Two routers of one cluster with different histories. While they see the same workers, and none of
+// these is overloaded, they choose the same workers for a session's turns.
 #include <map>
 #include <random>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 constexpr int kWorkers = 4;  // of each kind
 constexpr int kSessions = 12;
 
-// Where a turn went.
+// The workers that a turn was placed on.
 using Places = std::pair<WorkerAddress, WorkerAddress>;
 
 class TwoRouters {
@@ -30,7 +30,7 @@ class TwoRouters {
     switch (Draw(8)) {
       case 0:
         return Toggle(Draw(2 * kWorkers));
-      case 1:  // a router is restarted, and knows nothing any more
+      case 1:  // a router restarts without its history
         if (Draw(3) == 0) Restart(Draw(2));
         return;
       default:
@@ -38,7 +38,7 @@ class TwoRouters {
     }
   }
 
-  // Both routers about every session. Counts those that went elsewhere than they had before.
+  // Compares the two routers' choices for every session.
   void Compare() {
     for (int session = 0; session < kSessions; ++session) {
       const Places one = Run(0, session), other = Run(1, session);
@@ -51,7 +51,7 @@ class TwoRouters {
  private:
   int Draw(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
 
-  // Workers join, die and return; one of each kind stays.
+  // Attaches or removes a worker. Workers join, die and return. One of each kind remains.
   void Toggle(int n) {
     const std::string address = absl::StrCat(n < kWorkers ? "prefill-" : "decode-", n);
     if (const auto found = workers_.find(address); found != workers_.end()) {
@@ -76,7 +76,8 @@ class TwoRouters {
     for (const auto& [address, info] : workers_) routers_[router]->WorkerAttached(address, info, now_);
   }
 
-  // The session's next turn, which is longer by some blocks than the last that any router has seen.
+  // Runs the session's next turn, whose prompt is longer than the last one that any router has
+  // seen.
   Places Run(int router, int session) {
     CoreById& core = *routers_[router];
     blocks_[session] += Draw(40);

@@ -16,7 +16,7 @@
 namespace baton {
 namespace {
 
-// Requests are named TENANT:SESSION:NUMBER.
+// Returns the session of a request with the id TENANT:SESSION:NUMBER.
 SessionKey KeyOf(const RequestId& id) {
   const size_t first = id.find(':'), last = id.rfind(':');
   return {id.substr(0, first), id.substr(first + 1, last - first - 1)};
@@ -32,7 +32,8 @@ class DrivenGate {
     return *record;
   }
   absl::Status Arrive(const RequestId& id, bool needed = false) { return gate.Arrived(At(id), KeyOf(id), needed, now); }
-  // Of a prompt of 160 tokens that it had before, if it had one. It waited for longer than it was computed.
+  // Prefills a prompt of 160 tokens, whose KV the session had before, if it was prefilled before.
+  // The prefill waited for longer than it was computed.
   void Prefilled(const RequestId& id, bool lost, bool awaited = true, const WorkerAddress& worker = "p") {
     std::vector<BlockKey> keys(10);
     keys.back().bytes.front() = static_cast<uint8_t>(KeyOf(id).name.front());
@@ -47,7 +48,7 @@ class DrivenGate {
                    now);
     gate.CheckInvariants();
   }
-  // They all arrive; who is admitted.
+  // Lets all these requests arrive. Returns those that are admitted.
   std::string Come(std::initializer_list<const char*> ids) {
     for (const char* id : ids) REQUIRE(Arrive(id).ok());
     return Admitted();
@@ -73,16 +74,16 @@ class DrivenGate {
   absl::Time now = absl::UnixEpoch();
 
  private:
-  std::map<RequestId, std::unique_ptr<Request>> records_;  // live or over
+  std::map<RequestId, std::unique_ptr<Request>> records_;  // live or ended
 };
 
 TEST_CASE("requests of an active session are admitted at once, those of others wait for a place") {
   DrivenGate d({.sessions = 2});
   CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1", "t:a:2", "t:c:2"}) == "t:a:1 t:b:1 t:a:2");
   CHECK(d.gate.counts() == SessionGate::Counts{.active = 2, .waiting = 1, .waiting_requests = 2});
-  CHECK(d.End("t:a:1") == "");  // the other one runs
+  CHECK(d.End("t:a:1") == "");  // the other request runs
   CHECK(d.End("t:a:2") == "");
-  // What is idle keeps its place for its next turn, for some time.
+  // An idle session keeps its place for some time, for its next turn.
   CHECK(d.Wait(absl::Seconds(1)) == "");
   CHECK(d.Come({"t:a:3"}) == "t:a:3");
   CHECK(d.End("t:a:3") == "");
@@ -116,8 +117,8 @@ TEST_CASE("the session that has been idle for longest makes room first") {
   d.Wait(absl::Milliseconds(100));
   CHECK(d.Wait(d.gate.linger() - absl::Milliseconds(201)) == "");
   CHECK(d.Wait(absl::Milliseconds(1)) == "t:d:1");
-  CHECK(d.Come({"t:a:2"}) == "t:a:2");  // it has its place still
-  CHECK(d.Come({"t:b:2"}) == "");       // and it has not
+  CHECK(d.Come({"t:a:2"}) == "t:a:2");  // session a still has its place
+  CHECK(d.Come({"t:b:2"}) == "");       // session b has lost its place
 }
 
 TEST_CASE("a session keeps its place for longer than sessions pause") {
@@ -131,11 +132,12 @@ TEST_CASE("a session keeps its place for longer than sessions pause") {
   CHECK(d.gate.linger() == absl::Milliseconds(100));
   for (int i = 200; i < 400; ++i) {
     d.End(absl::StrCat("t:a:", i));
-    d.Wait(i % 4 == 0 ? absl::Seconds(2) : absl::ZeroDuration());  // a tool now and then
+    // Some turns follow a tool call.
+    d.Wait(i % 4 == 0 ? absl::Seconds(2) : absl::ZeroDuration());
     d.Come({absl::StrCat("t:a:", i + 1).c_str()});
   }
   CHECK(d.gate.linger() > absl::Seconds(5));
-  // An hour says nothing of those that come back.
+  // A pause of an hour is not learned.
   d.End("t:a:400");
   d.Wait(absl::Hours(1));
   d.Come({"t:a:401"});
@@ -170,10 +172,10 @@ TEST_CASE("a session that never pauses gives others their turn") {
   d.Wait(absl::Seconds(11));
   CHECK(d.Come({"t:a:2"}) == "");
   CHECK(d.End("t:a:1") == "t:b:1");
-  // And so back.
+  // The place goes back in the same way.
   CHECK(d.End("t:b:1") == "");
   CHECK(d.Wait(absl::Seconds(5)) == "t:a:2");
-  // Alone it may go on as long as it likes.
+  // Without other sessions, a session may continue without limit.
   d.Wait(absl::Seconds(11));
   CHECK(d.Come({"t:a:3"}) == "t:a:3");
 }
@@ -183,12 +185,14 @@ TEST_CASE("a session whose turn is over, and of which a request runs, keeps no o
   CHECK(d.Come({"t:busy:1", "t:idle:1", "a:busy:1"}) == "t:busy:1 t:idle:1 a:busy:1");
   d.Wait(absl::Seconds(11));
   CHECK(d.Come({"b:first:1", "t:busy:2", "a:busy:2", "t:next:1"}) == "");
-  CHECK(d.End("b:first:1") == "");  // cancelled: of each tenant whose turn it may be, a busy one is the first now
+  // The cancelled request leaves a session whose quantum has expired as the first of each tenant.
+  CHECK(d.End("b:first:1") == "");
   CHECK(d.Come({"b:next:1", "t:more:1"}) == "");
   CHECK(d.End("t:idle:1") == "b:next:1");
   CHECK(d.End("b:next:1") == "");
   CHECK(d.Wait(d.gate.linger()) == "t:next:1");
-  // Its place is free when what runs has ended, and it goes before what came later.
+  // The place of a session is free when its running requests have ended. It precedes later
+  // sessions.
   CHECK(d.End("t:busy:1") == "t:busy:2");
   CHECK(d.End("a:busy:1") == "a:busy:2");
   CHECK(d.gate.counts() == SessionGate::Counts{.active = 3, .waiting = 1, .waiting_requests = 1});
@@ -206,7 +210,8 @@ TEST_CASE("sessions whose turn is over go on once nobody waits for a place") {
     CHECK(d.Wait(d.gate.linger()) == "u:b:2 t:a:2 t:a:3");
   }
   d.Wait(absl::Seconds(5));
-  CHECK(d.Come({"t:d:1", "t:a:4"}) == "t:a:4");  // it has its turn anew
+  // The session has a new quantum.
+  CHECK(d.Come({"t:d:1", "t:a:4"}) == "t:a:4");
 }
 
 TEST_CASE("what an admitted request waits for is admitted beyond the limit") {
@@ -217,7 +222,7 @@ TEST_CASE("what an admitted request waits for is admitted beyond the limit") {
   REQUIRE(d.Arrive("t:d:1", /*needed=*/true).ok());
   CHECK(d.Admitted() == "t:d:1");
   CHECK(d.gate.counts() == SessionGate::Counts{.active = 3, .waiting = 1, .waiting_requests = 1});
-  // They count: all of them make room before another is admitted.
+  // These sessions count: all of them must leave before another one is admitted.
   for (const char* id : {"t:b:1", "t:b:2", "t:d:1"}) CHECK(d.End(id) == "");
   CHECK(d.Wait(absl::Minutes(1)) == "");
   CHECK(d.End("t:a:1") == "");
@@ -240,7 +245,7 @@ TEST_CASE("requests that wait may go, and too many are refused") {
   CHECK(d.Wait(absl::Seconds(5)) == "t:c:1");
 }
 
-// --- by what sessions lose -----------------------------------------------------------------------------------------
+// --- by what sessions lose -----------------------------------------------------------------------
 
 TEST_CASE("without a number, any session is admitted until active ones lose their KV; then the youngest are parked") {
   DrivenGate d({});
@@ -255,7 +260,7 @@ TEST_CASE("without a number, any session is admitted until active ones lose thei
   for (const RequestId& id : first) CHECK(d.End(id) == "");
   CHECK(d.Come({"t:d:2", "t:c:2", "t:a:2", "t:b:2"}) == "t:a:2 t:b:2");
   CHECK(d.gate.counts() == SessionGate::Counts{.active = 2, .waiting = 3, .waiting_requests = 3});
-  // Parked ones go before what came later, the oldest first.
+  // Parked sessions precede later ones. The oldest is first.
   d.End("t:a:2");
   CHECK(d.Wait(d.gate.linger()) == "t:c:2");
   d.End("t:c:2");
@@ -338,7 +343,7 @@ TEST_CASE("SessionGate reports no request that ended before it was taken") {
   CHECK(d.Admitted() == "t:b:1");
 }
 
-// --- at random -----------------------------------------------------------------------------------------------------
+// --- at random -----------------------------------------------------------------------------------
 
 class RandomSessions {
  public:
@@ -346,7 +351,7 @@ class RandomSessions {
 
   void Run() {
     for (int step = 0; step < 400; ++step) Step(Below(100));
-    // Whoever waits gets its turn, if requests end.
+    // Every waiting request is admitted, if requests end.
     for (int step = 0; !waiting_.empty(); ++step) {
       REQUIRE(step < 10'000);
       if (!running_.empty()) End(Any(running_));
@@ -436,7 +441,8 @@ class RandomSessions {
     if (limit_ > 0) REQUIRE(counts.active <= limit_ + beyond_);
     if (counts.active <= limit_) beyond_ = 0;
     REQUIRE(counts.waiting_requests == std::ssize(waiting_));
-    // Sessions wait for a place, and none is free; one that has a place, because others wait for one.
+    // If sessions wait for a place, no place is free. A session that has a place waits only if
+    // other sessions wait for one.
     const bool some_want_a_place =
         std::ranges::any_of(waiting_, [&](const RequestId& id) { return !active.contains(KeyOf(id)); });
     REQUIRE(some_want_a_place == !waiting_.empty());
@@ -444,12 +450,13 @@ class RandomSessions {
   }
 
   std::mt19937 random_;
-  const int32_t limit_;                                    // 0: by what sessions lose
-  std::map<RequestId, std::unique_ptr<Request>> records_;  // live or over
+  const int32_t limit_;                                    // 0: SessionWindow's
+  std::map<RequestId, std::unique_ptr<Request>> records_;  // live or ended
   SessionGate gate_;
   absl::Time now_ = absl::UnixEpoch();
   int arrivals_ = 0;
-  int beyond_ = 0;  // sessions that may be active beyond the limit, since it was kept
+  // Sessions that may exceed the limit, since it was last kept.
+  int beyond_ = 0;
   std::set<RequestId> running_, waiting_;
 };
 
@@ -461,7 +468,8 @@ TEST_CASE("the latest sessions can be looked at") {
   DrivenGate d({.sessions = 2});
   CHECK(d.gate.Latest(9).empty());
   d.Come({"a:one:1", "a:two:1", "b:three:1", "b:three:2"});
-  d.End("a:one:1");  // it keeps its place until another wants it
+  // Session a:one keeps its place until another session needs it.
+  d.End("a:one:1");
   const auto names = [&d](size_t most) {
     std::string text;
     for (const SessionGate::View& view : d.gate.Latest(most)) {
@@ -470,7 +478,8 @@ TEST_CASE("the latest sessions can be looked at") {
     }
     return text;
   };
-  CHECK(names(9) == "a:two active 1+0; b:three waits 0+2; a:one active 0+0; ");  // what runs, waits, is the latest
+  // Running sessions, then waiting sessions, then the latest.
+  CHECK(names(9) == "a:two active 1+0; b:three waits 0+2; a:one active 0+0; ");
   CHECK(names(1) == "a:two active 1+0; ");
 
   DrivenGate free({});

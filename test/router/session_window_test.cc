@@ -7,7 +7,7 @@ namespace {
 
 class DrivenWindow {
  public:
-  // Prefills that waited for twice as long as they were computed.
+  // Runs prefills that, by default, waited for twice as long as they were computed.
   void Run(int times, bool lost = false, absl::Duration queued = absl::Seconds(2), bool tells = true) {
     for (int i = 0; i < times; ++i) {
       window.Ran({.tells = tells, .lost = lost, .queued = queued, .compute = absl::Seconds(1), .copied = copied},
@@ -114,7 +114,7 @@ TEST_CASE("after a change as many prefills as there are sessions are left out") 
   DrivenWindow d;
   d.Run(32, /*lost=*/true);
   CHECK(d.window.size() == 50);
-  d.Run(100, /*lost=*/true);  // of the 100 that were active
+  d.Run(100, /*lost=*/true);  // prefills of the 100 active sessions
   d.sessions.active = 50;
   d.Run(32);
   CHECK(d.window.size() == 51);
@@ -144,18 +144,18 @@ TEST_CASE("it grows by a 64th while sessions wait, and not while none does") {
 
 TEST_CASE("first prefills of sessions tell nothing of what is lost, and yet it grows where there are no others") {
   DrivenWindow d;
-  d.Run(8 * 128, /*lost=*/true, absl::Seconds(2), /*tells=*/false);
+  d.Run(8 * 128, /*lost=*/true, absl::Seconds(2), false);
   CHECK(d.window.size() == SessionWindow::kUnbounded);
   d.Run(32, /*lost=*/true);
   CHECK(d.window.size() == 50);
   d.sessions.active = 50;
-  d.Run(100 + 10 * (128 + 50), /*lost=*/true, absl::Seconds(2), /*tells=*/false);
+  d.Run(100 + 10 * (128 + 50), /*lost=*/true, absl::Seconds(2), false);
   CHECK(d.window.size() == 60);
 }
 
 TEST_CASE("few that tell are enough") {
   DrivenWindow d;
-  d.Run(126, /*lost=*/false, absl::Seconds(2), /*tells=*/false);
+  d.Run(126, /*lost=*/false, absl::Seconds(2), false);
   d.Run(2, /*lost=*/true);
   CHECK(d.window.size() == 50);
 }

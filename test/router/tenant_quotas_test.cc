@@ -33,7 +33,7 @@ TEST_CASE("requests of a session that is there already do not count as another s
   CHECK_FALSE(quotas.Begin(tenant, "a", 1, kStart));
   CHECK_FALSE(quotas.Begin(tenant, "a", 1, kStart));
   CHECK(quotas.Begin(tenant, "b", 1, kStart));
-  CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart));  // of no session
+  CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart));  // without a session
   quotas.End(tenant, "a", 0, kStart);
   CHECK(quotas.Begin(tenant, "b", 1, kStart));
   quotas.End(tenant, "a", 0, kStart);
@@ -51,7 +51,7 @@ TEST_CASE("tokens beyond a minute's are worked off before the next request, and 
   CHECK(refusal->retry_after < absl::Seconds(41));
   CHECK(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(39)));
   CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart + refusal->retry_after));
-  // What a request turned out to use counts when it ends.
+  // The tokens that a request has used count when it ends.
   quotas.End(tenant, "", 6000, kStart + absl::Seconds(60));
   CHECK(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(600)));
   CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(700)));
@@ -64,7 +64,7 @@ TEST_CASE("what is computed ahead counts, and leaves half a minute's tokens to r
   CHECK_FALSE(quotas.HasSpare(tenant, 301, kStart));
   quotas.UseSpare(tenant, 300, kStart);
   CHECK_FALSE(quotas.HasSpare(tenant, 1, kStart));
-  CHECK(quotas.HasSpare(tenant, 100, kStart + absl::Seconds(10)));  // so many were worked off
+  CHECK(quotas.HasSpare(tenant, 100, kStart + absl::Seconds(10)));  // 100 tokens were worked off
   quotas.UseSpare(tenant, 100, kStart + absl::Seconds(10));
   CHECK_FALSE(quotas.Begin(tenant, "", 300, kStart + absl::Seconds(10)));
   CHECK(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(10)));

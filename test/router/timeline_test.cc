@@ -42,7 +42,8 @@ TEST_CASE("a life shows what the request waited for, and when it was computed, h
   life.stages.placed = At(11);
   life.stages.prefilled = At(100);
   life.outcome.handoff = absl::Milliseconds(5);
-  // Two while it waited, two after that with somebody else's turn between them, and one right after.
+  // Two steps ran while the request waited. Two ran after that, with another request's steps
+  // between them. One followed at once.
   life.steps = {Step(80, 75, 16), Step(60, 58, 32), Step(30, 20, 64), Step(15, 10, 8), Step(10, 5, 4)};
   life.stages.first_token = At(110);
   life.outcome.completion_tokens = 7;
@@ -143,7 +144,7 @@ TEST_CASE("the oldest lives go: when they are too old, too many or too large") {
     CHECK(timeline.bytes() == 0);
   }
   SECTION("too large") {
-    Timeline timeline({.bytes = 4096});  // room for one of the large ones
+    Timeline timeline({.bytes = 4096});  // room for one of the large lives
     RequestLife large = Life("c", 1);
     timeline.Keep(Life("a", 1));
     large.upstreams.assign(20, std::string(128, 'u'));

@@ -1,4 +1,5 @@
-// A router holds the tokens of a request in one buffer, which all that it sends shares.
+// Tests of token buffers: a router holds a request's tokens once, and all jobs of the request share
+// the buffer.
 #include "router/dispatcher_world.h"
 
 namespace baton {

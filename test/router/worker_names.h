@@ -1,4 +1,4 @@
-// The names of the workers that the tests of the router attach.
+// The names of the workers that the router's tests attach.
 #pragma once
 
 namespace baton {

@@ -13,7 +13,7 @@
 namespace baton {
 namespace {
 
-// A prompt token costs a millisecond, an output token a second.
+// A prompt token costs a millisecond, and an output token costs a second.
 WorkloadOptions Options() {
   WorkloadOptions options;
   options.bound = absl::Seconds(100);
@@ -23,18 +23,18 @@ WorkloadOptions Options() {
   return options;
 }
 
-// A request that comes.
+// An arriving request.
 struct Came {
   RequestId id{};
-  std::string tenant{};  // the cache salt
+  std::string tenant{};  // the cache domain
   std::string model{};
   std::string workflow{}, agent{};
-  std::vector<RequestId> upstreams{};  // some of which may be over
+  std::vector<RequestId> upstreams{};  // some may have ended
   int32_t priority = 0;
   int64_t prompt_tokens = 0, max_tokens = 0, expected_tokens = 0;
 };
 
-// A workload and its requests, driven by their ids.
+// A workload and its requests. Tests name requests by id.
 class LoadById {
  public:
   explicit LoadById(const WorkloadOptions& options) : load_(options) {}
@@ -72,7 +72,7 @@ class LoadById {
   }
 
   std::map<std::string, ServedModel> models_;
-  mutable std::map<RequestId, std::unique_ptr<Request>> records_;  // live or over
+  mutable std::map<RequestId, std::unique_ptr<Request>> records_;  // live or ended
   Workload load_;
 };
 
@@ -84,7 +84,7 @@ struct World {
     load.Arrived(came, now);
     load.CheckInvariants();
   }
-  // Seconds from now until its turn.
+  // Returns the request's arrival offset in seconds.
   double Turn(const RequestId& id) const { return absl::ToDoubleSeconds(load.Handicap(id, now)); }
   void Finish(const RequestId& id, int64_t tokens, bool complete = true) {
     load.Made(id, tokens);
@@ -141,7 +141,7 @@ TEST_CASE("requests of a workflow come when it came, but at most the bound befor
   World world;
   world.Arrive({.id = "a1", .workflow = "a", .max_tokens = 10});
   world.Finish("a1", 10);
-  world.Wait(40);  // a pause shorter than workflows are kept
+  world.Wait(40);  // shorter than `keep`
   world.Arrive({.id = "a2", .workflow = "a", .max_tokens = 10});
   CHECK(world.Turn("a2") == -30);
   world.Wait(40);
@@ -155,7 +155,7 @@ TEST_CASE("requests of a workflow come when it came, but at most the bound befor
   world.Wait(60);
   CHECK(world.load.workflows() == 0);
   world.Arrive({.id = "a5", .workflow = "a", .max_tokens = 10});
-  CHECK(world.Turn("a5") == 10);  // another workflow of that name
+  CHECK(world.Turn("a5") == 10);  // another workflow with that name
 }
 
 TEST_CASE("a request without a workflow belongs to that of its upstream") {
@@ -167,7 +167,8 @@ TEST_CASE("a request without a workflow belongs to that of its upstream") {
   world.Finish("up", 10);
   CHECK(world.Turn("down") == 5);
   world.Finish("down", 5);
-  CHECK(world.load.workflows() == 0);  // nobody can name it, so nobody can go on with it
+  // The workflow has no name, so no later request can belong to it.
+  CHECK(world.load.workflows() == 0);
 }
 
 TEST_CASE("the length of an output is learned by tenant, model and agent, from outputs that are complete") {
@@ -206,7 +207,7 @@ TEST_CASE("what follows an agent is learned from earlier workflows, so that a ch
     return first;
   };
   CHECK(run("one") == 10);
-  CHECK(run("two") == 10);  // the first may still go on
+  CHECK(run("two") == 10);  // requests of workflow one may still arrive
   world.Wait(60);
   CHECK(run("three") == 30);
 }
@@ -235,11 +236,12 @@ TEST_CASE("a level of priority is worth more than any difference in length and a
   CHECK(world.Turn("long") == -100);
   world.Arrive({.id = "highest", .priority = 1000, .max_tokens = 1});
   world.Arrive({.id = "lowest", .priority = -1000, .max_tokens = 1});
-  CHECK(world.Turn("highest") == -19999);  // levels beyond a hundred are alike
+  CHECK(world.Turn("highest") == -19999);  // levels beyond 100 count as 100
   CHECK(world.Turn("lowest") == 20001);
 }
 
-// One server that always runs the request whose turn is first, and clients that send more than it can do.
+// One server that always runs the request with the earliest position, and clients that submit more
+// than it can serve.
 struct Overload {
   explicit Overload(uint64_t seed) : random(seed) {}
 
@@ -247,7 +249,7 @@ struct Overload {
 
   void Arrive() {
     const RequestId id = absl::StrCat("r", arrived.size());
-    // Mostly workflows that are said to be nothing, some of which go on for ever; and long ones.
+    // Most workflows claim to be short, but some of these last forever. A few are long.
     const bool is_short = Draw(10) != 0;
     const std::string workflow = Draw(2) == 0 ? "" : absl::StrCat("w", Draw(4));
     load.Arrived({.id = id,
@@ -260,7 +262,8 @@ struct Overload {
     waiting[id] = now + load.Handicap(id, now);
   }
 
-  // `fixed`: as when the request came; else as it is now.
+  // If `fixed`, returns the position that the request had at its arrival. Otherwise returns its
+  // position now.
   absl::Time TurnOf(const RequestId& id, bool fixed) const {
     return fixed ? waiting.at(id) : now + load.Handicap(id, now);
   }
@@ -302,8 +305,9 @@ TEST_CASE("nobody is overtaken by what came more than twice the bound later, wha
   if (seeds.all()) CHECK(overtaken > 1000);
 }
 
-// The mean time from a workflow's first request to the end of its last one, on one server that serves a request at a
-// time. Workflows are chains: each request comes when the one before it is done.
+// Returns the mean time from a workflow's first request to the end of its last one, on a server
+// that runs one request at a time. Workflows are chains: each request is submitted when the
+// previous one has ended.
 double MeanWorkflowTime(uint64_t seed, bool shortest_first) {
   struct Chain {
     absl::Time came;
@@ -318,12 +322,14 @@ double MeanWorkflowTime(uint64_t seed, bool shortest_first) {
                       std::vector<int64_t>(is_long ? 4 : 1, is_long ? 4 + static_cast<int64_t>(random() % 4) : 1)});
   }
   LoadById load(Options());
-  std::map<std::pair<absl::Time, size_t>, size_t> waiting;  // chains by (turn, sequence)
+  std::map<std::pair<absl::Time, size_t>, size_t> waiting;  // chains, by (position, sequence)
   size_t sequence = 0, come = 0, ended = 0;
   absl::Duration sum;
   absl::Time now = absl::UnixEpoch();
   const auto submit = [&](size_t i) {
-    int64_t left = 0;  // an orchestrator submits what is known of its chain at once; here it is said in one number
+    // An orchestrator submits its whole chain at once. Here, expected_tokens stands for the
+    // remaining chain.
+    int64_t left = 0;
     for (size_t j = chains[i].done; j < chains[i].lengths.size(); ++j) left += chains[i].lengths[j];
     load.Arrived({.id = absl::StrCat(i), .workflow = absl::StrCat(i), .max_tokens = 1000, .expected_tokens = left},
                  now);
