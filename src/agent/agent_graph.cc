@@ -177,7 +177,7 @@ void AgentGraph::Refused(AgentNode& node) {
   Keep(*node.id, std::move(replaced_), until);
 }
 
-// Makes `output` an announced one, whose request has until `until` to be submitted.
+// Makes `output` an announced output, whose request must be submitted before `until`.
 void AgentGraph::Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
   output->state = State::kAnnounced;
   output->maker = nullptr;

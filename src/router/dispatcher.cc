@@ -52,7 +52,7 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
     if (workload_) workload_->Ended(request, /*complete=*/false, now);
     if (gate_) gate_->Ended(request, now);
     requests_.Remove(request);
-    // A request that failed at once may have failed its downstream requests.
+    // The request may have failed at once, and with it its downstream requests.
     Act(now);
     return status;
   }

@@ -399,8 +399,8 @@ void RouterCore::Wait(Request& request, absl::Time now) {
     placement.reason = placement.last_refusal;
     placement.give_up = *placement.refused_at + limits_.capacity_wait;
   } else {
-    // Covers requests whose refusing workers have left: they wait for other workers like new
-    // requests.
+    // This also covers requests whose refusing workers have left. They wait for other workers as
+    // new requests do.
     placement.give_up = now + limits_.worker_wait;
     if (placement.refused_at)
       placement.give_up = std::min(placement.give_up, *placement.refused_at + limits_.capacity_wait);

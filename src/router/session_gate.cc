@@ -13,12 +13,12 @@ namespace baton {
 namespace {
 
 constexpr double kNewest = 1.0 / 16;  // weight of the latest pause in the mean
-// linger() is so many times the mean pause.
+// linger() is kPatience times the mean pause.
 constexpr int64_t kPatience = 16;
-// A pause counts at most so many times the mean. One client's long pause thus does not keep the
+// A pause counts at most kMostAtOnce times the mean. One client's long pause thus does not keep the
 // places of all sessions.
 constexpr int64_t kMostAtOnce = 4;
-// Branches of a session's context whose KV is remembered.
+// Upper bound on the branches of a session's context whose KV is remembered.
 constexpr size_t kBranches = 4;
 
 }  // namespace

@@ -5,15 +5,15 @@
 namespace baton {
 namespace {
 
-// A round ends after so many prefills with `tells`, or after so many in all.
+// A round ends after kRound prefills with `tells`, or after kLongestRound prefills in all.
 constexpr int64_t kRound = 32, kLongestRound = 128;
 // The share of prefills with `tells` that may find KV lost.
 constexpr double kTolerated = 0.05;
-// The sign "tight" needs a wait of more than so many times the prefills' own time.
+// The sign "tight" requires that prefills waited more than kFull times as long as they ran.
 constexpr int kFull = 8;
-// Copies are cheap if all of them take less than one part in so many of the computing time.
+// Copies are cheap if computing took at least kDear times as long as they.
 constexpr int kDear = 20;
-// The window shrinks and grows by one part in so many.
+// The bound falls by one part in kLower, and rises by one part in kRaise.
 constexpr int64_t kLower = 8, kRaise = 64;
 
 }  // namespace

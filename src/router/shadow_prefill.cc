@@ -18,7 +18,7 @@ ClientRequest ShadowOf(Request& request) {
   shadow.served = asked.served;
   shadow.session = asked.session;
   shadow.spec = asked.spec;
-  shadow.spec.sampling = {};  // it generates nothing
+  shadow.spec.sampling = {};  // a shadow prefill generates nothing
   shadow.spec.tokens.Append(made);
   shadow.context.holder = request.prefilled_by;
   shadow.context.tokens = static_cast<int32_t>(asked.spec.tokens.size());
