@@ -3,8 +3,8 @@
 // call decodes. The next call then finds all KV but that of its last tokens.
 //
 // The router does this with internal low-priority requests that no client sees. Each has a
-// streaming prompt with a reference to the call's output. It fails if its call fails. The router
-// refuses it if there is no room at once.
+// streaming prompt with a reference to the call's output. If the call fails, its prefill hints
+// fail. The router refuses a prefill hint if there is no room at once.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace baton {
 // seconds after its call.
 inline constexpr int32_t kFollowersOfTenant = 64;
 
-// Returns the request of a prefill hint. `prompt` was read like a client's prompt, and all its
-// references are to the call's output. No other request may have `number`.
+// Returns the request of a prefill hint. `prompt` was read like a client's prompt. REQUIRES: all
+// references of `prompt` are to the call's output, and no other request has `number`.
 ClientRequest FollowerOf(const Request& call, ClientRequest prompt, uint64_t number);
 
 }  // namespace baton

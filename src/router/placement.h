@@ -39,6 +39,7 @@ struct Route {
 
 struct Request;
 
+// A worker that is attached to the router.
 struct AttachedWorker {
   WorkerAddress link{};  // as configured at this router
   WorkerInfo info{};

@@ -52,6 +52,7 @@ struct RouterLimits {
   PlacementOptions placement{};
 };
 
+// An action that the owner of the core carries out.
 struct RouterAction {
   // kAppend: the prompt has an increment. kClose: the increment is the last. From then on the
   // request is like any other.

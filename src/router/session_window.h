@@ -32,6 +32,7 @@ class SessionWindow {
     bool lost = false;
     absl::Duration queued, compute, copied;  // as in PrefillDone
   };
+  // The active sessions, and whether others wait.
   struct Sessions {
     int64_t active = 0;
     // Estimate of the sessions that fit in half of KV memory.

@@ -12,6 +12,7 @@ namespace baton {
 
 enum class WorkerRole { kPrefill, kDecode };
 
+// A worker's identity and capacity.
 struct WorkerInfo {
   WorkerRole role = WorkerRole::kPrefill;
   // The address at which other workers reach it. Pins hash this address, so all routers must see
@@ -35,6 +36,7 @@ struct WorkerInfo {
   int32_t max_batch = 0;  // requests in one step
 };
 
+// A worker's report of its load.
 struct WorkerLoad {
   int32_t running_requests = 0;
   int32_t queued_requests = 0;
