@@ -131,9 +131,9 @@ class AgentGraph {
   // status that PromptFailed would have. The request then counts as ended with this status, and its
   // downstream prompts are settled.
   absl::StatusOr<PromptGrew> Submit(AgentNode& node, const PromptSpec& spec, absl::Time now);
-  // Undoes the last Add or Submit, for a caller that cannot go on with the request. Prompts that
-  // refer to the request as an announced one wait for another request with this id. Does nothing if
-  // Add or Submit failed.
+  // Undoes Add or Submit, for a caller that cannot go on with the request. Prompts that refer to
+  // the request as an announced one wait for another request with this id. Does nothing if Add or
+  // Submit failed. REQUIRES: no other request was added since.
   void Refused(AgentNode& node);
   // Appends tokens and text, as in a TokenUpdate, to the request's output. Does nothing if the
   // graph does not have the request.

@@ -61,7 +61,8 @@ struct Request {
   SessionGate::Part session{};  // SessionGate; empty: no session
   Workload::Part work{};        // Workload
 
-  // The jobs that workers have received and answered.
+  // The jobs and answers of workers.
+
   // Number of prompt tokens that were sent to the prefill worker.
   size_t sent = 0;
   // Whether the tokens that were sent are void, and the next increment restarts the prompt.
@@ -72,7 +73,8 @@ struct Request {
   std::optional<FinishReason> finish;
   int32_t completion_tokens = 0;
 
-  // PrefillAhead. Shadow prefills and prefill hints are internal requests, without a client.
+  // PrefillAhead's part. Shadow prefills and prefill hints are internal requests, without a client.
+
   // Whether the request is a shadow prefill.
   bool shadow = false;
   // Whether the request is a prefill hint.
