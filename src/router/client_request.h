@@ -85,7 +85,7 @@ absl::Status CheckMaxTokens(const ClientRequest& request);
 absl::Status SettleMaxTokens(ClientRequest& request);
 
 // Replaces the client's names in references by ScopedIds. Sets the tokenizer and limit of the
-// prompt.
+// prompt. REQUIRES: not called before for this request.
 void ScopePrompt(ClientRequest& request);
 // Returns the route for placement. Hashes the whole prompt, which takes time. REQUIRES: ScopePrompt
 // was called if the prompt has references.

@@ -38,7 +38,8 @@ struct Request {
 
   Request() = default;
   // Derives the id and the upstream requests, and the route of a complete prompt. This takes time
-  // in proportion to the prompt and needs no other state, so callers do it before they take a lock.
+  // in proportion to the prompt and needs no other state, so Router::Submit does it before it takes
+  // its lock.
   explicit Request(ClientRequest request);
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
