@@ -13,7 +13,7 @@
 
 namespace baton {
 
-// Upper bound on a tenant's live prefill hints. Each occupies the router and a worker until ten
+// Upper bound on a tenant's live prefill hints. Each may occupy the router and a worker until ten
 // seconds after its call.
 inline constexpr int32_t kFollowersOfTenant = 64;
 

@@ -31,8 +31,8 @@ int64_t PrefixMemory::under_way() const {
 }
 
 void PrefixMemory::Remember(std::span<const BlockKey> keys) {
-  // The prompt's last block becomes the least recently used one. A prompt is thus evicted from its
-  // end, and its remaining blocks still form a prefix.
+  // The prompt's last block becomes the least recently used of its blocks. A prompt is thus evicted
+  // from its end, and its remaining blocks still form a prefix.
   for (const BlockKey& key : std::views::reverse(keys)) done_.Put(key, {});
 }
 

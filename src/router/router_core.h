@@ -60,8 +60,8 @@ struct RouterAction {
   Kind kind = Kind::kEnd;
   Request* request = nullptr;
   WorkerAddress worker{};  // link; empty for kEnd
-  // kStartPrefill, kClose: the decode worker that receives the KV, or empty. A streaming prompt's
-  // decode worker may still change.
+  // kStartPrefill, kClose: address of the decode worker that receives the KV, or empty. The decode
+  // worker of a streaming prompt may still change.
   WorkerAddress decode_worker{};
   // kStartPrefill: whether kAppend and kClose actions follow.
   bool open = false;

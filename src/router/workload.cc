@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-// Higher priorities count as this one, as on decode workers.
+// Priorities beyond this value, positive or negative, count as this value, as on decode workers.
 constexpr int32_t kMostPriority = 100;
 // Upper bound on the agents of one workflow whose later work is learned.
 constexpr size_t kMostSeen = 32;
