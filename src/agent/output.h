@@ -15,9 +15,9 @@
 
 namespace baton {
 
-// Passes on only tokens that no later event can remove, such as a stop string. Omits special
-// tokens, as the output's text does: a model must not write control tokens into another request's
-// prompt.
+// The output of one request. Prompts receive only tokens that no later event, such as a stop
+// string, can remove. The output omits special tokens, as its text does, because a model must not
+// write control tokens into another request's prompt.
 //
 // A prompt with the same tokenizer receives the generated token ids. If a stop string begins within
 // a token, the text before the stop string is encoded again. The ids depend only on tokens and
