@@ -45,8 +45,8 @@ Counts CountSplits(std::span<const AttentionSlice> slices, int32_t least) {
   return counts;
 }
 
-// Returns the time until the first CTA ends, which has the longest unit of every round. The unit of
-// time is that of one key.
+// Returns the time until all CTAs have ended. CTA 0 ends last, because it has the longest unit of
+// every round. The unit of time is that of one key.
 int64_t KeysUntilDone(const Counts& counts, const DecodeGrid& grid) {
   // Fixed cost of a unit. Measured on an H200, with splits of 256 keys against splits of 1,024.
   constexpr int64_t kUnitKeys = 24;

@@ -13,8 +13,9 @@
 
 namespace baton {
 
-// The reason why a path of blocks is exempt from eviction for now. Protections are ordered, and the
-// lesser one is the weaker one. From weak to strong:
+// The reason why a path of blocks is evicted after unprotected blocks for now. Only a lease keeps
+// its blocks from eviction, because it also refers to them. Protections are ordered, and the lesser
+// one is the weaker one. From weak to strong:
 //
 // - A session used the path within the last 10 s (the router's kSessionLease). A protection that
 //   ends earlier is weaker.

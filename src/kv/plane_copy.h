@@ -1,4 +1,5 @@
-// Copies between a slab and host memory that keep the byte order of a single slab.
+// Copies between a slab and host memory. The host's bytes have the layout of one whole slab, even
+// if ranks share the slab.
 #pragma once
 
 #include <cstddef>

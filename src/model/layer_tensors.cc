@@ -1,5 +1,6 @@
 #include "model/layer_tensors.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,15 @@
 namespace baton {
 
 static_assert(std::size(kLayerTensors) == sizeof(LayerWeights) / sizeof(Tensor), "one row for each member");
+// Ranks sum the products of a projection that is split by columns, so each rank would add the bias.
+static_assert(std::ranges::none_of(kLayerTensors,
+                                   [](const LayerTensorRow& bias) {
+                                     return bias.is_bias() &&
+                                            std::ranges::any_of(kLayerTensors, [&](const LayerTensorRow& row) {
+                                              return row.role == bias.role && row.axis == ShardAxis::kCols;
+                                            });
+                                   }),
+              "tensor parallelism has no bias of a projection that is split by columns");
 static_assert(std::size(kModelTensors) == sizeof(ModelTensors) / sizeof(Tensor), "one row for each member");
 
 int64_t SizeOf(Extent extent, const ModelConfig& config) {

@@ -92,9 +92,9 @@ struct LayerTensorRow : TensorRow {
   // The flag that is true for models with this tensor. Null if all models have the tensor.
   bool ModelConfig::*when = nullptr;
 
-  bool is_norm() const { return form == PackedForm::kVector; }
-  bool is_bias() const { return !is_norm() && cols == Extent::kOne; }
-  bool is_matrix() const { return !is_norm() && !is_bias(); }
+  constexpr bool is_norm() const { return form == PackedForm::kVector; }
+  constexpr bool is_bias() const { return !is_norm() && cols == Extent::kOne; }
+  constexpr bool is_matrix() const { return !is_norm() && !is_bias(); }
 };
 
 // The tensors outside the layers, in the order of the module digest.

@@ -20,8 +20,8 @@ struct ServedModel {
   std::string name;
   int32_t context = 0;  // tokens
   int32_t vocab = 0;
-  // The name of the first served model with an equal tokenizer, possibly this model. Models of one
-  // family interpret token ids in the same way.
+  // The name of the first served model with an equal tokenizer, possibly this model. Token ids may
+  // pass between models with the same value. ModelFamily (Llama, Qwen2, Qwen3) is something else.
   std::string family;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none

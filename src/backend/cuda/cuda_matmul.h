@@ -59,7 +59,8 @@ class CudaMatmul {
   static absl::StatusOr<std::unique_ptr<CudaMatmul>> Create(bool same_bits);
   ~CudaMatmul();
 
-  // Returns the largest number of rows that shares its learnt algorithm with `rows`.
+  // Rounds `rows` up to the end of its size class. All numbers of rows of a class share the
+  // algorithm that was learnt for them.
   static int64_t RowsPlannedFor(int64_t rows);
   // The version of cuBLASLt. Another version may order sums otherwise.
   size_t version() const { return lt_.GetVersion(); }

@@ -46,7 +46,8 @@ class CudaSampling {
   // results to the host.
   cudaError_t Run(float* logits, int64_t stride, cudaStream_t stream);
 
-  // The name of the last planned choice. The choice before it keeps its name.
+  // The index, 0 or 1, of the result buffer of the last planned step. The step before has the other
+  // buffer.
   int choice() const { return now_; }
   int64_t rows(int choice) const { return std::ssize(choices_[choice].sampled); }
   // Returns the tokens of a choice, or an empty span if none of its rows was sampled. The span is

@@ -22,7 +22,8 @@
 namespace baton {
 
 // A communicator whose pointers are addresses in its device's memory. Rows are 16-byte aligned. The
-// counts of sums are multiples of 4. In a pass, no sum is longer than the first sum.
+// counts of sums are multiples of 4. REQUIRES: in a pass, no sum is longer than the first one. The
+// buffers do not grow while other ranks may read them.
 class DeviceCommunicator : public Communicator {
  public:
   // Sets the stream in which calls are enqueued, before the first call. The stream must outlive all

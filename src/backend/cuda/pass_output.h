@@ -34,16 +34,16 @@ class PassOutput {
   // the pass is planned, and memory for it is reserved.
   absl::Status Send(float* logits, int64_t stride, cudaStream_t stream);
 
-  // The name of the last Send's output.
+  // The index, 0 or 1, of the buffer with the last Send's output.
   int choice() const { return sampling_.choice(); }
   // Whether the last Send returns tokens alone.
   bool chose_all() const { return has_logits_ && sampling_.any() && sampling_.all(); }
-  // Whether the device has completed the Send of that name, either the last Send, or the Send
+  // Whether the device has completed the Send to that buffer, which is the last Send, or the Send
   // before it if that one chose all tokens. CUDA reports `not ready` as an error. CudaStatus clears
-  // it, because otherwise the next launch would report it.
+  // the error, because otherwise the next launch would report it.
   bool IsOver(int choice) const { return CudaStatus(cudaEventQuery(sent_[choice].get()), "event").ok(); }
-  // Waits until the device has completed the Send of that name, and returns its output. The view is
-  // valid until the next Send or Fetch. An error means that the device has failed.
+  // Waits until the device has completed the Send to that buffer, and returns its output. The view
+  // is valid until the next Send or Fetch. An error means that the device has failed.
   absl::StatusOr<LogitsView> Fetch(int choice);
 
  private:
