@@ -28,7 +28,8 @@ struct ContextUse {
   std::vector<TokenId> prefix{};
   // The router sets the next two fields.
   int32_t tokens = 0;  // tokens of the prompt that belong to the context
-  // Link of the prefill worker that computed these tokens. Empty if there is none.
+  // Address, as configured at this router, of the prefill worker that computed these tokens. Empty
+  // if there is none.
   WorkerAddress holder{};
 };
 

@@ -54,8 +54,8 @@ struct AttachedWorker {
   std::optional<PrefixMemory> prefix_memory{};
   // Decode workers only. Number of requests for which the worker reported room while no request
   // waited for it. Such a report may have overtaken refusals, which arrive through prefill workers.
-  // Each unit therefore lets one request that is refused later ask again. At most the number of
-  // requests that are asking now.
+  // Each unit lets one request whose refusal arrives later ask again. Each use first lowers this
+  // number to the number of requests with a hand-off to the worker under way.
   int64_t unclaimed_room = 0;
 };
 
@@ -91,7 +91,8 @@ struct Placement {
   absl::Time give_up{};
   // kWaiting: the reason for the wait.
   absl::Status reason{};
-  // Time of the first RESOURCE_EXHAUSTED from a worker that does not shut down.
+  // Time from which capacity_wait counts: that of the first refusal, or of the last refusal by a
+  // worker that shuts down.
   std::optional<absl::Time> refused_at{};
   // Refusals of workers that are left out for now. A worker occurs at most once.
   std::vector<Refusal> refusals{};
@@ -153,8 +154,9 @@ bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b);
 //
 // The cheapest worker is chosen if none of these exists, or if the one that exists is overloaded.
 //
-// Whether a session's pin is overloaded depends only on the prompt's length and on the workers'
-// queues. Routers that see the same workers therefore agree, whatever each has seen before.
+// Whether a session's pin is overloaded depends on the prompt's length and on the workers' queues.
+// Routers that see the same queues therefore agree. They may differ while a router's own requests
+// make a queue longer than the worker has reported.
 const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const Request& request,
                                     const PlacementOptions& options);
 

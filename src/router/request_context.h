@@ -24,10 +24,11 @@ void EndContext(ContextStore& contexts, const ClientRequest& request, const Work
 // Returns the lease for the KV of the request's context at its prefill worker.
 KvLease LeaseOf(const ContextStore& contexts, const ClientRequest& request);
 
-// How long a prefill worker keeps a session's KV after the end of a turn and of its shadow prefill.
-// Tool calls are seldom longer. Within this time prefill computes KV for about a quarter of KV
-// memory. One-off prompts that name a session therefore cannot take most of it. This holds where
-// longest_linger of session_gate.h fits. A faster device or a smaller memory needs a shorter time.
+// How long a prefill worker protects a session's KV after the end of a turn and of its shadow
+// prefill. Tool calls are seldom longer. Within this time prefill computes KV for about a quarter
+// of KV memory. One-off prompts that name a session therefore cannot take most of it. This holds
+// where longest_linger of session_gate.h fits. A faster device or a smaller memory needs a shorter
+// time.
 inline constexpr absl::Duration kSessionLease = absl::Seconds(10);
 // Returns the lease for the request's prefill worker: the context's, or else the session's.
 KvLease PrefillLease(const ContextStore& contexts, const ClientRequest& request);

@@ -284,7 +284,8 @@ void RouterCore::PassOnRoom(const Placement& placement) {
   const bool asks = placement.state == State::kPrefilling && !placement.decode.empty();
   const AttachedWorker* worker = asks ? registry_.Find(placement.decode) : nullptr;
   if (worker == nullptr) return;
-  // Asking counts this request too. Another one that asks may have been refused and may wait soon.
+  // Asking includes this request, so a count above 1 means that another request has a hand-off
+  // under way. Its refusal may be in flight. It then waits soon, and can use this room.
   if (waiting_.size() > 0 || Asking(*worker) > 1) room_left_.insert(placement.decode);
 }
 
@@ -475,9 +476,9 @@ void RouterCore::EndOverdue(absl::Time now) {
   }
 }
 
-// Returns the request that uses an expired hint. A hint states when a worker may be asked, for any
-// request. The first request that waits for the worker therefore uses the expired hint, and leaves
-// its own hint to `request`.
+// Returns the request to place now. `request` has a refusal whose `until` has passed, so one
+// request may ask that worker. The first waiting request that the worker has refused asks, and the
+// two exchange their `until`.
 Request& RouterCore::FirstToAsk(Request& request, absl::Time now) {
   for (Placement::Refusal& refusal : request.placement.refusals) {
     if (refusal.until > now) continue;

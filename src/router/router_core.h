@@ -45,7 +45,8 @@ struct RouterLimits {
   absl::Duration worker_wait = absl::Seconds(2);
   // The same if such a worker drained before it left.
   absl::Duration restart_wait = absl::Seconds(30);
-  // How long a request waits for room on a decode worker. A deadline may end the wait earlier.
+  // How long a request waits after workers refused it for lack of room. A deadline may end the wait
+  // earlier.
   absl::Duration capacity_wait = absl::Seconds(30);
   // The retry_after of refused clients.
   absl::Duration retry_hint = absl::Seconds(1);

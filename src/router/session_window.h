@@ -26,7 +26,8 @@ class SessionWindow {
 
   // A prefill of an active session's request, for which a client waits.
   struct Prefill {
-    // Whether the session had KV at the worker before.
+    // Whether the router has recorded KV of this session at this worker, so that a loss can be
+    // seen.
     bool tells = true;
     // Whether the worker computed more of this KV again than it computed new tokens.
     bool lost = false;

@@ -11,7 +11,7 @@
 namespace baton {
 
 // Longest time from the end of a request to the end of its shadow prefill and of its prefill hints.
-// After that time, the session's next turn has come or its KV has been evicted.
+// After that time the session's next turn has come, or KV is no longer worth computing ahead.
 inline constexpr absl::Duration kShadowWait = absl::Seconds(10);
 
 // Returns the shadow prefill of a request that has generated a block. Takes the tokens of

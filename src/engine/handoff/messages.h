@@ -22,9 +22,9 @@ namespace baton {
 // compares the digest below. A decode worker refuses a Link of another version.
 // proto/kv_transfer.proto: 2c120e33eef7bb2c
 inline constexpr uint32_t kHandoffVersion = 3;
-// A decode worker reuses the blocks of a lapsed reservation at the latest this many leases after
-// the reservation lapsed. A writer stops by itself when its lease ends, so this time must be longer
-// than a push that is in flight at the lease's end.
+// A decode worker may reuse the blocks of a reservation this many leases after the reservation
+// lapsed or was given up, even if the writer has not released it. A writer stops by itself when its
+// lease ends, so this time must be longer than a push that is in flight at the lease's end.
 inline constexpr int kQuarantineLeases = 4;
 
 // Prefill → decode: asks for a link, once per pair of workers, and again when the incarnation of

@@ -17,8 +17,8 @@ namespace baton {
 // the router chooses its first request in line. That request may have ended, and another router may
 // take the room first. A request that is refused again counts as another refusal.
 //
-// A report is made only after RoomMayHaveCome. The first request in line may need more room than
-// was reported. It is then refused only once for each such event.
+// A report is made only after RoomMayHaveCome. If the router's first request needs more room than
+// was reported, it is therefore refused at most once per RoomMayHaveCome.
 //
 // Not thread-safe.
 class RefusedReservations {

@@ -21,9 +21,10 @@ namespace baton {
 // 3. The prompt of earlier queue order comes first.
 // 4. The prompt that arrived first comes first.
 //
-// Low-priority jobs come after the prompts of all tenants. In every eighth step the oldest prompt
-// of each tenant comes before the tenant's other prompts, and it stays there until it has taken
-// part in a step. A tenant's prompts of lower priority therefore do not wait forever.
+// Low-priority jobs come after the prompts of all tenants. In every eighth step the oldest closed
+// prompt of each tenant comes before the tenant's other prompts, and it stays there until it has
+// taken part in a step. A tenant without closed prompts uses its oldest streaming prompt. A
+// tenant's prompts of lower priority therefore do not wait forever.
 //
 // Not thread-safe. REQUIRES: a prompt outlives its time in the queue, and the fields that order it
 // do not change during that time.
