@@ -282,7 +282,7 @@ void PrefillEngine::Cancel(const RequestId& id, absl::Time now) {
   Fail(id, absl::CancelledError("the request was cancelled"), now);
 }
 
-void PrefillEngine::FailOverlapping(const absl::Status& status, absl::Time now) {
+void PrefillEngine::FailYielding(const absl::Status& status, absl::Time now) {
   std::vector<RequestId> ids;
   for (const auto& [id, prompt] : scheduler_.prompts()) {
     if (prompt->Yields()) ids.push_back(id);

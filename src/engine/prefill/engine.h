@@ -138,7 +138,7 @@ class PrefillEngine {
   void Cancel(const RequestId& id, absl::Time now);
   // Fails all streaming prompts and low-priority jobs. A streaming prompt may wait long for tokens,
   // and another worker can compute it. No client waits for a low-priority job.
-  void FailOverlapping(const absl::Status& status, absl::Time now);
+  void FailYielding(const absl::Status& status, absl::Time now);
   // Fails all requests and ends all leases.
   void FailAll(const absl::Status& status, absl::Time now);
   // Ends the leases of one router, except those of sessions.

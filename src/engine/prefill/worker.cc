@@ -203,7 +203,7 @@ void PrefillWorker::Shutdown(absl::Duration grace) {
       accepting_ = false;
     }
     const absl::Status shut_down = absl::UnavailableError("the prefill worker was shut down");
-    Post([&](PrefillEngine& engine, absl::Time now) { engine.FailOverlapping(shut_down, now); });
+    Post([&](PrefillEngine& engine, absl::Time now) { engine.FailYielding(shut_down, now); });
     AwaitIdle(grace);
     Post([&](PrefillEngine& engine, absl::Time now) { engine.FailAll(shut_down, now); });
     AwaitIdle(kLastWords);

@@ -72,7 +72,7 @@ class PrefillWorker {
   PrefillLoad Load() const;
 
   // Refuses new requests, and fails streaming prompts and low-priority jobs at once
-  // (PrefillEngine::FailOverlapping). Lets the other requests end within `grace`, and fails those
+  // (PrefillEngine::FailYielding). Lets the other requests end within `grace`, and fails those
   // that are left with UNAVAILABLE. Then stops the threads. The listener has all results when
   // Shutdown returns. Idempotent.
   void Shutdown(absl::Duration grace);

@@ -252,7 +252,7 @@ TEST_CASE("of what is there, jobs that wait for tokens and those in the backgrou
   job.spec.priority = kBackgroundPriority;
   REQUIRE_FALSE(engine.Add(job, now).has_value());
   engine.TakeActions(now);
-  engine.FailOverlapping(absl::UnavailableError("leaves"), now);
+  engine.FailYielding(absl::UnavailableError("leaves"), now);
   engine.CheckInvariants();
   std::vector<RequestId> failed;
   for (const PrefillAction& action : engine.TakeActions(now)) {
