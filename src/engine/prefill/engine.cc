@@ -161,12 +161,12 @@ void PrefillEngine::AddEmpty(PrefillPrompt prompt) {
 // Replaces the prompt by an empty one, which keeps the engine's part. The running step may still
 // use the old prompt's blocks, and its full blocks stay in the cache.
 void PrefillEngine::Restart(const RequestId& id) {
-  PrefillPrompt& before = *scheduler_.Find(id);
+  const PrefillPrompt& before = scheduler_.prompt(id);
   PrefillPrompt prompt{.id = id,
                        .spec = before.spec,
                        .queue_order = before.queue_order,
                        .open = true,
-                       .engine = std::move(before.engine)};
+                       .engine = std::move(*scheduler_.FindEngine(id))};
   prompt.spec.tokens = {};
   prompt.engine.ahead.sent = 0;
   scheduler_.Remove(id);
@@ -193,8 +193,8 @@ absl::Status PrefillEngine::Extend(const PrefillAppend& append) {
 }
 
 void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
-  PrefillPrompt& prompt = *scheduler_.Find(append.request_id);
-  PrefillPrompt::EnginePart& part = prompt.engine;
+  const PrefillPrompt& prompt = scheduler_.prompt(append.request_id);
+  PrefillPrompt::EnginePart& part = *scheduler_.FindEngine(append.request_id);
   if (!prompt.Yields()) --yielding_;  // a streaming prompt yields, and this one has closed
   part.added = now;
   part.copied = absl::ZeroDuration();
@@ -212,8 +212,8 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
   NoteComplete(append.request_id, now);
 }
 
-void PrefillEngine::SendAhead(PrefillPrompt& prompt, absl::Time now) {
-  PrefillPrompt::Ahead& ahead = prompt.engine.ahead;
+void PrefillEngine::SendAhead(const PrefillPrompt& prompt, absl::Time now) {
+  PrefillPrompt::Ahead& ahead = scheduler_.FindEngine(prompt.id)->ahead;
   if (!prompt.open || ahead.to.empty() || ahead.part != 0 || ahead.waits || now < ahead.again) return;
   const int64_t blocks = prompt.done / kBlockTokens;
   if (blocks < ahead.sent + std::max(options_.least_ahead, ahead.sent / kAheadShare)) return;
@@ -258,9 +258,9 @@ void PrefillEngine::AheadEnded(uint64_t part, int64_t bytes, const absl::Status&
   const AheadPart ended = std::move(ahead_.extract(part).mapped());
   totals_.bytes_pushed += bytes;
   if (!status.ok()) ahead_sent_.erase({ended.to, ended.last});
-  PrefillPrompt* const prompt = scheduler_.Find(ended.request);
-  if (prompt != nullptr && prompt->engine.ahead.part == part) {
-    PrefillPrompt::Ahead& ahead = prompt->engine.ahead;
+  PrefillPrompt::EnginePart* const engine_part = scheduler_.FindEngine(ended.request);
+  if (engine_part != nullptr && engine_part->ahead.part == part) {
+    PrefillPrompt::Ahead& ahead = engine_part->ahead;
     ahead.part = 0;
     ahead.bytes += bytes;
     // If the decode worker has no room, `sent` stays. So the worker is asked again when the prompt
@@ -268,12 +268,13 @@ void PrefillEngine::AheadEnded(uint64_t part, int64_t bytes, const absl::Status&
     if (!status.ok() && !absl::IsResourceExhausted(status)) ahead.sent = 0;
     if (absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status)) ahead.to.clear();
     ahead.again = again;
-    SendAhead(*prompt, now);
+    SendAhead(scheduler_.prompt(ended.request), now);
   }
   while (!ahead_waits_.empty() && std::ssize(ahead_) < kMostAhead) {
-    PrefillPrompt* const waiting = scheduler_.Find(ahead_waits_.front());
+    const RequestId id = std::move(ahead_waits_.front());
     ahead_waits_.pop_front();
-    if (waiting != nullptr && std::exchange(waiting->engine.ahead.waits, false)) SendAhead(*waiting, now);
+    PrefillPrompt::EnginePart* const waiting = scheduler_.FindEngine(id);
+    if (waiting != nullptr && std::exchange(waiting->ahead.waits, false)) SendAhead(scheduler_.prompt(id), now);
   }
 }
 
@@ -284,8 +285,8 @@ void PrefillEngine::Cancel(const RequestId& id, absl::Time now) {
 
 void PrefillEngine::FailYielding(const absl::Status& status, absl::Time now) {
   std::vector<RequestId> ids;
-  for (const auto& [id, prompt] : scheduler_.prompts()) {
-    if (prompt->Yields()) ids.push_back(id);
+  for (const PrefillPrompt& prompt : scheduler_.prompts()) {
+    if (prompt.Yields()) ids.push_back(prompt.id);
   }
   for (const RequestId& id : ids) Fail(id, status, now);
 }
@@ -293,7 +294,7 @@ void PrefillEngine::FailYielding(const absl::Status& status, absl::Time now) {
 void PrefillEngine::FailAll(const absl::Status& status, absl::Time now) {
   HandleSender(now);  // so that results that the sender already has stand
   std::vector<RequestId> ids;
-  for (const auto& [id, prompt] : scheduler_.prompts()) ids.push_back(id);
+  for (const PrefillPrompt& prompt : scheduler_.prompts()) ids.push_back(prompt.id);
   for (const RequestId& id : ids) Fail(id, status, now);
   for (const auto& [part, ahead] : ahead_) sender_.Cancel(ahead.request, now, part);
   scheduler_.leases().EndAll();
@@ -348,26 +349,24 @@ void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
 void PrefillEngine::NoteStep(absl::Time now, const RequestId* only) {
   scheduler_.ForEachInStep([&](const RequestId& id, int64_t tokens) {
     if (only != nullptr && id != *only) return;
-    PrefillPrompt* const prompt = scheduler_.Find(id);
-    if (prompt == nullptr) return;
-    PrefillPrompt::EnginePart& part = prompt->engine;
-    part.steps.Add(step_started_, now, static_cast<int32_t>(tokens));
+    PrefillPrompt::EnginePart* const part = scheduler_.FindEngine(id);
+    if (part == nullptr) return;
+    part->steps.Add(step_started_, now, static_cast<int32_t>(tokens));
     // The prompt may have been added, or closed, during the step's copies.
-    part.copied += std::clamp(step_started_ + step_copied_ - part.added, absl::ZeroDuration(), step_copied_);
+    part->copied += std::clamp(step_started_ + step_copied_ - part->added, absl::ZeroDuration(), step_copied_);
   });
 }
 
 void PrefillEngine::OnProgress(absl::Time step_started, absl::Time now) {
   for (const auto& progress : scheduler_.TakeProgress()) {
-    PrefillPrompt* const prompt = scheduler_.Find(progress.request_id);
-    if (prompt == nullptr) continue;  // an earlier part of its progress ended the request
-    PrefillPrompt::EnginePart& part = prompt->engine;
-    part.started = std::min(part.started, std::max(step_started, part.added));
-    PushReady(*prompt, progress, options_.sender.self.layout.layers, now);
+    PrefillPrompt::EnginePart* const part = scheduler_.FindEngine(progress.request_id);
+    if (part == nullptr) continue;  // an earlier part of its progress ended the request
+    part->started = std::min(part->started, std::max(step_started, part->added));
+    PushReady(scheduler_.prompt(progress.request_id), progress, options_.sender.self.layout.layers, now);
     NoteComplete(progress.request_id, now);
   }
   for (const RequestId& id : scheduler_.TakeGrown()) {
-    if (PrefillPrompt* const prompt = scheduler_.Find(id)) SendAhead(*prompt, now);
+    if (const PrefillPrompt* const prompt = scheduler_.Find(id)) SendAhead(*prompt, now);
   }
 }
 
@@ -384,14 +383,13 @@ void PrefillEngine::PushReady(const PrefillPrompt& prompt, const PrefillSchedule
 
 void PrefillEngine::NoteComplete(const RequestId& id, absl::Time now) {
   if (!scheduler_.IsComplete(id)) return;
-  PrefillPrompt& prompt = *scheduler_.Find(id);
-  PrefillPrompt::EnginePart& part = prompt.engine;
+  PrefillPrompt::EnginePart& part = *scheduler_.FindEngine(id);
   part.started = std::min(part.started, now);
   part.computed = std::min(part.computed, now);
   if (!part.prefill_only) return;
   PrefillDone done;
   done.request_id = id;
-  done.blocks = static_cast<int32_t>(BlocksFor(prompt.kv_tokens));
+  done.blocks = static_cast<int32_t>(BlocksFor(scheduler_.prompt(id).kv_tokens));
   Done(std::move(done), now);
 }
 
@@ -446,10 +444,10 @@ void PrefillEngine::Handle(HandoffFailed failed, absl::Time now) {
 }
 
 void PrefillEngine::Fail(const RequestId& id, const absl::Status& status, absl::Time now) {
-  PrefillPrompt* const prompt = scheduler_.Find(id);
-  if (prompt == nullptr || !prompt->engine.failure.ok()) return;
-  prompt->engine.failure = status;
-  if (prompt->engine.prefill_only) {
+  PrefillPrompt::EnginePart* const part = scheduler_.FindEngine(id);
+  if (part == nullptr || !part->failure.ok()) return;
+  part->failure = status;
+  if (part->prefill_only) {
     Failed({id, status, absl::ZeroDuration()});
   } else {
     scheduler_.Stop(id);
@@ -458,9 +456,9 @@ void PrefillEngine::Fail(const RequestId& id, const absl::Status& status, absl::
 }
 
 void PrefillEngine::Done(PrefillDone done, absl::Time now) {
-  PrefillPrompt* const prompt = scheduler_.Find(done.request_id);
+  const PrefillPrompt* const prompt = scheduler_.Find(done.request_id);
   BATON_CHECK(prompt != nullptr, "a hand-off without a request");
-  PrefillPrompt::EnginePart& part = prompt->engine;
+  PrefillPrompt::EnginePart& part = *scheduler_.FindEngine(done.request_id);
   const PrefillCounters& counters = prompt->counters;
   done.cached_tokens = counters.cached + counters.from_host + counters.from_disk;
   done.shared_tokens = counters.shared;
@@ -513,7 +511,7 @@ void PrefillEngine::CheckInvariants() const {
   scheduler_.CheckInvariants();
   sender_.CheckInvariants();
   const auto yielding =
-      std::ranges::count_if(scheduler_.prompts(), [](const auto& entry) { return entry.second->Yields(); });
+      std::ranges::count_if(scheduler_.prompts(), [](const PrefillPrompt& prompt) { return prompt.Yields(); });
   BATON_CHECK(yielding == yielding_, "prompts that yield are miscounted");
   const bool ahead = std::ranges::any_of(ahead_, [](const auto& entry) { return !entry.second.sources.empty(); });
   if (scheduler_.prompts().empty() && !scheduler_.step_running() && !ahead) {

@@ -189,7 +189,7 @@ class PrefillEngine {
   void Restart(const RequestId& id);
   absl::Status Extend(const PrefillAppend& append);
   void Close(const PrefillAppend& append, absl::Time now);
-  void SendAhead(PrefillPrompt& prompt, absl::Time now);
+  void SendAhead(const PrefillPrompt& prompt, absl::Time now);
   void AheadReserved(uint64_t part, absl::Time now);
   void AheadEnded(uint64_t part, int64_t bytes, const absl::Status& status, absl::Time again, absl::Time now);
   void NoteStep(absl::Time now, const RequestId* only = nullptr);

@@ -35,8 +35,8 @@ struct PrefillCounters {
 // tokens have arrived. Then it is closed.
 //
 // PrefillScheduler owns the request. The caller of PrefillScheduler::Add sets the fields up to
-// `engine`. After Add the caller changes `engine` directly, and other fields only through the
-// scheduler.
+// `engine`. After Add the caller changes `engine` through PrefillScheduler::FindEngine, and other
+// fields only through the scheduler's events.
 struct PrefillPrompt {
   // The hand-offs of a streaming prompt's first blocks to its probable decode worker, before the
   // prompt closes.

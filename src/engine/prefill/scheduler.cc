@@ -26,15 +26,26 @@ PrefillScheduler::~PrefillScheduler() {
   if (step_running()) FinishStep(false);
 }
 
-PrefillPrompt* PrefillScheduler::Find(const RequestId& id) const {
+const PrefillPrompt* PrefillScheduler::Find(const RequestId& id) const {
   const auto found = prompts_.find(id);
   return found == prompts_.end() ? nullptr : found->second.get();
 }
 
-PrefillPrompt& PrefillScheduler::Get(const RequestId& id) const {
-  PrefillPrompt* const prompt = Find(id);
+PrefillPrompt::EnginePart* PrefillScheduler::FindEngine(const RequestId& id) {
+  const auto found = prompts_.find(id);
+  return found == prompts_.end() ? nullptr : &found->second->engine;
+}
+
+const PrefillPrompt& PrefillScheduler::Get(const RequestId& id) const {
+  const PrefillPrompt* const prompt = Find(id);
   BATON_CHECK(prompt != nullptr, "no such request");
   return *prompt;
+}
+
+PrefillPrompt& PrefillScheduler::Get(const RequestId& id) {
+  const auto found = prompts_.find(id);
+  BATON_CHECK(found != prompts_.end(), "no such request");
+  return *found->second;
 }
 
 absl::Status PrefillScheduler::Add(PrefillPrompt prompt) {

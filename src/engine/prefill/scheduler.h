@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string>
 #include <utility>
@@ -149,11 +150,16 @@ class PrefillScheduler {
   // Returns true if the prompt has closed and has KV for all positions that it wants. Returns false
   // if the id is unknown.
   bool IsComplete(const RequestId& id) const;
-  // All prompts that are not removed. A pointer to a prompt is valid until its Remove.
-  const PrefillPrompts& prompts() const { return prompts_; }
-  // Returns null if the id is unknown. The caller may change only `engine` of the prompt.
-  PrefillPrompt* Find(const RequestId& id) const;
+  // All prompts that are not removed, as a view of `const PrefillPrompt&`.
+  auto prompts() const {
+    return prompts_ | std::views::values |
+           std::views::transform([](const auto& prompt) -> const PrefillPrompt& { return *prompt; });
+  }
+  // Returns null if the id is unknown. The pointer is valid until the prompt's Remove.
+  const PrefillPrompt* Find(const RequestId& id) const;
   const PrefillPrompt& prompt(const RequestId& id) const { return Get(id); }
+  // Returns the caller's part of the prompt. Null, and valid, as Find.
+  PrefillPrompt::EnginePart* FindEngine(const RequestId& id);
 
   struct Load {
     int64_t waiting = 0;  // queued requests that are not admitted
@@ -174,7 +180,8 @@ class PrefillScheduler {
     absl::btree_map<std::string, int64_t> spent{};  // tokens to charge, by tenant
   };
 
-  PrefillPrompt& Get(const RequestId& id) const;
+  const PrefillPrompt& Get(const RequestId& id) const;
+  PrefillPrompt& Get(const RequestId& id);
   void PlanPrompts(const std::vector<PrefillPrompt*>& order, absl::FunctionRef<bool(const PrefillPrompt&)> takes_part,
                    StepRoom& room);
   void GiveBack(PrefillPrompt& prompt);
