@@ -140,7 +140,7 @@ class SchedulerWorld {
   // Checks that progress is contiguous, except for low-priority jobs, and that the KV up to it is
   // right.
   void NoteProgress() {
-    for (const auto& progress : scheduler_.TakeProgress()) {
+    for (const auto& progress : scheduler_.progress().Take()) {
       REQUIRE_FALSE(IsOpen(progress.request_id));
       const bool again = IsBackground(priorities_.at(progress.request_id)) && progress.begin == 0;
       REQUIRE((again || done_.at(progress.request_id) == progress.begin));

@@ -358,19 +358,19 @@ void PrefillEngine::NoteStep(absl::Time now, const RequestId* only) {
 }
 
 void PrefillEngine::OnProgress(absl::Time step_started, absl::Time now) {
-  for (const auto& progress : scheduler_.TakeProgress()) {
+  for (const auto& progress : scheduler_.progress().Take()) {
     PrefillPrompt::EnginePart* const part = scheduler_.FindEngine(progress.request_id);
     if (part == nullptr) continue;  // an earlier part of its progress ended the request
     part->started = std::min(part->started, std::max(step_started, part->added));
     PushReady(scheduler_.prompt(progress.request_id), progress, options_.sender.self.layout.layers, now);
     NoteComplete(progress.request_id, now);
   }
-  for (const RequestId& id : scheduler_.TakeGrown()) {
+  for (const RequestId& id : scheduler_.progress().TakeGrown()) {
     if (const PrefillPrompt* const prompt = scheduler_.Find(id)) SendAhead(*prompt, now);
   }
 }
 
-void PrefillEngine::PushReady(const PrefillPrompt& prompt, const PrefillScheduler::Progress& progress, int64_t layers,
+void PrefillEngine::PushReady(const PrefillPrompt& prompt, const PrefillProgress& progress, int64_t layers,
                               absl::Time now) {
   if (prompt.engine.prefill_only) return;
   const auto blocks = prompt.table.ids();

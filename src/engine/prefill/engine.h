@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "engine/handoff/sender.h"
+#include "engine/prefill/progress_log.h"
 #include "engine/prefill/prompt.h"
 #include "engine/prefill/scheduler.h"
 #include "engine/prefill/step_cost.h"
@@ -194,8 +195,7 @@ class PrefillEngine {
   void AheadEnded(uint64_t part, int64_t bytes, const absl::Status& status, absl::Time again, absl::Time now);
   void NoteStep(absl::Time now, const RequestId* only = nullptr);
   void OnProgress(absl::Time step_started, absl::Time now);
-  void PushReady(const PrefillPrompt& prompt, const PrefillScheduler::Progress& progress, int64_t layers,
-                 absl::Time now);
+  void PushReady(const PrefillPrompt& prompt, const PrefillProgress& progress, int64_t layers, absl::Time now);
   void NoteComplete(const RequestId& id, absl::Time now);
   void HandleSender(absl::Time now);
   void Handle(HandoffReserved reserved, absl::Time now);

@@ -86,7 +86,7 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, TokenBuffer tokens, i
   request.extended = true;
   if (request.planned < request.wanted) queue_.Insert(&request);
   if (last) Protect(request);
-  if (last && request.done >= request.wanted) ReportAll(request);
+  if (last && request.done >= request.wanted) progress_.ReportAll(request);
   return absl::OkStatus();
 }
 
@@ -98,14 +98,6 @@ void PrefillScheduler::SetQueueOrder(const RequestId& id, absl::Time queue_order
   if (request.protection) Protect(request);
 }
 
-// Reports all KV of a prompt that has closed, if that is not done yet. REQUIRES: the prompt is
-// admitted or complete, so that it keeps its blocks.
-void PrefillScheduler::ReportAll(PrefillPrompt& request) {
-  if (request.progress_reported || request.open) return;
-  request.progress_reported = true;
-  if (request.done > 0) progress_.push_back({request.id, 0, request.done});
-}
-
 void PrefillScheduler::Limit(const RequestId& id, int64_t tokens) {
   PrefillPrompt& request = Get(id);
   if (tokens >= request.wanted) return;
@@ -115,7 +107,7 @@ void PrefillScheduler::Limit(const RequestId& id, int64_t tokens) {
     queue_.Erase(&request);
     staging_.Unprotect(request);
   }
-  if (request.done >= request.wanted) ReportAll(request);
+  if (request.done >= request.wanted) progress_.ReportAll(request);
 }
 
 void PrefillScheduler::Stop(const RequestId& id) {
@@ -191,7 +183,7 @@ void PrefillScheduler::PlanPrompts(const std::vector<PrefillPrompt*>& order,
         admitting = admitting && open;
         continue;
       }
-      ReportAll(*prompt);
+      progress_.ReportAll(*prompt);
       if (!yields) room.spent[prompt->spec.tenant] += kBlockTokens;
     }
     // Blocks that another prompt promised in this step stay reserved until the step succeeds.
@@ -210,7 +202,7 @@ int64_t PrefillScheduler::Advance(PrefillPrompt& request, int64_t budget) {
   request.plan = queue_.plan();
   TakeUp(request, RadixTree::State::kReady);
   staging_.Unprotect(request);
-  SetDone(request, request.planned);
+  progress_.SetDone(request, request.planned);
   request.counters_before = request.counters;
   TakeUp(request, RadixTree::State::kPromised);
   const bool all_back = staging_.BringBack(request);
@@ -256,8 +248,8 @@ void PrefillScheduler::PlanSlice(PrefillPrompt& request, int64_t budget) {
   });
 }
 
-std::vector<PrefillScheduler::Progress> PrefillScheduler::LastSlices() const {
-  std::vector<Progress> slices;
+std::vector<PrefillProgress> PrefillScheduler::LastSlices() const {
+  std::vector<PrefillProgress> slices;
   for (const PrefillPrompt* request : step_) {
     const bool has_slice = request->slice_begin < request->planned;
     if (request->stopped || !request->progress_reported || !has_slice || request->planned < request->wanted) continue;
@@ -314,7 +306,7 @@ void PrefillScheduler::KeepPromises(PrefillPrompt& request) {
   for (auto i = static_cast<size_t>(request.own_begin / kBlockTokens); i < end; ++i) tree_.MakeReady(keys[i]);
   request.own_begin = request.slice_begin = request.planned;
   if (end >= request.staged_end) staging_.Release(request);
-  SetDone(request, request.planned);
+  progress_.SetDone(request, request.planned);
 }
 
 // Restores the request's state from before the step. REQUIRES: requests that share its promises
@@ -331,15 +323,6 @@ void PrefillScheduler::RollBack(PrefillPrompt& request) {
   request.table.Truncate(static_cast<size_t>(BlocksFor(request.done)));
   request.planned = request.own_begin = request.slice_begin = request.done;
   request.counters = request.counters_before;
-}
-
-void PrefillScheduler::SetDone(PrefillPrompt& request, int64_t done) {
-  if (done > request.done && !request.stopped && request.progress_reported) {
-    progress_.push_back({request.id, request.done, done});
-  }
-  if (done > request.done && !request.stopped && request.open) grown_.push_back(request.id);
-  request.done = done;
-  if (!request.stopped && done >= request.wanted) ReportAll(request);
 }
 
 void PrefillScheduler::Lease(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now) {

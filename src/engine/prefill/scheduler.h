@@ -6,7 +6,6 @@
 #include <ranges>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -16,6 +15,7 @@
 #include "base/ids.h"
 #include "engine/prefill/admission.h"
 #include "engine/prefill/kv_leases.h"
+#include "engine/prefill/progress_log.h"
 #include "engine/prefill/prompt.h"
 #include "engine/prefill/prompt_queue.h"
 #include "engine/prefill/session_leases.h"
@@ -48,7 +48,7 @@ struct KeptPrompts {
 //     // Run staging().copies(), then the batch.
 //     scheduler.FinishStep(ok);
 //   }
-//   // TakeProgress() returns the positions that have KV now.
+//   // progress().Take() returns the positions that have KV now.
 //
 // The scheduler leaves these decisions to its parts:
 //
@@ -103,12 +103,6 @@ class PrefillScheduler {
   // scheduler keeps the prompt, outside prompts(), until that step is over.
   void Remove(const RequestId& id);
 
-  // Positions [begin, end) of a request have KV now. `begin` is a multiple of 16.
-  struct Progress {
-    RequestId request_id;
-    int64_t begin = 0;
-    int64_t end = 0;
-  };
   // Plans the next step and returns its batch. The copies of the step, staging().copies(), run
   // before the batch. Either may be empty. Blocks that the cache has are taken up at once, and they
   // are progress even without a step. If step_running() is true then, FinishStep must follow, and
@@ -117,7 +111,7 @@ class PrefillScheduler {
   bool step_running() const { return !step_.empty(); }
   // Returns the slices of the running step that complete their requests. The caller can move the KV
   // of these slices layer by layer, while the step runs.
-  std::vector<Progress> LastSlices() const;
+  std::vector<PrefillProgress> LastSlices() const;
   // Calls `visit` for each request that gains KV in the running step, with the number of tokens
   // that the step computes for it. The number is 0 if the request only gains tokens that other
   // requests compute, or that are copied back.
@@ -140,12 +134,8 @@ class PrefillScheduler {
   // Returns how many tokens the running step computes for prompts that yielded when it was planned.
   int64_t yielding_tokens() const { return yielding_tokens_; }
 
-  // Returns the progress since the last call. A streaming prompt has none. After it closes, all of
-  // its KV is reported from position 0, when the prompt is admitted or complete.
-  std::vector<Progress> TakeProgress() { return std::exchange(progress_, {}); }
-  // Returns the streaming prompts that have gained KV since the last call, perhaps twice. They have
-  // KV for [0, done) at this moment, but may give it back later.
-  std::vector<RequestId> TakeGrown() { return std::exchange(grown_, {}); }
+  // Take() and TakeGrown() of the log return the prompts that have gained KV.
+  ProgressLog& progress() { return progress_; }
 
   // Returns true if the prompt has closed and has KV for all positions that it wants. Returns false
   // if the id is unknown.
@@ -185,7 +175,6 @@ class PrefillScheduler {
   void PlanPrompts(const std::vector<PrefillPrompt*>& order, absl::FunctionRef<bool(const PrefillPrompt&)> takes_part,
                    StepRoom& room);
   void GiveBack(PrefillPrompt& prompt);
-  void ReportAll(PrefillPrompt& prompt);
   void Protect(PrefillPrompt& prompt);
   int64_t Advance(PrefillPrompt& prompt, int64_t budget);
   void TakeUp(PrefillPrompt& prompt, RadixTree::State state);
@@ -193,7 +182,6 @@ class PrefillScheduler {
   void KeepPromises(PrefillPrompt& prompt);
   void RollBack(PrefillPrompt& prompt);
   void ForgetStep(bool ok);
-  void SetDone(PrefillPrompt& prompt, int64_t done);
 
   BlockPool& pool_;
   RadixTree& tree_;
@@ -202,6 +190,7 @@ class PrefillScheduler {
   SessionLeases session_leases_;
   StagingClient staging_;
   StreamingShare streaming_;
+  ProgressLog progress_;
   PrefillPrompts prompts_;  // owns the prompts that are not removed
   PromptQueue queue_;       // prompts that are neither stopped nor planned to the end
   PrefillAdmission admission_;
@@ -214,8 +203,6 @@ class PrefillScheduler {
   // The prompts of the running step, with planned > done, in the order of planning. A prompt that
   // promises a block comes before the prompts that share it.
   std::vector<PrefillPrompt*> step_;
-  std::vector<Progress> progress_;
-  std::vector<RequestId> grown_;
 };
 
 }  // namespace baton
