@@ -31,12 +31,12 @@ int64_t PrefillAdmission::Needed(const PrefillPrompt& prompt) const {
   return BlocksFor(prompt.wanted) - tree_.ReadyPrefix(keys) + tree_.CachedInPrefix(keys);
 }
 
-bool PrefillAdmission::Admit(PrefillPrompt& prompt, int64_t& reserved,
-                             absl::FunctionRef<void(PrefillPrompt&)> give_back) {
-  MakeRoom(prompt, reserved, give_back);
-  if (!Fits(prompt, reserved)) return false;
+bool PrefillAdmission::Admit(PrefillPrompt& prompt, StepPlan& step, absl::FunctionRef<void(PrefillPrompt&)> give_back) {
+  MakeRoom(prompt, step.reserved, give_back);
+  if (!Fits(prompt, step.reserved)) return false;
   prompt.admitted = true;
-  reserved += Needed(prompt);
+  step.reserved += Needed(prompt);
+  if (!prompt.Yields()) step.spent[prompt.spec.tenant] += kBlockTokens;
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include "engine/prefill/kv_leases.h"
 #include "engine/prefill/prompt.h"
 #include "engine/prefill/prompt_queue.h"
+#include "engine/prefill/step_plan.h"
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
 
@@ -43,10 +44,13 @@ class PrefillAdmission {
   // Returns how many available blocks are not reserved for a prompt.
   int64_t Unpromised() const { return tree_.Available() - Reserved(); }
 
-  // Admits the prompt, or returns false if there is no room. `reserved` is Reserved() without the
-  // blocks that the step being planned has taken. Admit updates it. Admit calls `give_back` with
-  // each prompt whose blocks it takes. `give_back` must release these blocks and clear `admitted`.
-  bool Admit(PrefillPrompt& prompt, int64_t& reserved, absl::FunctionRef<void(PrefillPrompt&)> give_back);
+  // Sets the step's reserved blocks.
+  void BeginStep(StepPlan& step) const { step.reserved = Reserved(); }
+  // Admits the prompt, or returns false if there is no room. Reserves the prompt's blocks, and
+  // charges its tenant one block of tokens unless the prompt yields. Calls `give_back` with each
+  // prompt whose blocks it takes. `give_back` must release these blocks and clear `admitted`.
+  // REQUIRES: step.reserved is Reserved() without the blocks that the step has taken.
+  bool Admit(PrefillPrompt& prompt, StepPlan& step, absl::FunctionRef<void(PrefillPrompt&)> give_back);
 
  private:
   int64_t Needed(const PrefillPrompt& prompt) const;

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/container/btree_map.h"
+
 namespace baton {
 namespace {
 
@@ -23,8 +25,8 @@ bool PromptQueue::RunsBefore::operator()(const PrefillPrompt* a, const PrefillPr
 
 // A tenant that has only streaming prompts does not count as waiting. It earns no credit in steps
 // that leave its prompts out.
-PromptQueue::Order PromptQueue::OrderStep() {
-  ++plans_;
+void PromptQueue::BeginStep(StepPlan& step) {
+  step.number = ++steps_;
   absl::btree_map<std::string, std::vector<PrefillPrompt*>> lines;
   std::vector<PrefillPrompt*> background;
   for (PrefillPrompt* prompt : prompts_) {
@@ -37,33 +39,31 @@ PromptQueue::Order PromptQueue::OrderStep() {
                           .since = std::ranges::min(line, {}, arrival)->arrival,
                           .waits = !std::ranges::all_of(line, [](const PrefillPrompt* p) { return p->open; })});
   }
-  Order order;
   for (const auto& candidate : turns_.Order(std::move(candidates))) {
-    AddLine(candidate.tenant, std::move(lines.at(candidate.tenant)), order);
+    AddLine(candidate.tenant, std::move(lines.at(candidate.tenant)), step);
   }
   if (lines.empty()) {
-    AddLine("", std::move(background), order);
+    AddLine("", std::move(background), step);
   } else {
-    order.prompts.insert(order.prompts.end(), background.begin(), background.end());
+    step.order.insert(step.order.end(), background.begin(), background.end());
   }
-  return order;
 }
 
-void PromptQueue::AddLine(const std::string& tenant, std::vector<PrefillPrompt*> line, Order& order) {
-  if (plans_ % kOldestFirstEvery == 0) oldest_first_.insert(tenant);
+void PromptQueue::AddLine(const std::string& tenant, std::vector<PrefillPrompt*> line, StepPlan& step) {
+  if (step.number % kOldestFirstEvery == 0) oldest_first_.insert(tenant);
   if (oldest_first_.contains(tenant)) {
     const auto oldest = std::ranges::min_element(
         line, {}, [](const PrefillPrompt* prompt) { return std::make_tuple(prompt->open, prompt->arrival); });
     std::rotate(line.begin(), oldest, oldest + 1);
   }
-  order.firsts.push_back(line.front());
-  order.prompts.insert(order.prompts.end(), line.begin(), line.end());
+  step.firsts.push_back(line.front());
+  step.order.insert(step.order.end(), line.begin(), line.end());
 }
 
-void PromptQueue::Charge(const Order& order, const absl::btree_map<std::string, int64_t>& spent) {
-  turns_.Charge(spent);
-  for (const PrefillPrompt* first : order.firsts) {
-    if (first->plan != plans_ && !first->open) continue;  // waits for room, so it stays first
+void PromptQueue::Charge(const StepPlan& step) {
+  turns_.Charge(step.spent);
+  for (const PrefillPrompt* first : step.firsts) {
+    if (first->plan != step.number && !first->open) continue;  // waits for room, so it stays first
     oldest_first_.erase(first->IsInBackground() ? "" : first->spec.tenant);
   }
 }

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "engine/prefill/prompt.h"
+#include "engine/prefill/step_plan.h"
 #include "engine/prefill/tenant_turns.h"
 
 namespace baton {
@@ -35,17 +35,11 @@ class PromptQueue {
   bool contains(const PrefillPrompt* prompt) const { return prompts_.contains(const_cast<PrefillPrompt*>(prompt)); }
   bool empty() const { return prompts_.empty(); }
 
-  struct Order {
-    std::vector<PrefillPrompt*> prompts;
-    std::vector<PrefillPrompt*> firsts;  // the first prompt of each tenant
-  };
-  // Returns the order of all prompts for a new step.
-  Order OrderStep();
-  // The number of the latest step.
-  uint64_t plan() const { return plans_; }
-  // Charges each tenant for the tokens that the latest step computes for it. `order` is that
-  // step's. REQUIRES: a prompt has plan == plan() if and only if it takes part in the step.
-  void Charge(const Order& order, const absl::btree_map<std::string, int64_t>& spent);
+  // Sets the step's number, and the order of all prompts.
+  void BeginStep(StepPlan& step);
+  // Charges each tenant for what the step spends on it. REQUIRES: `step` is the latest one. A
+  // prompt has plan == step.number if and only if it takes part in the step.
+  void Charge(const StepPlan& step);
   // Returns true if `a` loses its blocks before `b`. Low-priority jobs lose them first, then
   // prompts of the tenant with the greatest virtual time, then prompts that run later.
   bool GivesWayBefore(const PrefillPrompt& a, const PrefillPrompt& b) const;
@@ -57,12 +51,12 @@ class PromptQueue {
   struct RunsBefore {
     bool operator()(const PrefillPrompt* a, const PrefillPrompt* b) const;
   };
-  void AddLine(const std::string& tenant, std::vector<PrefillPrompt*> line, Order& order);
+  void AddLine(const std::string& tenant, std::vector<PrefillPrompt*> line, StepPlan& step);
 
   std::set<PrefillPrompt*, RunsBefore> prompts_;
   TenantTurns turns_;
   absl::flat_hash_set<std::string> oldest_first_;  // tenants whose oldest prompt comes first
-  uint64_t plans_ = 0;
+  uint64_t steps_ = 0;
 };
 
 }  // namespace baton

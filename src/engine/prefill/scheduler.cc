@@ -16,7 +16,7 @@ PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t ste
       step_tokens_(step_tokens),
       leases_(pool, tree, kept.leased),
       session_leases_(tree),
-      staging_(tree, kept.staging, step_tokens / kBlockTokens),
+      staging_(tree, kept.staging),
       streaming_(open),
       admission_(pool, tree, prompts_, queue_, leases_) {
   BATON_CHECK(step_tokens_ >= kBlockTokens, "a step computes at least one block");
@@ -151,61 +151,54 @@ void PrefillScheduler::Protect(PrefillPrompt& prompt) {
 const Batch& PrefillScheduler::PlanStep() {
   BATON_CHECK(!step_running(), "the last step has not been finished");
   if (queue_.empty()) return batch_;
-  const PromptQueue::Order order = queue_.OrderStep();
-  const int64_t share = streaming_.step_tokens();
-  StepRoom room{.tokens = step_tokens_, .yielding_tokens = share, .reserved = admission_.Reserved()};
-  PlanPrompts(
-      order.prompts, [this](const PrefillPrompt& prompt) { return streaming_.IsWorthwhile(prompt); }, room);
+  StepPlan step(step_tokens_);
+  queue_.BeginStep(step);
+  streaming_.BeginStep(step);
+  admission_.BeginStep(step);
+  const int64_t share = step.yielding_tokens;
+  PlanPrompts(step);
   if (!step_running()) {
     // The worker would idle. The queue has only streaming prompts with few new tokens, and prompts
     // that wait for blocks or for reads.
-    const auto takes_part = [streaming = streaming_.AreWorthAStep(queue_)](const PrefillPrompt& prompt) {
-      return prompt.Yields() && (streaming || !prompt.open);
-    };
-    PlanPrompts(order.prompts, takes_part, room);
+    streaming_.BeginIdleStep(step, queue_);
+    PlanPrompts(step);
   }
-  yielding_tokens_ = share - room.yielding_tokens;
-  queue_.Charge(order, room.spent);
+  yielding_tokens_ = share - step.yielding_tokens;
+  queue_.Charge(step);
   return batch_;
 }
 
-void PrefillScheduler::PlanPrompts(const std::vector<PrefillPrompt*>& order,
-                                   absl::FunctionRef<bool(const PrefillPrompt&)> takes_part, StepRoom& room) {
+void PrefillScheduler::PlanPrompts(StepPlan& step) {
   bool admitting = true;
-  for (PrefillPrompt* prompt : order) {
-    if (room.tokens < kBlockTokens) break;
-    const bool open = prompt->open, yields = prompt->Yields();
-    if (!takes_part(*prompt) || !queue_.contains(prompt) || (yields && room.yielding_tokens < kBlockTokens)) continue;
+  for (PrefillPrompt* prompt : step.order) {
+    if (step.tokens < kBlockTokens) break;
+    if (!streaming_.TakesPart(*prompt, step) || !queue_.contains(prompt)) continue;
     if (!prompt->admitted) {
-      if ((!admitting && !open) || staging_.WaitsForDisk(*prompt)) continue;
-      if (!admission_.Admit(*prompt, room.reserved, [this](PrefillPrompt& victim) { GiveBack(victim); })) {
+      if ((!admitting && !prompt->open) || staging_.WaitsForDisk(*prompt)) continue;
+      if (!admission_.Admit(*prompt, step, [this](PrefillPrompt& victim) { GiveBack(victim); })) {
         // No closed prompt overtakes a closed prompt that waits for blocks.
-        admitting = admitting && open;
+        admitting = admitting && prompt->open;
         continue;
       }
       progress_.ReportAll(*prompt);
-      if (!yields) room.spent[prompt->spec.tenant] += kBlockTokens;
     }
     // Blocks that another prompt promised in this step stay reserved until the step succeeds.
     const int64_t available = tree_.Available();
-    const int64_t computes = Advance(*prompt, yields ? std::min(room.tokens, room.yielding_tokens) : room.tokens);
-    room.tokens -= computes;
-    if (computes > 0 && !prompt->IsInBackground()) room.spent[prompt->spec.tenant] += computes;
-    if (yields) room.yielding_tokens -= computes;
-    room.reserved -= available - tree_.Available();
+    step.Take(*prompt, Advance(*prompt, step));
+    step.reserved -= available - tree_.Available();
   }
 }
 
 // Returns the number of tokens that the step computes for the request.
-int64_t PrefillScheduler::Advance(PrefillPrompt& request, int64_t budget) {
-  const int64_t begin = request.done;
-  request.plan = queue_.plan();
+int64_t PrefillScheduler::Advance(PrefillPrompt& request, const StepPlan& step) {
+  const int64_t begin = request.done, budget = step.TokensFor(request);
+  request.plan = step.number;
   TakeUp(request, RadixTree::State::kReady);
   staging_.Unprotect(request);
   progress_.SetDone(request, request.planned);
   request.counters_before = request.counters;
   TakeUp(request, RadixTree::State::kPromised);
-  const bool all_back = staging_.BringBack(request);
+  const bool all_back = staging_.BringBack(request, step);
   request.slice_begin = request.planned;
   if (all_back) PlanSlice(request, budget);
   if (request.planned > request.done) step_.push_back(&request);

@@ -5,10 +5,8 @@
 #include <memory>
 #include <ranges>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -20,6 +18,7 @@
 #include "engine/prefill/prompt_queue.h"
 #include "engine/prefill/session_leases.h"
 #include "engine/prefill/staging_client.h"
+#include "engine/prefill/step_plan.h"
 #include "engine/prefill/streaming_share.h"
 #include "kv/radix_tree.h"
 #include "kv/staging/staging.h"
@@ -162,21 +161,12 @@ class PrefillScheduler {
   void CheckInvariants() const;
 
  private:
-  // The room that is left in a step while it is planned.
-  struct StepRoom {
-    int64_t tokens = 0;
-    int64_t yielding_tokens = 0;                    // of `tokens`, for prompts that yield
-    int64_t reserved = 0;                           // blocks reserved for admitted prompts
-    absl::btree_map<std::string, int64_t> spent{};  // tokens to charge, by tenant
-  };
-
   const PrefillPrompt& Get(const RequestId& id) const;
   PrefillPrompt& Get(const RequestId& id);
-  void PlanPrompts(const std::vector<PrefillPrompt*>& order, absl::FunctionRef<bool(const PrefillPrompt&)> takes_part,
-                   StepRoom& room);
+  void PlanPrompts(StepPlan& step);
   void GiveBack(PrefillPrompt& prompt);
   void Protect(PrefillPrompt& prompt);
-  int64_t Advance(PrefillPrompt& prompt, int64_t budget);
+  int64_t Advance(PrefillPrompt& prompt, const StepPlan& step);
   void TakeUp(PrefillPrompt& prompt, RadixTree::State state);
   void PlanSlice(PrefillPrompt& prompt, int64_t budget);
   void KeepPromises(PrefillPrompt& prompt);

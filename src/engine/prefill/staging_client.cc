@@ -39,13 +39,13 @@ bool StagingClient::WaitsForDisk(PrefillPrompt& prompt) {
   return false;
 }
 
-bool StagingClient::BringBack(PrefillPrompt& prompt) {
+bool StagingClient::BringBack(PrefillPrompt& prompt, const StepPlan& step) {
   prompt.own_begin = prompt.planned;
   const std::span<const BlockKey> keys(prompt.keys);
   while (prompt.planned + kBlockTokens <= prompt.wanted) {
     const size_t index = prompt.table.size();
     if (tree_.Find(keys[index]) != RadixTree::State::kAbsent || !staging_.IsHere(keys[index])) break;
-    if (!staging_.MayCopyIn(step_blocks_)) return false;
+    if (!staging_.MayCopyIn(step.most_tokens / kBlockTokens)) return false;
     staging_.UseInStep(keys[index]);
     BlockRef block = Allocate();
     const KvStaging::Tier tier = staging_.CopyIn(keys[index], block.id());

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "engine/prefill/prompt.h"
+#include "engine/prefill/step_plan.h"
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
 #include "kv/staging/staging.h"
@@ -25,10 +26,7 @@ namespace baton {
 // Not thread-safe. The tree must outlive it.
 class StagingClient {
  public:
-  // `step_blocks` is the upper bound on blocks that a step computes. Copies into a step take at
-  // most as long as computing this many blocks.
-  StagingClient(RadixTree& tree, StagingOptions options, int64_t step_blocks)
-      : tree_(tree), staging_(options), step_blocks_(step_blocks) {}
+  StagingClient(RadixTree& tree, StagingOptions options) : tree_(tree), staging_(options) {}
 
   // Finds the prompt's ready prefix in the cache and holds the staged blocks that follow it.
   // Returns how many tokens both have together. Ready blocks from token `from` on become the most
@@ -40,8 +38,9 @@ class StagingClient {
   // because blocks of the prompt may have been evicted since it arrived.
   bool WaitsForDisk(PrefillPrompt& prompt);
   // Adds to the step the staged blocks that follow the blocks in the prompt's table. Returns false
-  // if some are left for a later step, because the copies of this step would take too long.
-  bool BringBack(PrefillPrompt& prompt);
+  // if some are left for a later step. All copies of a step take at most as long as computing
+  // step.most_tokens tokens.
+  bool BringBack(PrefillPrompt& prompt, const StepPlan& step);
   // Returns a block of the pool, and stages a block that is evicted for it. REQUIRES: the pool has
   // a block that is free or can be evicted.
   BlockRef Allocate();
@@ -58,7 +57,6 @@ class StagingClient {
  private:
   RadixTree& tree_;
   KvStaging staging_;
-  const int64_t step_blocks_;
 };
 
 }  // namespace baton

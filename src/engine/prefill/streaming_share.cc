@@ -1,6 +1,7 @@
 #include "engine/prefill/streaming_share.h"
 
 #include "base/check.h"
+#include "kv/block_layout.h"
 
 namespace baton {
 
@@ -9,12 +10,31 @@ void StreamingShare::Limit(OpenPromptLimits limits) {
   limits_ = limits;
 }
 
-bool StreamingShare::AreWorthAStep(const PromptQueue& queue) const {
+void StreamingShare::BeginStep(StepPlan& step) const {
+  step.candidates = StepPlan::Candidates::kWorthwhile;
+  step.yielding_tokens = limits_.step_tokens;
+}
+
+void StreamingShare::BeginIdleStep(StepPlan& step, const PromptQueue& queue) const {
   int64_t tokens = 0;
   for (const PrefillPrompt* prompt : queue) {
     if (prompt->open) tokens += prompt->wanted - prompt->planned;
   }
-  return tokens >= limits_.alone;
+  const bool streaming = tokens >= limits_.alone;
+  step.candidates = streaming ? StepPlan::Candidates::kYielding : StepPlan::Candidates::kBackground;
+}
+
+bool StreamingShare::TakesPart(const PrefillPrompt& prompt, const StepPlan& step) const {
+  if (prompt.Yields() && step.yielding_tokens < kBlockTokens) return false;
+  switch (step.candidates) {
+    case StepPlan::Candidates::kWorthwhile:
+      return !prompt.open || prompt.wanted - prompt.planned >= limits_.increment;
+    case StepPlan::Candidates::kYielding:
+      return prompt.Yields();
+    case StepPlan::Candidates::kBackground:
+      return !prompt.open && prompt.IsInBackground();
+  }
+  BATON_CHECK(false, "a step has candidates");
 }
 
 }  // namespace baton

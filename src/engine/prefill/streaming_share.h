@@ -5,6 +5,7 @@
 
 #include "engine/prefill/prompt.h"
 #include "engine/prefill/prompt_queue.h"
+#include "engine/prefill/step_plan.h"
 
 namespace baton {
 
@@ -27,14 +28,16 @@ class StreamingShare {
   explicit StreamingShare(OpenPromptLimits limits) { Limit(limits); }
   void Limit(OpenPromptLimits limits);
 
-  // Returns true if the prompt takes part in a step with other prompts.
-  bool IsWorthwhile(const PrefillPrompt& prompt) const {
-    return !prompt.open || prompt.wanted - prompt.planned >= limits_.increment;
-  }
-  // Returns true if the streaming prompts of the queue are worth a step of their own.
-  bool AreWorthAStep(const PromptQueue& queue) const;
-  // Upper bound on tokens per step of all prompts that yield.
-  int64_t step_tokens() const { return limits_.step_tokens; }
+  // Sets the step's tokens of prompts that yield, and its candidates: closed prompts, and streaming
+  // prompts of which an increment of tokens waits.
+  void BeginStep(StepPlan& step) const;
+  // Changes the candidates of a step in which no prompt takes part. All prompts that yield take
+  // part if the streaming prompts of the queue are worth a step of their own. Otherwise closed
+  // low-priority jobs do.
+  void BeginIdleStep(StepPlan& step, const PromptQueue& queue) const;
+  // Returns true if the prompt is a candidate, and the step has a block of tokens left for prompts
+  // that yield if the prompt is one of them.
+  bool TakesPart(const PrefillPrompt& prompt, const StepPlan& step) const;
 
  private:
   OpenPromptLimits limits_;

@@ -11,6 +11,7 @@ namespace baton {
 namespace {
 
 constexpr int64_t kPoolBlocks = 8;
+constexpr int64_t kStepTokens = 64;
 
 class Room {
  public:
@@ -24,15 +25,17 @@ class Room {
   }
   // Admits the prompt. Returns the ids of the prompts that gave their blocks back for it, or "no".
   std::string Admit(PrefillPrompt& prompt) {
-    int64_t reserved = admission.Reserved();
+    StepPlan step(kStepTokens);
+    admission.BeginStep(step);
     std::string gave;
-    const bool admitted = admission.Admit(prompt, reserved, [&](PrefillPrompt& victim) {
+    const bool admitted = admission.Admit(prompt, step, [&](PrefillPrompt& victim) {
       gave += victim.id;
       victim.table.Truncate(0);
       victim.planned = victim.done = 0;
       victim.admitted = false;
     });
-    if (admitted) CHECK(reserved == admission.Reserved());
+    if (admitted) CHECK(step.reserved == admission.Reserved());
+    spent = step.spent[prompt.spec.tenant];
     return admitted ? gave : "no";
   }
   // Gives an admitted prompt KV for its first blocks, as earlier steps do.
@@ -47,6 +50,7 @@ class Room {
   PrefillPrompts prompts;
   PromptQueue queue;
   PrefillAdmission admission{pool, tree, prompts, queue, leases};
+  int64_t spent = 0;  // tokens that the latest Admit charges
 };
 
 }  // namespace
@@ -146,9 +150,23 @@ TEST_CASE("what a prompt finds in the cache needs no free block") {
   std::vector<BlockRef> held;  // as by another prompt with the same blocks
   for (const BlockKey& key : again.keys) held.push_back(r.tree.Acquire(key));
   CHECK(r.Admit(r.Add("b", 2)).empty());
-  int64_t reserved = 2;
-  CHECK(r.admission.Admit(again, reserved, [](PrefillPrompt&) {}));
-  CHECK(reserved == 2);
+  StepPlan step(kStepTokens);
+  r.admission.BeginStep(step);
+  REQUIRE(step.reserved == 2);
+  CHECK(r.admission.Admit(again, step, [](PrefillPrompt&) {}));
+  CHECK(step.reserved == 2);
+}
+
+TEST_CASE("PrefillAdmission charges one block when it admits a prompt that does not yield") {
+  Room r;
+  CHECK(r.Admit(r.Add("a", 2)).empty());
+  CHECK(r.spent == kBlockTokens);
+  CHECK(r.Admit(r.Add("s", 2, 0, /*streams=*/true)).empty());
+  CHECK(r.spent == 0);
+  CHECK(r.Admit(r.Add("b", 2, kBackgroundPriority)).empty());
+  CHECK(r.spent == 0);
+  CHECK(r.Admit(r.Add("c", 8)) == "no");
+  CHECK(r.spent == 0);
 }
 
 }  // namespace baton

@@ -31,14 +31,20 @@ class Queue {
   // Returns the ids in the order of the next step. The step computes `tokens` tokens of the first
   // prompt, and no others.
   std::string Step(int64_t tokens = kBlockTokens) {
-    const PromptQueue::Order order = queue.OrderStep();
+    StepPlan step = Begin();
     std::string ids;
-    for (const PrefillPrompt* prompt : order.prompts) ids += prompt->id;
-    if (!order.prompts.empty()) {
-      order.prompts[0]->plan = queue.plan();
-      queue.Charge(order, {{order.prompts[0]->spec.tenant, tokens}});
+    for (const PrefillPrompt* prompt : step.order) ids += prompt->id;
+    if (!step.order.empty()) {
+      step.order[0]->plan = step.number;
+      step.Take(*step.order[0], tokens);
+      queue.Charge(step);
     }
     return ids;
+  }
+  StepPlan Begin() {
+    StepPlan step(512);
+    queue.BeginStep(step);
+    return step;
   }
 
   PromptQueue queue;
@@ -94,9 +100,9 @@ TEST_CASE("every eighth step begins with the oldest prompt, until that is in a s
   PrefillPrompt& old = q.Add("o", "", -1);
   q.Add("u");
   for (int step = 1; step < 8; ++step) CHECK(q.Step() == "uo");
-  const PromptQueue::Order eighth = q.queue.OrderStep();
-  CHECK(eighth.prompts[0] == &old);
-  q.queue.Charge(eighth, {});  // no prompt is in the step, because the first one waits for room
+  const StepPlan eighth = q.Begin();
+  CHECK(eighth.order[0] == &old);
+  q.queue.Charge(eighth);  // no prompt is in the step, because the first one waits for room
   CHECK(q.Step() == "ou");
   CHECK(q.Step() == "uo");
 }
@@ -109,9 +115,9 @@ TEST_CASE("a streaming prompt begins a tenant's turn as its oldest once, in a st
     p.spec.priority = 1;
   });
   for (int step = 1; step < 8; ++step) CHECK(q.Step() == "ts");
-  const PromptQueue::Order eighth = q.queue.OrderStep();
-  CHECK(eighth.prompts[0]->id == "s");
-  q.queue.Charge(eighth, {});
+  const StepPlan eighth = q.Begin();
+  CHECK(eighth.order[0]->id == "s");
+  q.queue.Charge(eighth);
   CHECK(q.Step() == "ts");
 }
 

@@ -24,8 +24,7 @@ struct Client {
     client.staging().EndStep(true);
   }
 
-  explicit Client(StagingOptions options = {.host = 8, .disk = 0}, int64_t step_blocks = 64)
-      : client(tree, options, step_blocks) {}
+  explicit Client(StagingOptions options = {.host = 8, .disk = 0}) : client(tree, options) {}
 
   BlockPool pool{kCacheBlocks};
   RadixTree tree{pool};
@@ -41,7 +40,7 @@ TEST_CASE("what was evicted is expected and comes back as a promise of the step"
   c.Fill(2);
   CHECK(c.client.Expect(*prompt, 0) == kCacheBlocks * kBlockTokens);
   CHECK_FALSE(c.client.WaitsForDisk(*prompt));  // its blocks are in host memory
-  CHECK(c.client.BringBack(*prompt));
+  CHECK(c.client.BringBack(*prompt, StepPlan(64 * kBlockTokens)));
   CHECK(prompt->planned == kCacheBlocks * kBlockTokens);
   CHECK(prompt->counters.from_host == kCacheBlocks * kBlockTokens);
   CHECK(c.client.staging().copies().in.size() == static_cast<size_t>(kCacheBlocks));

@@ -1,6 +1,7 @@
 #include "engine/prefill/streaming_share.h"
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "catch.h"
@@ -10,12 +11,26 @@ namespace baton {
 namespace {
 
 struct Share {
-  PrefillPrompt& Add(int64_t blocks, bool streams) {
-    auto prompt = MakePrompt("p", static_cast<TokenId>(prompts.size() + 1), blocks);
+  PrefillPrompt& Add(const std::string& id, int64_t blocks, bool streams) {
+    auto prompt = MakePrompt(id, static_cast<TokenId>(prompts.size() + 1), blocks);
     prompt->open = streams;
     queue.Insert(prompt.get());
     prompts.push_back(std::move(prompt));
     return *prompts.back();
+  }
+
+  // Returns the ids of the prompts that take part in a step. `idle`: no prompt took part before.
+  std::string InStep(bool idle = false, int64_t yielding_left = 128) {
+    StepPlan step(512);
+    share.BeginStep(step);
+    CHECK(step.yielding_tokens == 128);
+    step.yielding_tokens = yielding_left;
+    if (idle) share.BeginIdleStep(step, queue);
+    std::string ids;
+    for (const auto& prompt : prompts) {
+      if (share.TakesPart(*prompt, step)) ids += prompt->id;
+    }
+    return ids;
   }
 
   StreamingShare share{{.increment = 64, .step_tokens = 128, .alone = 32}};
@@ -25,23 +40,35 @@ struct Share {
 
 }  // namespace
 
-TEST_CASE("a streaming prompt takes part beside others once an increment of it waits") {
+TEST_CASE("StreamingShare lets a streaming prompt join others when an increment of it waits") {
   Share s;
-  CHECK_FALSE(s.share.IsWorthwhile(s.Add(3, /*streams=*/true)));
-  CHECK(s.share.IsWorthwhile(s.Add(4, /*streams=*/true)));
-  CHECK(s.share.IsWorthwhile(s.Add(1, /*streams=*/false)));
+  s.Add("a", 3, /*streams=*/true);
+  s.Add("b", 4, /*streams=*/true);
+  s.Add("c", 1, /*streams=*/false);
+  CHECK(s.InStep() == "bc");
   s.share.Limit({.increment = 16, .step_tokens = 128, .alone = 1});
-  CHECK(s.share.IsWorthwhile(*s.prompts[0]));
+  CHECK(s.InStep() == "abc");
 }
 
-TEST_CASE("streaming prompts have an idle worker's step once enough of their tokens wait") {
+TEST_CASE("StreamingShare leaves out prompts that yield when their share is spent") {
   Share s;
-  s.Add(1, /*streams=*/true);
-  CHECK_FALSE(s.share.AreWorthAStep(s.queue));
-  s.Add(4, /*streams=*/false);  // closed prompts do not count
-  CHECK_FALSE(s.share.AreWorthAStep(s.queue));
-  s.Add(1, /*streams=*/true);
-  CHECK(s.share.AreWorthAStep(s.queue));
+  s.Add("a", 4, /*streams=*/true);
+  s.Add("b", 1, /*streams=*/false).spec.priority = kBackgroundPriority;
+  s.Add("c", 1, /*streams=*/false);
+  CHECK(s.InStep(/*idle=*/false, /*yielding_left=*/16) == "abc");
+  CHECK(s.InStep(/*idle=*/false, /*yielding_left=*/15) == "c");
+  CHECK(s.InStep(/*idle=*/true, /*yielding_left=*/15).empty());
+}
+
+TEST_CASE("StreamingShare gives streaming prompts an idle step when enough tokens wait") {
+  Share s;
+  s.Add("a", 1, /*streams=*/true);
+  s.Add("b", 1, /*streams=*/false).spec.priority = kBackgroundPriority;
+  CHECK(s.InStep(/*idle=*/true) == "b");
+  s.Add("c", 4, /*streams=*/false);  // closed prompts do not count
+  CHECK(s.InStep(/*idle=*/true) == "b");
+  s.Add("d", 1, /*streams=*/true);
+  CHECK(s.InStep(/*idle=*/true) == "abd");
 }
 
 }  // namespace baton
