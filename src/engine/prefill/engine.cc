@@ -324,7 +324,7 @@ void PrefillEngine::CopiesDone(absl::Duration took) {
 }
 
 void PrefillEngine::LayerDone(int64_t layer, absl::Time now) {
-  for (const auto& slice : scheduler_.LastSlices()) {
+  for (const auto& slice : scheduler_.step().LastSlices()) {
     PushReady(scheduler_.prompt(slice.request_id), slice, layer + 1, now);
   }
 }
@@ -333,7 +333,7 @@ void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
   ++totals_.steps;
   if (status.ok() && step_computes_ > 0) {
     step_cost_.Add(step_computes_, now - step_started_ - step_copied_,
-                   2 * scheduler_.yielding_tokens() > step_computes_);
+                   2 * scheduler_.step().yielding_tokens() > step_computes_);
     scheduler_.streaming().Limit(OpenLimits());
     scheduler_.staging().SetComputeTime(step_cost_.TimeAdded(kBlockTokens));
   }
@@ -347,7 +347,7 @@ void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
 // Records the running step for the requests that gain KV in it. `only`: for this request alone,
 // unless null.
 void PrefillEngine::NoteStep(absl::Time now, const RequestId* only) {
-  scheduler_.ForEachInStep([&](const RequestId& id, int64_t tokens) {
+  scheduler_.step().ForEachInStep([&](const RequestId& id, int64_t tokens) {
     if (only != nullptr && id != *only) return;
     PrefillPrompt::EnginePart* const part = scheduler_.FindEngine(id);
     if (part == nullptr) return;

@@ -1,13 +1,11 @@
-// The planner of prefill steps: it chooses the prompt tokens that run in the next batch.
+// The scheduler of a prefill worker: it holds the prompts, and its parts plan the steps.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <ranges>
 #include <span>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
@@ -18,7 +16,7 @@
 #include "engine/prefill/prompt_queue.h"
 #include "engine/prefill/session_leases.h"
 #include "engine/prefill/staging_client.h"
-#include "engine/prefill/step_plan.h"
+#include "engine/prefill/step_planner.h"
 #include "engine/prefill/streaming_share.h"
 #include "kv/radix_tree.h"
 #include "kv/staging/staging.h"
@@ -49,8 +47,10 @@ struct KeptPrompts {
 //   }
 //   // progress().Take() returns the positions that have KV now.
 //
-// The scheduler leaves these decisions to its parts:
+// The scheduler holds the table of prompts and takes the events. Its parts plan a step, of which
+// they share one struct (StepPlan):
 //
+// - StepPlanner chooses the chunks of prompts, and promises blocks.
 // - PromptQueue orders the prompts.
 // - PrefillAdmission decides whether the pool has room for a prompt.
 // - StreamingShare bounds the tokens of streaming prompts and low-priority jobs in a step.
@@ -76,7 +76,6 @@ class PrefillScheduler {
  public:
   // `step_tokens` is the upper bound on tokens computed per step, at least one block.
   PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open, KeptPrompts kept = {});
-  ~PrefillScheduler();
 
   // Methods that take an id REQUIRE a prompt that was added and is not removed, unless they state
   // otherwise.
@@ -106,15 +105,10 @@ class PrefillScheduler {
   // before the batch. Either may be empty. Blocks that the cache has are taken up at once, and they
   // are progress even without a step. If step_running() is true then, FinishStep must follow, and
   // the batch and the copies are valid until that call. REQUIRES: no step is running.
-  const Batch& PlanStep();
-  bool step_running() const { return !step_.empty(); }
-  // Returns the slices of the running step that complete their requests. The caller can move the KV
-  // of these slices layer by layer, while the step runs.
-  std::vector<PrefillProgress> LastSlices() const;
-  // Calls `visit` for each request that gains KV in the running step, with the number of tokens
-  // that the step computes for it. The number is 0 if the request only gains tokens that other
-  // requests compute, or that are copied back.
-  void ForEachInStep(absl::FunctionRef<void(const RequestId& id, int64_t tokens)> visit) const;
+  const Batch& PlanStep() { return planner_.PlanStep(); }
+  bool step_running() const { return planner_.running(); }
+  // The running step.
+  const StepPlanner& step() const { return planner_; }
   // Ends the running step. `ok`: its KV is written. If the step failed, its promises are broken,
   // and requests for which it computed tokens are stopped. Returns the ids of these requests. The
   // other requests of a failed step are planned again. REQUIRES: a step is running.
@@ -129,10 +123,6 @@ class PrefillScheduler {
   KvStaging& staging() { return staging_.staging(); }
   const KvStaging& staging() const { return staging_.staging(); }
   StreamingShare& streaming() { return streaming_; }
-  const StreamingShare& streaming() const { return streaming_; }
-  // Returns how many tokens the running step computes for prompts that yielded when it was planned.
-  int64_t yielding_tokens() const { return yielding_tokens_; }
-
   // Take() and TakeGrown() of the log return the prompts that have gained KV.
   ProgressLog& progress() { return progress_; }
 
@@ -163,19 +153,9 @@ class PrefillScheduler {
  private:
   const PrefillPrompt& Get(const RequestId& id) const;
   PrefillPrompt& Get(const RequestId& id);
-  void PlanPrompts(StepPlan& step);
-  void GiveBack(PrefillPrompt& prompt);
   void Protect(PrefillPrompt& prompt);
-  int64_t Advance(PrefillPrompt& prompt, const StepPlan& step);
-  void TakeUp(PrefillPrompt& prompt, RadixTree::State state);
-  void PlanSlice(PrefillPrompt& prompt, int64_t budget);
-  void KeepPromises(PrefillPrompt& prompt);
-  void RollBack(PrefillPrompt& prompt);
-  void ForgetStep(bool ok);
 
-  BlockPool& pool_;
-  RadixTree& tree_;
-  const int64_t step_tokens_;
+  const RadixTree& tree_;
   KvLeases leases_;
   SessionLeases session_leases_;
   StagingClient staging_;
@@ -184,15 +164,8 @@ class PrefillScheduler {
   PrefillPrompts prompts_;  // owns the prompts that are not removed
   PromptQueue queue_;       // prompts that are neither stopped nor planned to the end
   PrefillAdmission admission_;
-  // Removed prompts whose blocks the running step uses, and replaced tokens that it reads.
-  std::vector<std::unique_ptr<PrefillPrompt>> removed_;
-  std::vector<TokenBuffer> outgrown_;
   uint64_t arrivals_ = 0;
-  int64_t yielding_tokens_ = 0;
-  Batch batch_;
-  // The prompts of the running step, with planned > done, in the order of planning. A prompt that
-  // promises a block comes before the prompts that share it.
-  std::vector<PrefillPrompt*> step_;
+  StepPlanner planner_;  // the last member, because its destructor uses the others
 };
 
 }  // namespace baton

@@ -11,14 +11,14 @@
 
 namespace baton {
 
-// The limits of a step and what is left of them. PrefillScheduler makes the struct and passes it to
-// its parts:
+// The limits of a step and what is left of them. StepPlanner makes the struct and passes it to the
+// other parts of the scheduler:
 //
 // - PromptQueue sets the number and the order, and charges the tenants at the end.
 // - StreamingShare sets the tokens of prompts that yield, and decides which prompts take part.
 // - PrefillAdmission reserves blocks for the prompts that it admits.
 // - StagingClient limits the copies of the step.
-// - PrefillScheduler takes the tokens that the step computes.
+// - StepPlanner takes the tokens that the step computes.
 struct StepPlan {
   // The prompts that may take part in the step.
   enum class Candidates {
