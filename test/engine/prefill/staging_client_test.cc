@@ -92,6 +92,24 @@ TEST_CASE("protected blocks of a prompt that waits are evicted after the rest") 
   }
 }
 
+TEST_CASE("StagingClient protects blocks longer when the queued prompt has higher priority") {
+  Client c;
+  const auto urgent = MakePrompt("a", 1, 2), other = MakePrompt("b", 2, 2);
+  urgent->spec.priority = 1;
+  urgent->queue_order = absl::UnixEpoch() + absl::Seconds(1);
+  urgent->arrival = 9;
+  Cache(c.tree, *urgent);  // less recently used than the other prompt's blocks
+  Cache(c.tree, *other);
+  other->queue_order = absl::UnixEpoch();
+  c.client.Protect(*urgent);
+  c.client.Protect(*other);
+  const BlockRef one = c.client.Allocate(), two = c.client.Allocate();
+  CHECK(c.tree.ReadyPrefix(urgent->keys) == 2);
+  CHECK(c.tree.ReadyPrefix(other->keys) == 0);
+  c.client.Unprotect(*urgent);
+  c.client.Unprotect(*other);
+}
+
 TEST_CASE("streaming prompts and those of negative priority are not protected") {
   Client c;
   const auto prompt = MakePrompt("a", 1, 2);
