@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <set>
 
 #include "catch.h"
@@ -318,6 +319,35 @@ TEST_CASE("an open job that is given what no prompt can have ends, and nothing o
   CHECK(open({}, {}, true) == "tokens: expected 1 to 100 of them (the context), got 0");
   engine.Append({.request_id = "nobody", .tokens = std::vector<TokenId>{1}, .last = true, .decode_worker = "d"}, now);
   CHECK(engine.TakeActions(now).empty());
+}
+
+TEST_CASE("PrefillEngine reserves for the spec's max_tokens, or for the last append's") {
+  PrefillEngine engine(SmallOptions());
+  const absl::Time now = absl::UnixEpoch();
+  PrefillJob closed = JobOf("closed", std::vector<TokenId>(17, 1));
+  closed.spec.sampling.max_tokens = 7;
+  closed.decode_worker = "d";
+  REQUIRE_FALSE(engine.Add(closed, now).has_value());
+  PrefillJob open = JobOf("open", std::vector<TokenId>(17, 2));
+  open.open = true;
+  REQUIRE_FALSE(engine.Add(open, now).has_value());
+  engine.Append({.request_id = "open", .last = true, .max_new_tokens = 9, .decode_worker = "d"}, now);
+  std::map<RequestId, int32_t> max_new_tokens;
+  for (auto actions = engine.TakeActions(now); !actions.empty(); actions = engine.TakeActions(now)) {
+    for (const PrefillAction& action : actions) {
+      if (const auto* link = std::get_if<SendLink>(&action)) {
+        LinkReply reply{};
+        reply.slab_blocks = 64;
+        reply.lease = absl::Seconds(10);
+        engine.sender().OnLinkReply(link->link, reply, now);
+      } else if (const auto* connect = std::get_if<OpenConnection>(&action)) {
+        engine.sender().OnConnected(connect->link, absl::OkStatus(), now);
+      } else if (const auto* reserve = std::get_if<SendReserve>(&action)) {
+        max_new_tokens[reserve->request.request_id] = reserve->request.max_new_tokens;
+      }
+    }
+  }
+  CHECK(max_new_tokens == std::map<RequestId, int32_t>{{"closed", 7}, {"open", 9}});
 }
 
 TEST_CASE("times say how long a request queued, computed and was handed off") {
