@@ -13,7 +13,7 @@ namespace baton {
 namespace {
 
 // A pipe that poll() reports as writable accepts this many bytes without blocking (pipe(7)).
-constexpr size_t kMostBytes = PIPE_BUF;
+constexpr size_t kMaxBytes = PIPE_BUF;
 
 bool HasRoom(int fd) {
   pollfd asked{.fd = fd, .events = POLLOUT, .revents = 0};
@@ -38,7 +38,7 @@ bool StderrSink::Write(const spdlog::details::log_msg& message) {
   formatter_->format(message, line);
   for (size_t begin = 0; begin < line.size();) {
     if (!HasRoom(fd_)) return false;
-    const ssize_t written = write(fd_, line.data() + begin, std::min(line.size() - begin, kMostBytes));
+    const ssize_t written = write(fd_, line.data() + begin, std::min(line.size() - begin, kMaxBytes));
     if (written <= 0) return false;
     begin += static_cast<size_t>(written);
     cut_ = begin < line.size();

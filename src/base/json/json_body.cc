@@ -11,8 +11,8 @@
 namespace baton {
 namespace {
 
-constexpr size_t kShownBytes = 64;
-constexpr size_t kReasonBytes = 120;
+constexpr size_t kMaxShownBytes = 64;
+constexpr size_t kMaxReasonBytes = 120;
 
 // Returns the reason from a message of nlohmann. Drops the input quoted behind the reason, which
 // may take megabytes.
@@ -23,7 +23,7 @@ std::string_view ReasonOf(std::string_view message) {
   const size_t column = message.find("column ");
   const std::string_view before = column == std::string_view::npos ? "] " : ": ";
   const size_t reason = message.find(before, column == std::string_view::npos ? 0 : column);
-  return (reason == std::string_view::npos ? message : message.substr(reason + 2)).substr(0, kReasonBytes);
+  return (reason == std::string_view::npos ? message : message.substr(reason + 2)).substr(0, kMaxReasonBytes);
 }
 
 // Builds a Json value from parser events. A function that returns false ends the parse.
@@ -43,7 +43,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool number_float(double value, const std::string& text) override {
     // nlohmann passes an integer beyond 64 bits as a double, which is a different number.
     if (text.find_first_of(".eE") != std::string::npos) return Add(value) != nullptr;
-    return Refuse(StrCat("expected integers of 64 bits, got ", std::string_view(text).substr(0, kShownBytes)));
+    return Refuse(StrCat("expected integers of 64 bits, got ", std::string_view(text).substr(0, kMaxShownBytes)));
   }
   bool string(std::string& value) override { return Add(std::move(value)) != nullptr; }
   bool binary(Json::binary_t&) override { return Refuse("binary values are not JSON"); }
@@ -54,7 +54,7 @@ class Builder final : public nlohmann::json_sax<Json> {
       return Refuse(StrCat("an object has more than ", kMaxJsonMembers, " members"));
     }
     if (!level.keys.insert(value).second) {
-      return Refuse(StrCat("an object has two members '", std::string_view(value).substr(0, kShownBytes), "'"));
+      return Refuse(StrCat("an object has two members '", std::string_view(value).substr(0, kMaxShownBytes), "'"));
     }
     key_ = std::move(value);
     return true;
@@ -159,7 +159,7 @@ std::string ShowJson(const Json& value) {
       return StrCat("a list of ", value.size());
     case Json::value_t::string: {
       const auto& text = value.get_ref<const std::string&>();
-      return text.size() <= kShownBytes ? StrCat("'", text, "'") : StrCat("a string of ", text.size(), " bytes");
+      return text.size() <= kMaxShownBytes ? StrCat("'", text, "'") : StrCat("a string of ", text.size(), " bytes");
     }
     default:
       return value.dump();
