@@ -9,9 +9,9 @@ namespace {
 int Main(int argc, char** argv) {
   ShutdownSignal signal;  // must precede all threads
   RouterOptions options;
-  ReadAgain read_again;
-  if (const auto code = ParseRouterFlags(argc, argv, options, read_again)) return *code;
-  return RunProgram("baton-router", options.common, [&] { return RunRouter(options, read_again, signal); });
+  ReloadOptions reload_options;
+  if (const auto code = ParseRouterFlags(argc, argv, options, reload_options)) return *code;
+  return RunProgram("baton-router", options.common, [&] { return RunRouter(options, reload_options, signal); });
 }
 
 }  // namespace

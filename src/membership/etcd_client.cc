@@ -15,7 +15,7 @@ namespace {
 namespace etcd = etcdserverpb;
 
 // Upper bound on the part of a server's error message that Baton quotes, in bytes.
-constexpr size_t kLongestReason = 300;
+constexpr size_t kMaxReasonBytes = 300;
 
 // Returns the channel arguments for etcd. They differ from those for workers in pings: etcd closes
 // a connection that sends pings while no call runs.
@@ -38,7 +38,7 @@ std::string RangeEnd(std::string prefix) {
 }
 
 // Waits for the one running operation of a call. Cancels the call at a fixed time.
-struct Patient {
+struct CallWaiter {
   grpc::CompletionQueue& queue;
   grpc::ClientContext& context;
   const std::chrono::system_clock::time_point until;
@@ -58,7 +58,7 @@ struct Patient {
 }  // namespace
 
 EtcdClient::EtcdClient(const EtcdOptions& options, size_t first)
-    : servers_(options.servers), patience_(options.patience), dial_(DialBy(options.tls, Arguments())) {
+    : servers_(options.servers), timeout_(options.timeout), dial_(DialBy(options.tls, Arguments())) {
   BATON_CHECK(!servers_.empty(), "etcd has a server");
   server_ = answered_ = first % servers_.size();
 }
@@ -69,22 +69,22 @@ void EtcdClient::Cancel() {
   if (running_ != nullptr) running_->TryCancel();
 }
 
-absl::Status EtcdClient::Ask(std::chrono::milliseconds patience, Call call) {
+absl::Status EtcdClient::Ask(std::chrono::milliseconds timeout, Call call) {
   absl::Status status;
   // The loop ends with the same server each time, so repeated failures give the same error. Callers
   // log only errors that differ from the previous one.
   for (size_t i = 0; i < servers_.size(); ++i) {
-    status = AskOnce(patience, call);
+    status = AskOnce(timeout, call);
     if (status.ok() || absl::IsCancelled(status)) break;
   }
   return status;
 }
 
-absl::Status EtcdClient::AskOnce(std::chrono::milliseconds patience, Call call) {
+absl::Status EtcdClient::AskOnce(std::chrono::milliseconds timeout, Call call) {
   const std::string& server = servers_[server_];
   if (channel_ == nullptr) channel_ = dial_(server);
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + patience);
+  context.set_deadline(std::chrono::system_clock::now() + timeout);
   {
     const std::lock_guard lock(mutex_);
     if (cancelled_) return absl::CancelledError("etcd: cancelled");
@@ -102,9 +102,9 @@ absl::Status EtcdClient::AskOnce(std::chrono::milliseconds patience, Call call) 
   }
   channel_.reset();
   server_ = (server_ + 1) % servers_.size();
-  std::string reason = absl::CEscape(answer.error_message().substr(0, kLongestReason));
+  std::string reason = absl::CEscape(answer.error_message().substr(0, kMaxReasonBytes));
   if (answer.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    reason = absl::StrCat("no answer within ", static_cast<double>(patience.count()) / 1000, " s");
+    reason = absl::StrCat("no answer within ", static_cast<double>(timeout.count()) / 1000, " s");
     // The server did answer, with an error.
   } else if (answer.error_code() != grpc::StatusCode::UNAVAILABLE) {
     reason = absl::StrCat(absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.error_code())), ": ", reason);
@@ -112,7 +112,7 @@ absl::Status EtcdClient::AskOnce(std::chrono::milliseconds patience, Call call) 
   return absl::UnavailableError(absl::StrCat("etcd: ", server, ": ", reason));
 }
 
-absl::Status EtcdClient::Useless(absl::string_view why) const {
+absl::Status EtcdClient::UnusableAnswer(absl::string_view why) const {
   return absl::UnavailableError(absl::StrCat("etcd: ", servers_[answered_], ": ", why));
 }
 
@@ -126,7 +126,7 @@ absl::StatusOr<EtcdClient::Entries> EtcdClient::Read(const std::string& prefix, 
     return etcd::KV::NewStub(channel)->Range(&context, request, &response);
   }));
   if (response.kvs_size() > most || response.more()) {
-    return Useless(absl::StrCat("expected at most ", most, " keys under ", prefix, ", got more"));
+    return UnusableAnswer(absl::StrCat("expected at most ", most, " keys under ", prefix, ", got more"));
   }
   Entries found{.revision = response.header().revision()};
   for (etcd::KeyValue& entry : *response.mutable_kvs()) {
@@ -142,34 +142,34 @@ absl::Status EtcdClient::AwaitChange(const std::string& prefix, int64_t revision
   watch.set_range_end(RangeEnd(prefix));
   watch.set_start_revision(revision + 1);
   watch.set_fragment(true);
-  // The deadline is later than `patient.until`, so the client cancels the watch before its deadline
+  // The deadline is later than `waiter.until`, so the client cancels the watch before its deadline
   // passes. A missed deadline would count as a failure in etcd's statistics. A cancelled watch does
   // not.
-  return AskOnce(longest + patience_, [&](const auto& channel, grpc::ClientContext& context) {
+  return AskOnce(longest + timeout_, [&](const auto& channel, grpc::ClientContext& context) {
     // With this header, a server without a leader reports an error instead of sending nothing.
     context.AddMetadata("hasleader", "true");
     grpc::CompletionQueue queue;
-    const Patient patient{queue, context, std::chrono::system_clock::now() + longest};
+    const CallWaiter waiter{queue, context, std::chrono::system_clock::now() + longest};
     const auto stream = etcd::Watch::NewStub(channel)->AsyncWatch(&context, &queue, nullptr);
     etcd::WatchResponse response;
-    bool over = !patient.Done(), changed = false;
+    bool over = !waiter.Done(), changed = false;
     if (!over) {
       stream->Write(request, nullptr);
-      over = !patient.Done();
+      over = !waiter.Done();
     }
     while (!over && !changed) {
       stream->Read(&response, nullptr);
-      over = !patient.Done() || response.canceled();
+      over = !waiter.Done() || response.canceled();
       // A store that is behind `revision` has lost its data. It would report nothing until it
       // reaches `revision` again.
       changed = !over && (!response.events().empty() || response.header().revision() < revision);
     }
-    const bool quiet = !changed && std::chrono::system_clock::now() >= patient.until;
+    const bool quiet = !changed && std::chrono::system_clock::now() >= waiter.until;
     // Otherwise the stream ended by itself, and Finish returns the reason.
     if (changed || quiet || response.canceled()) context.TryCancel();
     grpc::Status end;
     stream->Finish(&end, nullptr);
-    patient.Done();
+    waiter.Done();
     if (changed || quiet) return grpc::Status::OK;
     if (response.canceled()) return grpc::Status(grpc::StatusCode::UNAVAILABLE, response.cancel_reason());
     return end.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "it ended the watch") : end;
@@ -183,7 +183,7 @@ absl::StatusOr<EtcdClient::Lease> EtcdClient::Grant(std::chrono::seconds duratio
   RETURN_IF_ERROR(Ask([&](const auto& channel, grpc::ClientContext& context) {
     return etcd::Lease::NewStub(channel)->LeaseGrant(&context, request, &response);
   }));
-  if (response.id() == 0 || response.ttl() <= 0) return Useless("it granted no lease");
+  if (response.id() == 0 || response.ttl() <= 0) return UnusableAnswer("it granted no lease");
   return Lease{response.id(), std::chrono::seconds(response.ttl())};
 }
 

@@ -18,7 +18,7 @@
 namespace baton {
 
 // Not thread-safe, except for Cancel. Calls block. Each call asks the servers in turn until one
-// answers, and waits at most `EtcdOptions::patience` for each server. Errors:
+// answers, and waits at most `EtcdOptions::timeout` for each server. Errors:
 // - UNAVAILABLE if no server answers or an answer is unusable. The message names the last server
 //   and quotes its error.
 // - CANCELLED if Cancel was called.
@@ -68,14 +68,14 @@ class EtcdClient {
 
  private:
   using Call = absl::FunctionRef<grpc::Status(std::shared_ptr<grpc::Channel> channel, grpc::ClientContext& context)>;
-  absl::Status Ask(Call call) { return Ask(patience_, call); }
-  absl::Status Ask(std::chrono::milliseconds patience, Call call);
-  absl::Status AskOnce(std::chrono::milliseconds patience, Call call);
+  absl::Status Ask(Call call) { return Ask(timeout_, call); }
+  absl::Status Ask(std::chrono::milliseconds timeout, Call call);
+  absl::Status AskOnce(std::chrono::milliseconds timeout, Call call);
   // Returns UNAVAILABLE with the name of the server that answered last.
-  absl::Status Useless(absl::string_view why) const;
+  absl::Status UnusableAnswer(absl::string_view why) const;
 
   const std::vector<std::string> servers_;
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds timeout_;
   const ChannelFactory dial_;
   size_t server_;    // index of the server to ask next
   size_t answered_;  // index of the server that answered last

@@ -17,7 +17,7 @@ struct EtcdOptions {
   // etcd requires one.
   TlsFiles tls{};
   // Time limit for the answer of one server. No flag sets it.
-  std::chrono::milliseconds patience{3000};
+  std::chrono::milliseconds timeout{3000};
 };
 
 }  // namespace baton

@@ -12,11 +12,11 @@
 namespace baton {
 namespace {
 
-// Returns `options` with a patience short enough for the lease. A renewal begins after a third of
+// Returns `options` with a timeout short enough for the lease. A renewal begins after a third of
 // the lease and asks every server within another third. The lease therefore outlives the renewal.
-EtcdOptions WithPatienceFor(std::chrono::seconds lease, EtcdOptions options) {
+EtcdOptions WithTimeoutFor(std::chrono::seconds lease, EtcdOptions options) {
   const auto servers = static_cast<int64_t>(options.servers.size());
-  options.patience = std::min(options.patience, std::chrono::milliseconds(lease) / (3 * servers));
+  options.timeout = std::min(options.timeout, std::chrono::milliseconds(lease) / (3 * servers));
   return options;
 }
 
@@ -24,10 +24,10 @@ EtcdOptions WithPatienceFor(std::chrono::seconds lease, EtcdOptions options) {
 
 EtcdRegistration::EtcdRegistration(const EtcdOptions& options, const std::string& prefix, const WorkerAddress& address,
                                    std::chrono::seconds lease, uint32_t seed, Metrics& metrics)
-    : options_(WithPatienceFor(lease, options)),
-      longest_withdrawal_(options.patience),
+    : options_(WithTimeoutFor(lease, options)),
+      longest_withdrawal_(options.timeout),
       entry_{absl::StrCat(prefix, address), address},
-      wanted_(lease),
+      lease_duration_(lease),
       client_(options_, seed),
       health_(metrics, prefix),
       backoff_(seed),
@@ -54,10 +54,10 @@ void EtcdRegistration::Loop() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     lock.unlock();
-    const absl::Status status = Keep();
+    const absl::Status status = Renew();
     Report(status);
     health_.Report(status);
-    const auto period = std::chrono::milliseconds(std::min(lease_.duration, wanted_)) / 3;
+    const auto period = std::chrono::milliseconds(std::min(lease_.duration, lease_duration_)) / 3;
     const auto pause = status.ok() ? period : backoff_.Next();
     if (status.ok()) backoff_.Reset();
     lock.lock();
@@ -76,23 +76,23 @@ void EtcdRegistration::Revoke() {
   spdlog::warn("{}; {} goes when its lease ends", std::string(Message(status)), entry_.key);
 }
 
-absl::Status EtcdRegistration::Keep() {
+absl::Status EtcdRegistration::Renew() {
   if (lease_.id != 0) {
     ASSIGN_OR_RETURN(const bool known, client_.Renew(lease_.id));
     if (!known) lease_ = {};
   }
   if (lease_.id == 0) {
-    ASSIGN_OR_RETURN(lease_, client_.Grant(wanted_));
+    ASSIGN_OR_RETURN(lease_, client_.Grant(lease_duration_));
   }
-  return Enter();
+  return PutIfAbsent();
 }
 
-absl::Status EtcdRegistration::Enter() {
+absl::Status EtcdRegistration::PutIfAbsent() {
   ASSIGN_OR_RETURN(const auto held, client_.Find(entry_.key));
   if (held.has_value() && held->lease == lease_.id) return absl::OkStatus();
   if (held.has_value()) {
     const std::string holder = StrCat("lease ", absl::Hex(held->lease), " ('", absl::CEscape(held->value), "')");
-    if (holder != std::exchange(holder_, holder)) {
+    if (holder != std::exchange(other_holder_, holder)) {
       spdlog::warn(
           "etcd: {} is held by {}, not by this worker's lease {}: by one with the same --advertise, or by this "
           "one before it was started again; it is taken when that has gone",
@@ -101,7 +101,7 @@ absl::Status EtcdRegistration::Enter() {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(client_.Put(entry_, lease_.id));
-  holder_.clear();
+  other_holder_.clear();
   spdlog::info("etcd: {} is registered", entry_.key);
   return absl::OkStatus();
 }

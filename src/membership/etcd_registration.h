@@ -30,22 +30,22 @@ class EtcdRegistration {
   ~EtcdRegistration();
 
   // Deletes the key on the thread of this object, without blocking the caller. The deletion takes
-  // at most `longest` and `EtcdOptions::patience`. If it fails, the key expires with its lease.
+  // at most `longest` and `EtcdOptions::timeout`. If it fails, the key expires with its lease.
   // Only the first call has an effect.
   void Withdraw(absl::Duration longest = absl::InfiniteDuration());
 
  private:
   void Loop();
-  absl::Status Keep();
-  absl::Status Enter();
+  absl::Status Renew();
+  absl::Status PutIfAbsent();
   void Revoke();
   void Report(const absl::Status& status);
 
-  // The patience is reduced so that a renewal fits into the lease.
+  // The timeout is reduced so that a renewal fits into the lease.
   const EtcdOptions options_;
   const std::chrono::milliseconds longest_withdrawal_;
   const EtcdClient::Entry entry_;
-  const std::chrono::seconds wanted_;
+  const std::chrono::seconds lease_duration_;
   EtcdClient client_;
   EtcdHealth health_;
   Backoff backoff_;          // this and the next three members belong to the thread
@@ -53,7 +53,7 @@ class EtcdRegistration {
   // The error of the last attempt. An unchanged error is not logged again.
   std::string error_;
   // The other holder of the key. An unchanged holder is not logged again.
-  std::string holder_;
+  std::string other_holder_;
   std::mutex mutex_;
   std::condition_variable stopped_;
   bool stopping_ = false;  // guarded by mutex_

@@ -14,15 +14,15 @@ namespace {
 
 // Pause between two reads. It doubles while changes keep coming, up to the second value. The pause
 // bounds the load of keys that change constantly.
-constexpr std::chrono::milliseconds kFirstRest(50);
-constexpr std::chrono::milliseconds kMaxRest(1000);
+constexpr std::chrono::milliseconds kMinReadPause(50);
+constexpr std::chrono::milliseconds kMaxReadPause(1000);
 // Duration of one watch. All keys are then read again, in case the watch was lost without an error.
-constexpr std::chrono::seconds kLongestWatch(60);
+constexpr std::chrono::seconds kMaxWatchDuration(60);
 // Upper bound on the part of a key or value that a log line shows, in bytes.
-constexpr size_t kLongestShown = 64;
+constexpr size_t kMaxShownBytes = 64;
 
 std::string Shown(const std::string& text) {
-  return absl::StrCat("'", absl::CEscape(text.substr(0, kLongestShown)), text.size() > kLongestShown ? "...'" : "'");
+  return absl::StrCat("'", absl::CEscape(text.substr(0, kMaxShownBytes)), text.size() > kMaxShownBytes ? "...'" : "'");
 }
 
 }  // namespace
@@ -50,22 +50,22 @@ absl::StatusOr<std::vector<WorkerAddress>> EtcdWatch::Workers() const {
 // Every change causes a full read of the prefix. Missed or repeated events of a watch therefore
 // cannot make the list wrong.
 void EtcdWatch::Loop() {
-  auto rest = kFirstRest, pause = kFirstRest;
+  auto read_pause = kMinReadPause, pause = kMinReadPause;
   do {
-    const auto found = client_.Read(prefix_, kMostWorkers);
+    const auto found = client_.Read(prefix_, kMaxWorkers);
     absl::Status status = found.status();
     health_.Report(status);
     if (found.ok()) {
-      Tell(AddressesOf(*found));
+      Publish(AddressesOf(*found));
       const auto begin = std::chrono::steady_clock::now();
-      status = client_.AwaitChange(prefix_, found->revision, kLongestWatch);
-      const bool at_once = std::chrono::steady_clock::now() - begin < kMaxRest;
-      rest = at_once ? std::min(2 * rest, kMaxRest) : kFirstRest;
+      status = client_.AwaitChange(prefix_, found->revision, kMaxWatchDuration);
+      const bool at_once = std::chrono::steady_clock::now() - begin < kMaxReadPause;
+      read_pause = at_once ? std::min(2 * read_pause, kMaxReadPause) : kMinReadPause;
       ReportWatch(status);
     } else if (!absl::IsCancelled(status)) {
-      Tell(status);
+      Publish(status);
     }
-    pause = status.ok() ? rest : backoff_.Next();
+    pause = status.ok() ? read_pause : backoff_.Next();
     if (status.ok()) backoff_.Reset();
   } while (Sleep(pause));
 }
@@ -95,18 +95,18 @@ std::vector<WorkerAddress> EtcdWatch::AddressesOf(const EtcdClient::Entries& fou
       first = absl::StrCat(Shown(key), ": expected HOST:PORT, got ", Shown(value));
     }
   }
-  std::string nonsense;
+  std::string bad_values;
   if (!first.empty()) {
-    nonsense = absl::StrCat("etcd: ", found.entries.size() - addresses.size(), " of ", found.entries.size(),
-                            " keys under ", prefix_, " name no worker; the first is ", first);
+    bad_values = absl::StrCat("etcd: ", found.entries.size() - addresses.size(), " of ", found.entries.size(),
+                              " keys under ", prefix_, " name no worker; the first is ", first);
   }
-  if (nonsense != std::exchange(nonsense_, nonsense) && !nonsense.empty()) spdlog::warn("{}", nonsense);
+  if (bad_values != std::exchange(bad_values_, bad_values) && !bad_values.empty()) spdlog::warn("{}", bad_values);
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
   return addresses;
 }
 
-void EtcdWatch::Tell(absl::StatusOr<std::vector<WorkerAddress>> workers) {
+void EtcdWatch::Publish(absl::StatusOr<std::vector<WorkerAddress>> workers) {
   {
     const std::lock_guard lock(mutex_);
     if (workers == workers_) return;

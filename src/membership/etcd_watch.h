@@ -33,7 +33,7 @@ class EtcdWatch {
 
   // Returns the addresses in the values of all keys under the prefix, sorted and without
   // duplicates. Returns an empty list before the first read. A value that is not an address is
-  // logged and ignored. Returns UNAVAILABLE if the last read failed or found more than kMostWorkers
+  // logged and ignored. Returns UNAVAILABLE if the last read failed or found more than kMaxWorkers
   // keys.
   absl::StatusOr<std::vector<WorkerAddress>> Workers() const;
 
@@ -43,7 +43,7 @@ class EtcdWatch {
   // Returns false if the thread must stop.
   bool Sleep(std::chrono::milliseconds duration);
   std::vector<WorkerAddress> AddressesOf(const EtcdClient::Entries& found);
-  void Tell(absl::StatusOr<std::vector<WorkerAddress>> workers);
+  void Publish(absl::StatusOr<std::vector<WorkerAddress>> workers);
 
   const std::string prefix_;
   EtcdClient client_;
@@ -51,7 +51,7 @@ class EtcdWatch {
   std::function<void()> on_change_;
   Backoff backoff_;  // this and the next two members belong to the thread
   // The last warning about values that are not addresses. An unchanged warning is not repeated.
-  std::string nonsense_;
+  std::string bad_values_;
   // Failed watches in a row.
   int failed_watches_ = 0;
   mutable std::mutex mutex_;

@@ -8,7 +8,7 @@ namespace baton {
 
 absl::StatusOr<std::unique_ptr<LiveMembership>> LiveMembership::Start(Options options, Metrics& metrics,
                                                                       Membership::SetWorkers set) {
-  ASSIGN_OR_RETURN(auto resolver, NameResolver::Make(options.dns_server, options.dns_patience));
+  ASSIGN_OR_RETURN(auto resolver, NameResolver::Make(options.dns_server, options.dns_timeout));
   std::unique_ptr<LiveMembership> live(new LiveMembership(std::move(resolver)));
   for (const auto* names : {&options.prefill, &options.decode}) {
     for (const WorkerName& name : *names) {

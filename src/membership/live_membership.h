@@ -23,8 +23,8 @@ class LiveMembership {
     std::vector<WorkerName> decode;
     // IP:PORT. Empty for the system's DNS server.
     std::string dns_server;
-    std::chrono::milliseconds dns_period;    // between two queries
-    std::chrono::milliseconds dns_patience;  // time limit per name
+    std::chrono::milliseconds dns_period;   // between two queries
+    std::chrono::milliseconds dns_timeout;  // time limit per name
     EtcdOptions etcd;
     // Selects the etcd server to ask first, and seeds the jitter of retries to etcd.
     uint32_t seed = 0;

@@ -12,7 +12,7 @@ namespace {
 
 using NameKind = WorkerName::Kind;
 
-bool Knows(Membership::Source source, const WorkerName& name) {
+bool ResolvesBy(Membership::Source source, const WorkerName& name) {
   // A static address needs no source.
   if (name.kind == NameKind::kAddress) return false;
   return (name.kind == NameKind::kEtcd) == (source == Membership::Source::kEtcd);
@@ -26,7 +26,7 @@ Membership::Membership(std::vector<WorkerName> prefill, std::vector<WorkerName> 
   groups_.push_back({WorkerRole::kDecode, std::move(decode), {}});
   for (Group& group : groups_) {
     for (const WorkerName& name : group.names) {
-      if (name.kind == NameKind::kAddress) group.known[name].addresses = {name.name};
+      if (name.kind == NameKind::kAddress) group.resolved[name].addresses = {name.name};
     }
   }
 }
@@ -36,13 +36,13 @@ void Membership::Update(Source source) {
   for (Group& group : groups_) {
     std::vector<std::pair<WorkerName, absl::StatusOr<std::vector<WorkerAddress>>>> answers;
     for (const WorkerName& name : group.names) {
-      if (Knows(source, name)) answers.emplace_back(name, resolve_(name));
+      if (ResolvesBy(source, name)) answers.emplace_back(name, resolve_(name));
     }
     const std::lock_guard lock(mutex_);
-    for (auto& [name, found] : answers) Learn(name, std::move(found), group.known[name]);
+    for (auto& [name, found] : answers) Apply(name, std::move(found), group.resolved[name]);
     std::vector<WorkerAddress> all;
     for (const WorkerName& name : group.names) {
-      for (const WorkerAddress& address : group.known[name].addresses) {
+      for (const WorkerAddress& address : group.resolved[name].addresses) {
         if (std::find(all.begin(), all.end(), address) == all.end()) all.push_back(address);
       }
     }
@@ -50,15 +50,15 @@ void Membership::Update(Source source) {
   }
 }
 
-void Membership::Learn(const WorkerName& name, absl::StatusOr<std::vector<WorkerAddress>> found, Known& known) {
+void Membership::Apply(const WorkerName& name, absl::StatusOr<std::vector<WorkerAddress>> found, Resolved& resolved) {
   const std::string error = found.ok() ? "" : std::string(Message(found.status()));
-  if (found.ok()) known.addresses = *std::move(found);
-  if (error == std::exchange(known.error, error)) return;
+  if (found.ok()) resolved.addresses = *std::move(found);
+  if (error == std::exchange(resolved.error, error)) return;
   if (!error.empty()) {
-    spdlog::warn("{}; its {} workers stay as they were", error, known.addresses.size());
+    spdlog::warn("{}; its {} workers stay as they were", error, resolved.addresses.size());
   } else {
     const std::string text = name.port.empty() ? name.name : StrCat(name.name, ":", name.port);
-    spdlog::info("{} is answered for again, with {} workers", text, known.addresses.size());
+    spdlog::info("{} is answered for again, with {} workers", text, resolved.addresses.size());
   }
 }
 

@@ -28,22 +28,22 @@ class Membership {
   void Update(Source source);
 
  private:
-  struct Known {
+  struct Resolved {
     std::vector<WorkerAddress> addresses;
     std::string error;  // of the last attempt; logged once
   };
   struct Group {
     WorkerRole role;
     std::vector<WorkerName> names;
-    std::map<WorkerName, Known> known;
+    std::map<WorkerName, Resolved> resolved;
   };
-  void Learn(const WorkerName& name, absl::StatusOr<std::vector<WorkerAddress>> found, Known& known);
+  void Apply(const WorkerName& name, absl::StatusOr<std::vector<WorkerAddress>> found, Resolved& resolved);
 
   const Resolve resolve_;
   const SetWorkers set_;
   // Each serialises the updates of one source. Locked before mutex_.
   std::mutex dns_mutex_, etcd_mutex_;
-  // Guards `known` of all groups, and keeps calls of `set` in the order of updates.
+  // Guards `resolved` of all groups, and keeps calls of `set` in the order of updates.
   std::mutex mutex_;
   std::vector<Group> groups_;
 };

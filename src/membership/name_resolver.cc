@@ -19,7 +19,7 @@ namespace {
 
 // Each try waits longer than the previous one.
 constexpr int kTries = 2;
-// The first try waits for patience / kFirstTry.
+// The first try waits for timeout / kFirstTry.
 constexpr int kFirstTry = 4;
 
 // The answer to one query, filled in by c-ares.
@@ -74,9 +74,9 @@ absl::StatusOr<std::vector<WorkerAddress>> AddressesOf(const WorkerName& name, D
     return absl::UnavailableError(absl::StrCat("DNS: ", name.name, ": ", ares_strerror(answer.status)));
   }
   std::vector<WorkerAddress> addresses = std::move(answer.addresses);
-  if (addresses.size() > kMostWorkers) {
+  if (addresses.size() > kMaxWorkers) {
     return absl::UnavailableError(
-        absl::StrCat("DNS: ", name.name, ": expected at most ", kMostWorkers, " workers, got ", addresses.size()));
+        absl::StrCat("DNS: ", name.name, ": expected at most ", kMaxWorkers, " workers, got ", addresses.size()));
   }
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
@@ -86,10 +86,10 @@ absl::StatusOr<std::vector<WorkerAddress>> AddressesOf(const WorkerName& name, D
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NameResolver>> NameResolver::Make(const std::string& server,
-                                                                 std::chrono::milliseconds patience) {
+                                                                 std::chrono::milliseconds timeout) {
   static const int library = ares_library_init(ARES_LIB_INIT_ALL);
   ares_options options{};
-  options.timeout = static_cast<int>(patience.count()) / kFirstTry;
+  options.timeout = static_cast<int>(timeout.count()) / kFirstTry;
   options.tries = kTries;
   ares_channel channel = nullptr;
   int status = library;
@@ -97,7 +97,7 @@ absl::StatusOr<std::unique_ptr<NameResolver>> NameResolver::Make(const std::stri
     status = ares_init_options(&channel, &options, ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES);
   }
   if (status != ARES_SUCCESS) return absl::UnavailableError(absl::StrCat("DNS: ", ares_strerror(status)));
-  std::unique_ptr<NameResolver> resolver(new NameResolver(channel, patience));
+  std::unique_ptr<NameResolver> resolver(new NameResolver(channel, timeout));
   if (!server.empty() && ares_set_servers_ports_csv(channel, server.c_str()) != ARES_SUCCESS) {
     return absl::InvalidArgumentError(absl::StrCat("dns-server: expected IP:PORT, got '", server, "'"));
   }
@@ -110,7 +110,7 @@ NameResolver::~NameResolver() { ares_destroy(channel_); }
 // above 1,023.
 void NameResolver::Wait(const bool& done) {
   // c-ares applies its timeout to each server and search domain. This limit covers them together.
-  const auto end = std::chrono::steady_clock::now() + patience_;
+  const auto end = std::chrono::steady_clock::now() + timeout_;
   while (!done) {
     // ares_cancel invokes the callback, which sets `done`.
     if (cancelled_ || std::chrono::steady_clock::now() > end) return ares_cancel(channel_);

@@ -15,8 +15,8 @@
 namespace baton {
 namespace {
 
-constexpr size_t kLongestName = 253;  // RFC 1035
-constexpr size_t kLongestPrefix = 256;
+constexpr size_t kMaxNameBytes = 253;  // RFC 1035
+constexpr size_t kMaxPrefixBytes = 256;
 
 bool IsPort(absl::string_view text) {
   int port = 0;
@@ -35,7 +35,7 @@ bool IsScheme(absl::string_view host) {
 
 bool IsPrefix(absl::string_view text) {
   const auto allowed = [](unsigned char c) { return std::isgraph(c) != 0 && c != ','; };
-  return text.size() > 1 && text[0] == '/' && text.size() <= kLongestPrefix &&
+  return text.size() > 1 && text[0] == '/' && text.size() <= kMaxPrefixBytes &&
          std::all_of(text.begin(), text.end(), allowed);
 }
 
@@ -43,7 +43,7 @@ bool IsPrefix(absl::string_view text) {
 
 bool IsDnsName(absl::string_view text) {
   const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
-  return !text.empty() && text.size() <= kLongestName && std::all_of(text.begin(), text.end(), allowed);
+  return !text.empty() && text.size() <= kMaxNameBytes && std::all_of(text.begin(), text.end(), allowed);
 }
 
 bool IsWorkerAddress(absl::string_view text) {

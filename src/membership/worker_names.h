@@ -32,7 +32,7 @@ struct WorkerName {
 };
 
 // Upper bound on the workers of one name. A larger answer is a mistake or an attack.
-inline constexpr size_t kMostWorkers = 1024;
+inline constexpr size_t kMaxWorkers = 1024;
 
 // Returns whether `text` has 1 to 253 characters, each a letter, digit, hyphen, underscore or dot.
 bool IsDnsName(absl::string_view text);

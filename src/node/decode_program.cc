@@ -31,7 +31,7 @@ absl::Status RunDecode(WorkerOptions options, ShutdownSignal& signal) {
   ThreadPool sampling(Threads(options));
   ASSIGN_OR_RETURN(const auto node,
                    DecodeNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
-                                     {*tokenizer, weights_digest, SampleOn(sampling)}, options.listen, ""));
+                                     {*tokenizer, weights_digest, ParallelForOn(sampling)}, options.listen, ""));
   // Start the metrics server last. A free port for metrics must not be the port that --listen
   // names.
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));

@@ -133,7 +133,7 @@ void AddStepTokens(CLI::App& app, WorkerOptions& o) {
          "a step with others; 0: so many that a step's fixed cost, as measured, is a quarter of the whole")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
-  app.add_option("--growing-step-ms", o.growing_step_ms,
+  app.add_option("--growing-step-ms", o.streaming_step_ms,
                  "streaming prompts fill a step for this long at most, as measured, or for twice its fixed cost: other "
                  "requests wait this long at most for them in the step that runs when they arrive, and in each step "
                  "that they share")
@@ -205,11 +205,11 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
 }
 
 // Returns the command-line words for a TOML value. Returns nullopt for tables and dates.
-std::optional<std::vector<std::string>> Words(const toml::node& node) {
+std::optional<std::vector<std::string>> CommandLineWords(const toml::node& node) {
   if (const toml::array* array = node.as_array()) {
     std::vector<std::string> words;
     for (const toml::node& element : *array) {
-      const auto word = Words(element);
+      const auto word = CommandLineWords(element);
       if (!word || word->size() != 1) return std::nullopt;
       words.push_back(word->front());
     }
@@ -229,7 +229,7 @@ absl::Status ApplyKey(CLI::App& app, const std::string& where, const std::string
   if (option == nullptr || key == "config" || key == "help" || key == "version") {
     return absl::InvalidArgumentError(StrCat(where, ": unknown option '", key, "' (the names are those of --help)"));
   }
-  const auto words = Words(node);
+  const auto words = CommandLineWords(node);
   if (!words) {
     return absl::InvalidArgumentError(
         StrCat(where, ": ", key, ": expected a string, number, boolean or an array of them"));

@@ -41,7 +41,7 @@ absl::StatusOr<LoadedModel> LoadModel(WorkerOptions& options, const Workers& wor
   LoadedModel model;
   ASSIGN_OR_RETURN(model.weights, LoadWeights(options.model));
   RETURN_IF_ERROR(Place(options, workers, model));
-  if (!model.device->is_accelerator() && !options.guard_kv) WarnOfSharedMemory(model.blocks * model.block_bytes);
+  if (!model.device->is_accelerator() && !options.guard_kv) WarnIfSharedMemoryShort(model.blocks * model.block_bytes);
   ASSIGN_OR_RETURN(const StagingOptions staging, Staging(options, model.block_bytes));
   if (options.common.check && staging.disk > 0) {
     RETURN_IF_ERROR(StagingFile::Create(options.kv_disk_dir, staging.disk, model.block_bytes).status());

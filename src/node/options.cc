@@ -187,7 +187,7 @@ absl::Status ValidateAccess(const RouterOptions& options) {
   return CheckReach("metrics", options.common.metrics, guarded, open, "--keys");
 }
 
-std::string KeysInTheClear(const RouterOptions& options) {
+std::string UnencryptedKeysWarning(const RouterOptions& options) {
   const auto leaves = [](const std::string& listen) { return listen != "off" && !IsLoopback(listen); };
   if (options.keys.empty() || !options.tls.empty() || !(leaves(options.listen) || leaves(options.http))) return "";
   return "not encrypted: whoever listens to the network reads the keys; give --tls-cert and --tls-key";
@@ -195,7 +195,7 @@ std::string KeysInTheClear(const RouterOptions& options) {
 
 namespace {
 
-bool NamesAny(const RouterOptions& options, const std::vector<std::string>& kinds) {
+bool HasWorkerOfKind(const RouterOptions& options, const std::vector<std::string>& kinds) {
   const auto is_one = [&](const std::string& name) {
     return std::ranges::any_of(kinds, [&](const std::string& kind) { return name.starts_with(kind); });
   };
@@ -204,17 +204,19 @@ bool NamesAny(const RouterOptions& options, const std::vector<std::string>& kind
 
 absl::Status CheckDns(const RouterOptions& options) {
   if (options.dns_server.empty()) return absl::OkStatus();
-  if (NamesAny(options, {"dns:", "srv:"})) return NameResolver::Make(options.dns_server, options.dns_patience).status();
+  if (HasWorkerOfKind(options, {"dns:", "srv:"})) {
+    return NameResolver::Make(options.dns_server, options.dns_timeout).status();
+  }
   return absl::InvalidArgumentError("dns-server: no worker is named by dns: or srv:");
 }
 
-// `asked` is true if the options use etcd. `by` names the option that uses it.
-absl::Status CheckEtcd(const EtcdOptions& options, bool asked, const char* by) {
-  if (options.servers.empty() && asked) {
-    return absl::InvalidArgumentError(absl::StrCat("etcd: its HOST:PORT is required with ", by));
+// `is_used` is true if the options use etcd. `user` names the option that uses it.
+absl::Status CheckEtcd(const EtcdOptions& options, bool is_used, const char* user) {
+  if (options.servers.empty() && is_used) {
+    return absl::InvalidArgumentError(absl::StrCat("etcd: its HOST:PORT is required with ", user));
   }
-  if (!options.servers.empty() && !asked) {
-    return absl::InvalidArgumentError(absl::StrCat("etcd: nothing is asked of it, expected ", by));
+  if (!options.servers.empty() && !is_used) {
+    return absl::InvalidArgumentError(absl::StrCat("etcd: nothing is is_used of it, expected ", user));
   }
   if (options.servers.empty() && !options.tls.empty()) {
     return absl::InvalidArgumentError("etcd-ca, etcd-cert, etcd-key: are for --etcd, which is not given");
@@ -281,7 +283,7 @@ absl::Status Validate(const RouterOptions& options) {
   RETURN_IF_ERROR(CheckModelNames(options.models));
   RETURN_IF_ERROR(ValidateAccess(options));
   RETURN_IF_ERROR(CheckDns(options));
-  RETURN_IF_ERROR(CheckEtcd(options.common.etcd, NamesAny(options, {"etcd:"}), "a worker named by etcd:PREFIX"));
+  RETURN_IF_ERROR(CheckEtcd(options.common.etcd, HasWorkerOfKind(options, {"etcd:"}), "a worker named by etcd:PREFIX"));
   RETURN_IF_ERROR(CheckPrefixes(options));
   std::set<std::string> seen;
   for (const auto* list : {&options.prefill_workers, &options.decode_workers}) {

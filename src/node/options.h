@@ -57,7 +57,7 @@ struct RouterOptions {
   std::string dns_server;
   double dns_seconds = 5;  // seconds between two queries
   // Time limit for one name. No flag sets it.
-  std::chrono::milliseconds dns_patience{4000};
+  std::chrono::milliseconds dns_timeout{4000};
   RouterLimits limits;
   Schedule schedule = Schedule::kFirstCome;
   std::string max_sessions = "auto";  // a number, "auto" or "off"
@@ -65,7 +65,7 @@ struct RouterOptions {
 };
 
 // Reads a router's options again, from the command line and the configuration file.
-using ReadAgain = std::function<absl::StatusOr<RouterOptions>()>;
+using ReloadOptions = std::function<absl::StatusOr<RouterOptions>()>;
 
 struct WorkerOptions {
   CommonOptions common;
@@ -105,7 +105,7 @@ struct WorkerOptions {
   int64_t increment = 0;
   // prefill: upper bound on the milliseconds for which streaming prompts and low-priority jobs fill
   // a step.
-  int64_t growing_step_ms = 25;
+  int64_t streaming_step_ms = 25;
   // decode: upper bound on requests per step. 0 for the default of SetStepDefaults.
   int32_t max_batch = 0;
   // decode: check the SHA-256 digest of each KV block before use.
@@ -174,7 +174,7 @@ absl::Status Validate(const RouterOptions& options);
 // Checks only the access options, which `baton serve` also needs.
 absl::Status ValidateAccess(const RouterOptions& options);
 // Returns a warning if API keys travel unencrypted. Returns an empty string otherwise.
-std::string KeysInTheClear(const RouterOptions& options);
+std::string UnencryptedKeysWarning(const RouterOptions& options);
 // Checks the options of a worker. Like Validate for a router, but access requires certificates
 // instead of keys.
 absl::Status Validate(const WorkerOptions& options);

@@ -27,7 +27,7 @@ void LogLibraries() {
 }
 
 // Reports why the program ends, at any log level.
-void TellFailure(const std::string& program, LogFormat format, const absl::Status& status) {
+void ReportFailure(const std::string& program, LogFormat format, const absl::Status& status) {
   const std::string why = StrCat(absl::StatusCodeToString(status.code()), ": ", Message(status));
   if (format == LogFormat::kText) {
     std::cerr << program << ": " << why << "\n";
@@ -59,19 +59,19 @@ int RunProgram(const std::string& program, const CommonOptions& options, const s
   }
   if (status.ok()) status = run();
   if (!status.ok()) {
-    TellFailure(program, format, status);
+    ReportFailure(program, format, status);
     return 1;
   }
   if (options.check) std::cout << program << ": the options, the model and the memory are fine\n";
   return 0;
 }
 
-void WarnOfKeys(const RouterOptions& options) {
-  const std::string clear = KeysInTheClear(options);
+void WarnIfKeysUnencrypted(const RouterOptions& options) {
+  const std::string clear = UnencryptedKeysWarning(options);
   if (!clear.empty()) spdlog::warn("{}", clear);
 }
 
-void WarnOfSharedMemory(int64_t bytes) {
+void WarnIfSharedMemoryShort(int64_t bytes) {
   const std::string shortage = SharedMemoryShortage("/dev/shm", bytes);
   if (!shortage.empty()) spdlog::warn("{}", shortage);
 }
@@ -87,12 +87,12 @@ void RunUntilSignal(ShutdownSignal& signal, const Serving& serving) {
   std::cout << "listening on " << serving.address << std::endl;
   if (IsLoopback(serving.address)) spdlog::info("no other machine reaches {}", serving.address);
   const ServiceManager manager = FindServiceManager();
-  const auto tell = [&manager](const char* state) {
+  const auto notify = [&manager](const char* state) {
     const absl::Status status = Notify(manager, state);
     if (!status.ok()) spdlog::warn("{}", Message(status));
   };
-  const auto watchdog = KeepWatchdogQuiet(manager, serving.check_alive);
-  tell("READY=1");
+  const auto watchdog = StartWatchdogNotifier(manager, serving.check_alive);
+  notify("READY=1");
   int got = signal.Await();
   // SIGHUP from a service manager means reload, even if there is nothing to reload. SIGHUP from a
   // terminal means that the terminal has closed.
@@ -100,7 +100,7 @@ void RunUntilSignal(ShutdownSignal& signal, const Serving& serving) {
     if (serving.reload) serving.reload();
   }
   spdlog::info("{}: shutting down", strsignal(got));
-  tell("STOPPING=1");
+  notify("STOPPING=1");
   serving.shutdown();
 }
 

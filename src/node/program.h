@@ -17,11 +17,11 @@ class Metrics;
 int RunProgram(const std::string& program, const CommonOptions& options, const std::function<absl::Status()>& run);
 
 // Logs a warning if API keys travel over a network unencrypted.
-void WarnOfKeys(const RouterOptions& options);
+void WarnIfKeysUnencrypted(const RouterOptions& options);
 
 // Logs a warning if `bytes` of KV do not fit into shared memory. KV blocks would still move, but
 // slowly.
-void WarnOfSharedMemory(int64_t bytes);
+void WarnIfSharedMemoryShort(int64_t bytes);
 
 // Serves metrics if the options enable them, and logs the address.
 absl::Status ServeMetrics(Metrics& metrics, const CommonOptions& options);

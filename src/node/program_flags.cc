@@ -16,11 +16,12 @@ std::optional<int> ParseDecodeFlags(int argc, const char* const* argv, WorkerOpt
   return ParseFlags(app, argc, argv);
 }
 
-std::optional<int> ParseRouterFlags(int argc, const char* const* argv, RouterOptions& options, ReadAgain& read_again) {
+std::optional<int> ParseRouterFlags(int argc, const char* const* argv, RouterOptions& options,
+                                    ReloadOptions& reload_options) {
   CLI::App app("Joins clients, prefill workers and decode workers.", "baton-router");
   AddFlags(app, options);
   if (const auto code = ParseFlags(app, argc, argv)) return code;
-  if (app.count("--config") > 0) read_again = [=] { return ReadRouterOptions(argc, argv); };
+  if (app.count("--config") > 0) reload_options = [=] { return ReadRouterOptions(argc, argv); };
   return std::nullopt;
 }
 

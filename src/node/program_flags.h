@@ -12,8 +12,9 @@ namespace baton {
 // node/flags.h.
 std::optional<int> ParsePrefillFlags(int argc, const char* const* argv, WorkerOptions& options);
 std::optional<int> ParseDecodeFlags(int argc, const char* const* argv, WorkerOptions& options);
-// Sets `read_again`, or leaves it null without a configuration file. `argv` must outlive
-// `read_again`.
-std::optional<int> ParseRouterFlags(int argc, const char* const* argv, RouterOptions& options, ReadAgain& read_again);
+// Sets `reload_options`, or leaves it null without a configuration file. `argv` must outlive
+// `reload_options`.
+std::optional<int> ParseRouterFlags(int argc, const char* const* argv, RouterOptions& options,
+                                    ReloadOptions& reload_options);
 
 }  // namespace baton

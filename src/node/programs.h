@@ -7,7 +7,7 @@
 
 namespace baton {
 
-absl::Status RunRouter(const RouterOptions& options, const ReadAgain& read_again, ShutdownSignal& signal);
+absl::Status RunRouter(const RouterOptions& options, const ReloadOptions& reload_options, ShutdownSignal& signal);
 absl::Status RunPrefill(WorkerOptions options, ShutdownSignal& signal);
 absl::Status RunDecode(WorkerOptions options, ShutdownSignal& signal);
 // Runs all roles in this process.

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kHealthPeriod(50);
 // gRPC reads its certificates with the same period.
 constexpr std::chrono::seconds kRenewalPeriod(10);
 // Time after the grace period for answers to reach their clients.
-constexpr absl::Duration kLastWords = absl::Seconds(1);
+constexpr absl::Duration kFinalAnswerTimeout = absl::Seconds(1);
 
 std::optional<SessionLimits> SessionLimitsOf(const RouterOptions& options) {
   if (options.max_sessions == "off") return std::nullopt;
@@ -172,7 +172,7 @@ absl::Status RouterNode::StartMembership(const RouterOptions& options, Metrics& 
   ASSIGN_OR_RETURN(
       membership_,
       LiveMembership::Start({NamesOf(options.prefill_workers), NamesOf(options.decode_workers), options.dns_server,
-                             std::chrono::milliseconds(std::lround(options.dns_seconds * 1000)), options.dns_patience,
+                             std::chrono::milliseconds(std::lround(options.dns_seconds * 1000)), options.dns_timeout,
                              etcd, std::random_device()()},
                             metrics,
                             [this](WorkerRole role, const auto& addresses) { router_.SetWorkers(role, addresses); }));
@@ -197,11 +197,11 @@ void RouterNode::ReloadWorkers(const absl::StatusOr<RouterOptions>& options) {
                options->decode_workers.size());
 }
 
-std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node, ReadAgain read_again) {
-  if (options.keys.empty() && !read_again) return nullptr;
-  return [&node, read_again = std::move(read_again)] {
+std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node, ReloadOptions reload_options) {
+  if (options.keys.empty() && !reload_options) return nullptr;
+  return [&node, reload_options = std::move(reload_options)] {
     node.ReloadKeys();
-    if (read_again) node.ReloadWorkers(read_again());
+    if (reload_options) node.ReloadWorkers(reload_options());
   };
 }
 
@@ -229,7 +229,7 @@ void RouterNode::Shutdown(absl::Duration grace) {
   if (!http_->AwaitIdle(until - absl::Now())) {
     // Requests that still wait then receive an error.
     router_.EndAll();
-    http_->AwaitIdle(kLastWords);
+    http_->AwaitIdle(kFinalAnswerTimeout);
   }
   http_->Stop();
 }

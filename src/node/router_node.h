@@ -70,7 +70,7 @@ class RouterNode {
 };
 
 // Returns the function that a program calls at SIGHUP. It reads the keys again, and with
-// `read_again` the workers too. Returns null if there is nothing to read again.
-std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node, ReadAgain read_again = nullptr);
+// `reload_options` the workers too. Returns null if there is nothing to read again.
+std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node, ReloadOptions reload_options = nullptr);
 
 }  // namespace baton

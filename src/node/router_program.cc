@@ -8,9 +8,9 @@
 
 namespace baton {
 
-absl::Status RunRouter(const RouterOptions& options, const ReadAgain& read_again, ShutdownSignal& signal) {
+absl::Status RunRouter(const RouterOptions& options, const ReloadOptions& reload_options, ShutdownSignal& signal) {
   RETURN_IF_ERROR(Validate(options));
-  WarnOfKeys(options);
+  WarnIfKeysUnencrypted(options);
   ASSIGN_OR_RETURN(std::vector<ServedModel> models, LoadServedModels(options.models));
   if (options.common.check) return KeyRing::Load(options.keys).status();
   const SteadyClock clock;
@@ -21,8 +21,8 @@ absl::Status RunRouter(const RouterOptions& options, const ReadAgain& read_again
   // names.
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   const auto shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); };
-  RunUntilSignal(
-      signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, ReloadOf(options, *node, read_again)});
+  RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown,
+                          ReloadOf(options, *node, reload_options)});
   return absl::OkStatus();
 }
 

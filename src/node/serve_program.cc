@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& options, c
 
 absl::Status RunServe(ServeOptions options, ShutdownSignal& signal) {
   RETURN_IF_ERROR(ValidateAccess(options.router));
-  WarnOfKeys(options.router);
+  WarnIfKeysUnencrypted(options.router);
   options.worker.common.check = options.router.common.check;
   options.worker.common.vllm_metrics = options.router.common.vllm_metrics;
   const Workers workers{.prefill = 1, .decode = 1 + static_cast<int>(options.decoders.size())};
@@ -105,8 +105,9 @@ absl::Status RunServe(ServeOptions options, ShutdownSignal& signal) {
   for (Decoder& decoder : decoders) {
     const NodeParts parts{options.worker,          decoder.name, decoder.config, digest, *decoder.made.backend,
                           *decoder.made.connector, clock,        metrics};
-    ASSIGN_OR_RETURN(decoder.node, DecodeNode::Start(parts, {*decoder.tokenizer, decoder.digest, SampleOn(sampling)},
-                                                     "", decoder.address()));
+    ASSIGN_OR_RETURN(
+        decoder.node,
+        DecodeNode::Start(parts, {*decoder.tokenizer, decoder.digest, ParallelForOn(sampling)}, "", decoder.address()));
     nodes[decoder.address()] = decoder.node.get();
     options.router.decode_workers.push_back(decoder.address());
   }

@@ -59,7 +59,7 @@ absl::Status Notify(const ServiceManager& manager, const std::string& state) {
   return absl::OkStatus();
 }
 
-std::unique_ptr<PeriodicTask> KeepWatchdogQuiet(const ServiceManager& manager, std::function<void()> check_alive) {
+std::unique_ptr<PeriodicTask> StartWatchdogNotifier(const ServiceManager& manager, std::function<void()> check_alive) {
   if (manager.socket.empty() || manager.watchdog.count() == 0) return nullptr;
   const auto period = std::chrono::duration_cast<std::chrono::milliseconds>(manager.watchdog / 3);
   return std::make_unique<PeriodicTask>(period, [manager, check_alive = std::move(check_alive)] {

@@ -27,6 +27,6 @@ absl::Status Notify(const ServiceManager& manager, const std::string& state);
 
 // Notifies the watchdog three times per interval, each time after `check_alive` has returned.
 // Returns null if there is no watchdog. If `check_alive` blocks, systemd restarts the process.
-std::unique_ptr<PeriodicTask> KeepWatchdogQuiet(const ServiceManager& manager, std::function<void()> check_alive);
+std::unique_ptr<PeriodicTask> StartWatchdogNotifier(const ServiceManager& manager, std::function<void()> check_alive);
 
 }  // namespace baton

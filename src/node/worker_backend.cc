@@ -24,7 +24,7 @@ absl::StatusOr<WorkerBackend> MakeBackend(const LoadedModel& model, const Worker
   return made;
 }
 
-ParallelFor SampleOn(ThreadPool& pool) {
+ParallelFor ParallelForOn(ThreadPool& pool) {
   return [&pool](int64_t n, absl::FunctionRef<void(int64_t)> body) {
     pool.ParallelFor(n, 1, [&](Share share) { body(share.begin); });
   };

@@ -27,6 +27,6 @@ absl::StatusOr<WorkerBackend> MakeBackend(const LoadedModel& model, const Worker
 
 // Returns a function that samples the rows of a batch on `pool`. REQUIRES: the pool outlives the
 // result.
-ParallelFor SampleOn(ThreadPool& pool);
+ParallelFor ParallelForOn(ThreadPool& pool);
 
 }  // namespace baton

@@ -38,7 +38,7 @@ std::unique_ptr<Worker> StartWorker(const std::string& role, const Etcd& etcd, i
 
 // Options for this etcd, with an hour for each answer.
 EtcdOptions OptionsOf(const Etcd& etcd, TlsFiles tls = {}) {
-  return {.servers = {etcd.address()}, .tls = std::move(tls), .patience = std::chrono::hours(1)};
+  return {.servers = {etcd.address()}, .tls = std::move(tls), .timeout = std::chrono::hours(1)};
 }
 
 // Waits until the process's baton_etcd_up is `up`. The process is a decode worker or has one

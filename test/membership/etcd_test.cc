@@ -36,12 +36,12 @@ using Addresses = std::vector<WorkerAddress>;
 
 // Longer than the time limit of a test, so a test that waits so long fails.
 constexpr std::chrono::hours kEtcdPatience(1);
-// Longer than that patience for each of several servers.
+// Longer than that timeout for each of several servers.
 constexpr std::chrono::hours kLease(12);
 
 // Options for these servers, with an hour for each answer.
 EtcdOptions EtcdAt(std::vector<std::string> servers) {
-  return {.servers = std::move(servers), .patience = kEtcdPatience};
+  return {.servers = std::move(servers), .timeout = kEtcdPatience};
 }
 
 // A port that refuses connections. It is bound without listening, so no other process can listen on
@@ -79,7 +79,7 @@ struct Told {
                                         .decode = {{Kind::kEtcd, "/decode/"}},
                                         .dns_server = "",
                                         .dns_period = std::chrono::hours(1),
-                                        .dns_patience = std::chrono::hours(1),
+                                        .dns_timeout = std::chrono::hours(1),
                                         .etcd = etcd},
                                        metrics,
                                        [this](WorkerRole role, const Addresses& addresses) {
@@ -194,7 +194,7 @@ TEST_CASE("more keys than a router takes workers change nothing") {
   Told told(EtcdAt({etcd.address()}));
   told.AwaitWorkers({"a:1"});
   std::map<std::string, std::string> many;
-  for (size_t i = 0; i < kMostWorkers; ++i) many[absl::StrCat("/decode/", i)] = absl::StrCat("x:", i + 1);
+  for (size_t i = 0; i < kMaxWorkers; ++i) many[absl::StrCat("/decode/", i)] = absl::StrCat("x:", i + 1);
   etcd.Put(many);
   AwaitReads(etcd, 3);
   CHECK(told.Has({"a:1"}));
@@ -254,7 +254,7 @@ TEST_CASE("of several servers one that answers is enough, and the others may be 
   silent.Answer(FakeEtcd::Answers::kNever);
   etcd.Put("/decode/a", "a:1");
   EtcdOptions options = EtcdAt({nobody.address, silent.address(), etcd.address()});
-  options.patience = std::chrono::milliseconds(300);
+  options.timeout = std::chrono::milliseconds(300);
   Told told(options);
   told.AwaitWorkers({"a:1"});
 }

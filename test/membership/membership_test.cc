@@ -225,7 +225,7 @@ TEST_CASE("silent DNS keeps a router neither from starting nor from ending") {
   c.options.dns_server = dns.address();
   c.options.decode_workers = {"srv:a.test", "srv:b.test", "srv:c.test"};
   // A router that waits so long exceeds the test's time limit.
-  c.options.dns_patience = std::chrono::hours(1);
+  c.options.dns_timeout = std::chrono::hours(1);
   c.Serve(ByteModel("bytes"));
   c.node->Shutdown(absl::ZeroDuration());
 }

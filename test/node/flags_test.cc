@@ -312,14 +312,14 @@ TEST_CASE("nothing listens where other machines may reach it without keys or cer
     CHECK(Message(ValidateAccess(router)).starts_with(StrCat("http: ", listen)));
     router.keys = "keys.toml";
     CHECK(ValidateAccess(router).ok());
-    CHECK(KeysInTheClear(router) != "");
+    CHECK(UnencryptedKeysWarning(router) != "");
     router.tls = {.certificate = "c", .key = "k"};
-    CHECK(KeysInTheClear(router) == "");
+    CHECK(UnencryptedKeysWarning(router) == "");
     router.tls = {};
     router.http = "off";
-    CHECK(KeysInTheClear(router) == "");
+    CHECK(UnencryptedKeysWarning(router) == "");
     router.listen = listen;
-    CHECK(KeysInTheClear(router) != "");
+    CHECK(UnencryptedKeysWarning(router) != "");
   }
   WorkerOptions quiet;
   quiet.model = "m";

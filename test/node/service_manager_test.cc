@@ -38,7 +38,7 @@ TEST_CASE("states reach a service manager at a path and at an abstract name") {
 TEST_CASE("without a service manager nothing is sent and nothing is wrong") {
   CHECK(Notify({}, "READY=1").ok());
   CHECK(Find({}).socket.empty());
-  CHECK(KeepWatchdogQuiet({.watchdog = std::chrono::seconds(1)}, [] {}) == nullptr);
+  CHECK(StartWatchdogNotifier({.watchdog = std::chrono::seconds(1)}, [] {}) == nullptr);
 }
 
 TEST_CASE("a socket that is none, or that nobody reads, is named") {
@@ -66,7 +66,7 @@ TEST_CASE("the watchdog hears of a process only while that answers") {
   std::promise<void> hangs, goes_on;
   bool first = true;
   const auto watchdog =
-      KeepWatchdogQuiet({.socket = directory / "notify", .watchdog = std::chrono::milliseconds(30)}, [&] {
+      StartWatchdogNotifier({.socket = directory / "notify", .watchdog = std::chrono::milliseconds(30)}, [&] {
         if (!std::exchange(first, false)) return;
         hangs.set_value();
         goes_on.get_future().wait();
