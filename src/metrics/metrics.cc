@@ -39,8 +39,8 @@ const Buckets& TokenBuckets() {
 }
 
 struct Labels {
-  MetricLabels known;
-  std::string open;  // empty if all labels are known
+  MetricLabels fixed;
+  std::string variable;  // empty if all labels are fixed
 };
 
 // Returns the labels of a series of this source. Returns nullopt if the source lacks one.
@@ -49,11 +49,11 @@ std::optional<Labels> LabelsOf(const MetricSeries& series, const MetricLabels& s
   for (const absl::string_view label : absl::StrSplit(series.labels, ' ', absl::SkipEmpty())) {
     const std::pair<std::string, std::string> parts = absl::StrSplit(label, absl::MaxSplits('=', 1));
     if (parts.second == "*") {
-      labels.open = parts.first;
+      labels.variable = parts.first;
     } else if (!parts.second.empty()) {
-      labels.known.insert(parts);
+      labels.fixed.insert(parts);
     } else if (const auto value = source.find(parts.first); value != source.end()) {
-      labels.known.insert(*value);
+      labels.fixed.insert(*value);
     } else {
       return std::nullopt;
     }
@@ -76,13 +76,13 @@ struct Family {
   prometheus::Family<prometheus::Histogram>* histograms = nullptr;
 
   void Assign(LabelCounter& member, Labels labels) const {
-    member = LabelCounter(*counters, std::move(labels.known), std::move(labels.open));
+    member = LabelCounter(*counters, std::move(labels.fixed), std::move(labels.variable));
   }
-  void Assign(prometheus::Counter*& member, const Labels& labels) const { member = &counters->Add(labels.known); }
-  void Assign(prometheus::Gauge*& member, const Labels& labels) const { member = &gauges->Add(labels.known); }
+  void Assign(prometheus::Counter*& member, const Labels& labels) const { member = &counters->Add(labels.fixed); }
+  void Assign(prometheus::Gauge*& member, const Labels& labels) const { member = &gauges->Add(labels.fixed); }
   void Assign(prometheus::Histogram*& member, const Labels& labels) const {
     const bool tokens = row->kind == MetricFamily::Kind::kTokens;
-    member = &histograms->Add(labels.known, tokens ? TokenBuckets() : SecondBuckets());
+    member = &histograms->Add(labels.fixed, tokens ? TokenBuckets() : SecondBuckets());
   }
 };
 
@@ -105,17 +105,17 @@ class Mirror {
     if (family.gauges != nullptr) gauge_ = &family.gauges->Add(labels);
     BATON_CHECK((counter_ != nullptr) != (gauge_ != nullptr), "a getter is for a counter or a gauge");
   }
-  void Show(double value) {
+  void Set(double value) {
     if (gauge_ != nullptr) return gauge_->Set(value);
     // Add the difference, because other components of this process may add to the same counter.
-    if (value > shown_) counter_->Increment(value - shown_);
-    shown_ = std::max(shown_, value);
+    if (value > last_value_) counter_->Increment(value - last_value_);
+    last_value_ = std::max(last_value_, value);
   }
 
  private:
   prometheus::Counter* counter_ = nullptr;
   prometheus::Gauge* gauge_ = nullptr;
-  double shown_ = 0;
+  double last_value_ = 0;
 };
 
 // All series that mirror one component.
@@ -128,13 +128,13 @@ struct Mirrors {
         [&](const auto& getter) {
           using Source = std::decay_t<decltype(getter)>;
           if constexpr (std::is_invocable_v<Source, const State&>) {
-            if (const auto labels = LabelsOf(series, source)) all.emplace_back(Mirror(family, labels->known), getter);
+            if (const auto labels = LabelsOf(series, source)) all.emplace_back(Mirror(family, labels->fixed), getter);
           } else if constexpr (std::is_invocable_v<Source, const State&, absl::StatusCode>) {
             const auto labels = LabelsOf(series, source);
             if (!labels) return;
             ForEachCode([&](absl::StatusCode code) {
-              MetricLabels of_code = labels->known;
-              of_code[labels->open] = absl::StatusCodeToString(code);
+              MetricLabels of_code = labels->fixed;
+              of_code[labels->variable] = absl::StatusCodeToString(code);
               all.emplace_back(Mirror(family, of_code), [getter, code](const State& s) { return getter(s, code); });
             });
           }
@@ -225,7 +225,7 @@ Metrics::Reader Metrics::Attach(const MetricLabels& source, Read<State> read) {
   }
   const auto entry = exposition_->Add([read = std::move(read), mirrors = std::move(mirrors)]() mutable {
     read([&](const State& state) {
-      for (auto& [mirror, get] : mirrors.all) mirror.Show(get(state));
+      for (auto& [mirror, get] : mirrors.all) mirror.Set(get(state));
     });
   });
   return Reader({nullptr, [exposition = exposition_, entry](void*) { exposition->Remove(entry); }});
