@@ -13,7 +13,7 @@ namespace {
 
 const char* const kRouter = "router";
 // Limit of virtual time. A request that waits longer is taken to hang.
-constexpr absl::Duration kLongest = absl::Hours(10);
+constexpr absl::Duration kMaxVirtualTime = absl::Hours(10);
 
 Dispatcher::Options OptionsOf(const ClusterShape& shape) {
   Dispatcher::Options options{
@@ -98,10 +98,10 @@ void SimulatedCluster::StartPrefill(const WorkerAddress& address, const std::str
                                 .numerics_id = info.numerics_id};
   options.reach = [this](const WorkerAddress& to) -> SimulatedDecode& { return *decodes_.at(to); };
   options.done = [this, address](PrefillDone done) {
-    Tell(address, [this, address, done = std::move(done)] { router_.OnPrefillDone(address, done); });
+    SendToRouter(address, [this, address, done = std::move(done)] { router_.OnPrefillDone(address, done); });
   };
   options.failed = [this, address](RequestFailed failed) {
-    Tell(address, [this, address, failed = std::move(failed)] { router_.OnFailed(address, failed); });
+    SendToRouter(address, [this, address, failed = std::move(failed)] { router_.OnFailed(address, failed); });
   };
   prefills_[address] = std::make_unique<SimulatedPrefill>(address, std::move(options), core_);
   infos_[address] = info;
@@ -125,9 +125,10 @@ void SimulatedCluster::AddDecode(const WorkerAddress& address, const Decoder& de
   options.engine.blocks = blocks_;
   options.engine.max_batch = info.max_batch;
   options.engine.shares_output = decoder.makes_same_kv;
-  options.tell = [this, address](DecodeEvents events) {
-    Tell(address,
-         [this, address, events = std::move(events)]() mutable { router_.OnEvents(address, std::move(events)); });
+  options.send = [this, address](DecodeEvents events) {
+    SendToRouter(address, [this, address, events = std::move(events)]() mutable {
+      router_.OnEvents(address, std::move(events));
+    });
   };
   decodes_[address] = std::make_unique<SimulatedDecode>(address, std::move(options), core_);
   infos_[address] = info;
@@ -194,7 +195,7 @@ EventQueue::Event SimulatedCluster::OnStream(const WorkerAddress& worker, EventQ
   };
 }
 
-void SimulatedCluster::Tell(const WorkerAddress& worker, EventQueue::Event arrive) {
+void SimulatedCluster::SendToRouter(const WorkerAddress& worker, EventQueue::Event arrive) {
   core_.network.Send(worker, kRouter, OnStream(worker, std::move(arrive)));
 }
 
@@ -237,9 +238,9 @@ void SimulatedCluster::Kill(const WorkerAddress& prefill) {
 }
 
 void SimulatedCluster::After(absl::Duration wait, EventQueue::Event event) {
-  ++to_come_;
+  ++pending_events_;
   core_.queue.After(wait, [this, event = std::move(event)]() mutable {
-    --to_come_;
+    --pending_events_;
     event();
   });
 }
@@ -256,13 +257,13 @@ void SimulatedCluster::RunFor(absl::Duration time) {
 void SimulatedCluster::RunUntilIdle() {
   const absl::Time began = Now();
   const auto busy = [this] {
-    return !live_.empty() || to_come_ > 0 ||
+    return !live_.empty() || pending_events_ > 0 ||
            std::ranges::any_of(prefills_, [](const auto& p) { return !p.second->engine().idle(); }) ||
            std::ranges::any_of(decodes_, [](const auto& d) { return !d.second->engine().idle(); });
   };
   while (busy()) {
     ArmRouter();
-    BATON_CHECK(core_.queue.RunOne() && Now() - began < kLongest,
+    BATON_CHECK(core_.queue.RunOne() && Now() - began < kMaxVirtualTime,
                 live_.empty() ? "a worker is never idle" : absl::StrCat(live_.begin()->first, " waits for ever"));
   }
 }

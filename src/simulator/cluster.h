@@ -123,7 +123,7 @@ class SimulatedCluster {
   SimulatedRouter::Outlets RouterOutlets();
   void ArmRouter();
   // Sends a message to the router, on the stream of `worker`.
-  void Tell(const WorkerAddress& worker, EventQueue::Event arrive);
+  void SendToRouter(const WorkerAddress& worker, EventQueue::Event arrive);
   void Command(WorkerCommand command);
   void Do(const WorkerAddress& worker, PrefillJob job);
   void Do(const WorkerAddress& worker, PrefillAppend append) { prefills_.at(worker)->Append(std::move(append)); }
@@ -142,7 +142,7 @@ class SimulatedCluster {
   SimulatedRouter router_;
   WakeUp timer_;  // of the router
   uint64_t incarnations_ = 0;
-  int64_t to_come_ = 0;  // pending events of After
+  int64_t pending_events_ = 0;  // pending events of After
   std::map<WorkerAddress, WorkerInfo> infos_;
   // Number of broken streams of each worker.
   std::map<WorkerAddress, int64_t> streams_;

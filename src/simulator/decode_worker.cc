@@ -17,7 +17,7 @@ SimulatedDecode::SimulatedDecode(WorkerAddress address, Options options, Simulat
 void SimulatedDecode::Start(DecodeJob job) {
   const RequestId id = job.request_id;
   if (const absl::Status status = engine_.Start(std::move(job), core_.queue.Now()); !status.ok()) {
-    options_.tell({.updates = {}, .failures = {{id, status, absl::ZeroDuration()}}});
+    options_.send({.updates = {}, .failures = {{id, status, absl::ZeroDuration()}}});
   }
   Wake();
 }
@@ -39,7 +39,7 @@ void SimulatedDecode::Wake() {
 
 void SimulatedDecode::BeginStep() {
   DecodeStep* step = engine_.BeginStep(core_.queue.Now());
-  TellEvents();
+  SendEvents();
   if (step == nullptr) return;
   stepping_ = true;
   StepRecord record{.worker = address_, .start = core_.queue.Now()};
@@ -59,13 +59,13 @@ void SimulatedDecode::FinishStep(DecodeStep& step) {
   for (int64_t row = 0; row < std::ssize(step.rows); ++row) step.Sample(row, logits, scratch_);
   engine_.FinishStep(absl::OkStatus(), /*next_begun=*/false);
   stepping_ = false;
-  TellEvents();
+  SendEvents();
   Wake();
 }
 
-void SimulatedDecode::TellEvents() {
+void SimulatedDecode::SendEvents() {
   DecodeEvents events = engine_.TakeEvents();
-  if (!events.empty()) options_.tell(std::move(events));
+  if (!events.empty()) options_.send(std::move(events));
 }
 
 void SimulatedDecode::ArmTimer() {

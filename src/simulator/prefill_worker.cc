@@ -28,20 +28,20 @@ SimulatedPrefill::SimulatedPrefill(WorkerAddress address, Options options, Simul
       staging_(MakeStaging(options_.engine.staging, backend_)) {}
 
 void SimulatedPrefill::Submit(PrefillJob job) {
-  Tell([&](PrefillEngine& engine, absl::Time now) {
+  Apply([&](PrefillEngine& engine, absl::Time now) {
     if (auto refused = engine.Add(std::move(job), now)) options_.failed(*std::move(refused));
   });
 }
 
 void SimulatedPrefill::Append(PrefillAppend append) {
-  Tell([&](PrefillEngine& engine, absl::Time now) { engine.Append(std::move(append), now); });
+  Apply([&](PrefillEngine& engine, absl::Time now) { engine.Append(std::move(append), now); });
 }
 
 void SimulatedPrefill::Cancel(const RequestId& id) {
-  Tell([&](PrefillEngine& engine, absl::Time now) { engine.Cancel(id, now); });
+  Apply([&](PrefillEngine& engine, absl::Time now) { engine.Cancel(id, now); });
 }
 
-void SimulatedPrefill::Tell(absl::FunctionRef<void(PrefillEngine&, absl::Time now)> event) {
+void SimulatedPrefill::Apply(absl::FunctionRef<void(PrefillEngine&, absl::Time now)> event) {
   if (dead_) return;
   event(engine_, core_.queue.Now());
   for (PrefillAction& action : engine_.TakeActions(core_.queue.Now())) {
@@ -63,7 +63,7 @@ void SimulatedPrefill::Wake() {
 void SimulatedPrefill::BeginStep() {
   const Batch* batch = nullptr;
   stepping_ = true;
-  Tell([&](PrefillEngine& engine, absl::Time now) { batch = engine.StartStep(now); });
+  Apply([&](PrefillEngine& engine, absl::Time now) { batch = engine.StartStep(now); });
   if (batch == nullptr) {
     stepping_ = false;
     return;
@@ -79,7 +79,7 @@ void SimulatedPrefill::Copy(const Batch& batch) {
     if (dead_) return;
     const absl::Status copied = staging_->Copy(copies);
     BATON_CHECK(copied.ok(), copied.ToString());
-    Tell([took](PrefillEngine& engine, absl::Time) { engine.CopiesDone(took); });
+    Apply([took](PrefillEngine& engine, absl::Time) { engine.CopiesDone(took); });
     Compute(batch, took);
   });
 }
@@ -102,7 +102,7 @@ void SimulatedPrefill::Compute(const Batch& batch, absl::Duration copied) {
 
 void SimulatedPrefill::Finish() {
   stepping_ = false;
-  Tell([](PrefillEngine& engine, absl::Time now) { engine.FinishStep(absl::OkStatus(), now); });
+  Apply([](PrefillEngine& engine, absl::Time now) { engine.FinishStep(absl::OkStatus(), now); });
 }
 
 void SimulatedPrefill::RunLayer(size_t step, int64_t layer) {
@@ -111,14 +111,14 @@ void SimulatedPrefill::RunLayer(size_t step, int64_t layer) {
   const double share = static_cast<double>(layer + 1) / static_cast<double>(layers);
   core_.queue.At(record.start + record.time * share, [this, step, layer, layers] {
     if (dead_) return;
-    Tell([layer](PrefillEngine& engine, absl::Time now) { engine.LayerDone(layer, now); });
+    Apply([layer](PrefillEngine& engine, absl::Time now) { engine.LayerDone(layer, now); });
     layer + 1 < layers ? RunLayer(step, layer + 1) : Finish();
   });
 }
 
 void SimulatedPrefill::ArmTimer() {
   timer_.By(core_.queue, engine_.NextTick(),
-            [this] { Tell([](PrefillEngine& engine, absl::Time now) { engine.Tick(now); }); });
+            [this] { Apply([](PrefillEngine& engine, absl::Time now) { engine.Tick(now); }); });
 }
 
 // Sends a message to a decode worker. `handle` computes the reply there. `answer` receives the
@@ -126,9 +126,9 @@ void SimulatedPrefill::ArmTimer() {
 template <typename Reply, typename Handle, typename Answer>
 void SimulatedPrefill::Call(const WorkerAddress& to, Handle handle, Answer answer) {
   core_.network.Send(address_, to, [this, to, handle = std::move(handle), answer = std::move(answer)]() mutable {
-    Reply reply = options_.reach(to).Ask(std::move(handle));
+    Reply reply = options_.reach(to).Deliver(std::move(handle));
     core_.network.Send(to, address_, [this, reply = std::move(reply), answer = std::move(answer)]() mutable {
-      Tell([&](PrefillEngine& engine, absl::Time now) { answer(engine.sender(), std::move(reply), now); });
+      Apply([&](PrefillEngine& engine, absl::Time now) { answer(engine.sender(), std::move(reply), now); });
     });
   });
 }
@@ -144,7 +144,7 @@ void SimulatedPrefill::Do(SendLink action) {
 void SimulatedPrefill::Do(OpenConnection action) {
   connections_[action.link] = action.to;
   core_.network.Send(action.to, address_, [this, link = action.link] {
-    Tell([&](PrefillEngine& engine, absl::Time now) { engine.sender().OnConnected(link, absl::OkStatus(), now); });
+    Apply([&](PrefillEngine& engine, absl::Time now) { engine.sender().OnConnected(link, absl::OkStatus(), now); });
   });
 }
 
@@ -202,7 +202,7 @@ void SimulatedPrefill::Do(PushBlocks action) {
                                             BlockId(static_cast<uint32_t>(block + shift)));
                          }
                        }
-                       Tell([&](PrefillEngine& engine, absl::Time now) {
+                       Apply([&](PrefillEngine& engine, absl::Time now) {
                          engine.sender().OnPushDone(action.push, absl::OkStatus(), now);
                        });
                      });

@@ -18,7 +18,7 @@ void SimulatedRouter::OnLost(const WorkerAddress& worker) {
   Act();
 }
 
-ClientRequest SimulatedRouter::Read(SimulatedRequest request) const {
+ClientRequest SimulatedRouter::ToClientRequest(SimulatedRequest request) const {
   const auto served = models_.Find(request.model);
   BATON_CHECK(served.ok(), request.model);
   ClientRequest read;
@@ -43,7 +43,7 @@ ClientRequest SimulatedRouter::Read(SimulatedRequest request) const {
 
 void SimulatedRouter::Submit(SimulatedRequest request) {
   const RequestId id = request.id;
-  const auto ticket = dispatcher_.Submit(std::make_unique<Request>(Read(std::move(request))), queue_.Now());
+  const auto ticket = dispatcher_.Submit(std::make_unique<Request>(ToClientRequest(std::move(request))), queue_.Now());
   if (ticket.ok()) {
     tickets_[id] = *ticket;
   } else {

@@ -57,7 +57,7 @@ class SimulatedRouter {
   void CheckInvariants() const { dispatcher_.CheckInvariants(); }
 
  private:
-  ClientRequest Read(SimulatedRequest request) const;
+  ClientRequest ToClientRequest(SimulatedRequest request) const;
   void Act();
 
   const ServedModels models_;

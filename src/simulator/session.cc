@@ -40,27 +40,27 @@ class SessionRunner {
       const size_t s = waiting_.front();
       waiting_.pop_front();
       ++active_;
-      Next(s);
+      BeginTurn(s);
     }
   }
 
-  void Next(size_t s) {
+  void BeginTurn(size_t s) {
     const size_t turn = result_.sessions[s].size();
-    if (turn == sessions_[s].size()) return Leave();
+    if (turn == sessions_[s].size()) return EndSession();
     for (const NamedTokens& added : sessions_[s][turn].added) {
       const std::vector<TokenId> tokens = TokensOf(added);
       contexts_[s].insert(contexts_[s].end(), tokens.begin(), tokens.end());
     }
     result_.sessions[s].push_back({.submitted = SinceStart()});
-    Ask(s, 0);
+    Submit(s, 0);
   }
 
-  void Leave() {
+  void EndSession() {
     --active_;
     Admit();
   }
 
-  void Ask(size_t s, int attempt) {
+  void Submit(size_t s, int attempt) {
     const size_t turn = result_.sessions[s].size() - 1;
     SimulatedRequest request;
     request.id = absl::StrCat("session ", s, " turn ", turn, " attempt ", attempt);
@@ -77,11 +77,11 @@ class SessionRunner {
     const SimulatedCluster::Ran& ran = cluster_.ran(id);
     if (absl::IsResourceExhausted(ran.status)) {
       ++result_.refused;
-      return Ask(s, attempt + 1);
+      return Submit(s, attempt + 1);
     }
     if (!ran.status.ok()) {
       failure_.Update(ran.status);
-      return Leave();
+      return EndSession();
     }
     TurnRan& turn = result_.sessions[s].back();
     turn.first = ran.first - start_;
@@ -92,8 +92,8 @@ class SessionRunner {
     contexts_[s].insert(contexts_[s].end(), ran.tokens.begin(), ran.tokens.end());
     const size_t next = result_.sessions[s].size();
     const bool pauses = next < sessions_[s].size() && sessions_[s][next].pause > absl::ZeroDuration();
-    if (!pauses) return Next(s);
-    cluster_.After(sessions_[s][next].pause, [this, s] { Next(s); });
+    if (!pauses) return BeginTurn(s);
+    cluster_.After(sessions_[s][next].pause, [this, s] { BeginTurn(s); });
   }
 
   SimulatedCluster& cluster_;

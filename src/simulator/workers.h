@@ -54,14 +54,14 @@ class SimulatedDecode {
     // Duration of every step. If unset, the roofline of the device determines the duration.
     std::optional<absl::Duration> step_time{};
     // Sends events to the router, over the network.
-    std::function<void(DecodeEvents)> tell{};
+    std::function<void(DecodeEvents)> send{};
   };
   SimulatedDecode(WorkerAddress address, Options options, SimulatorCore& core);
 
-  // Handlers of incoming messages. Ask passes a message of the hand-off to the engine and returns
-  // the reply.
+  // Handlers of incoming messages. Deliver passes a message of the hand-off to the engine and
+  // returns the reply.
   template <typename Handle>
-  auto Ask(Handle handle) {
+  auto Deliver(Handle handle) {
     auto reply = handle(engine_.handoff(), core_.queue.Now());
     Wake();
     return reply;
@@ -76,7 +76,7 @@ class SimulatedDecode {
   void Wake();
   void BeginStep();
   void FinishStep(DecodeStep& step);
-  void TellEvents();
+  void SendEvents();
   void ArmTimer();
 
   const WorkerAddress address_;
@@ -113,7 +113,7 @@ class SimulatedPrefill {
   const PrefillEngine& engine() const { return engine_; }
 
  private:
-  void Tell(absl::FunctionRef<void(PrefillEngine&, absl::Time now)> event);
+  void Apply(absl::FunctionRef<void(PrefillEngine&, absl::Time now)> event);
   void Wake();
   void BeginStep();
   void Copy(const Batch& batch);
