@@ -21,7 +21,7 @@ namespace baton {
 namespace {
 
 // Time limit for a router that accepts calls but does not answer.
-constexpr absl::Duration kPatience = absl::Seconds(5);
+constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 
 absl::StatusOr<v1::GetServerInfoResponse> Ask(v1::Inference::Stub& stub, const ServerOptions& server,
                                               absl::Duration& retry_after, absl::Time deadline) {
@@ -43,7 +43,7 @@ std::optional<TerminalSize> SizeOfStdout() {
 
 // Returns whether a later call may succeed. A router that shuts down cancels its calls, and one
 // that crashes may send half an answer. Most errors may therefore be temporary.
-bool MayPass(const absl::Status& status) {
+bool IsTemporary(const absl::Status& status) {
   return !absl::IsUnauthenticated(status) && !absl::IsPermissionDenied(status) && !absl::IsUnimplemented(status) &&
          !absl::IsInvalidArgument(status);
 }
@@ -100,7 +100,7 @@ absl::Status WatchStatus(const StatusWatch& watch, std::ostream& out) {
   bool first = true;
   do {
     const absl::StatusOr<v1::GetServerInfoResponse> info = watch.ask();
-    if (!info.ok() && (first || !MayPass(info.status()))) return info.status();
+    if (!info.ok() && (first || !IsTemporary(info.status()))) return info.status();
     const std::string text =
         StrCat(absl::FormatTime("%Y-%m-%d %H:%M:%S", watch.now(), absl::LocalTimeZone()), "\n",
                info.ok() ? StatusText(watch.address, *info) : Printable(Message(info.status())) + "\n");
@@ -131,7 +131,7 @@ int RunStatus(const StatusOptions& options) {
   }
   const absl::Status status =
       WatchStatus({.address = options.server.address,
-                   .ask = [&] { return Ask(*stub, options.server, retry_after, absl::Now() + kPatience); },
+                   .ask = [&] { return Ask(*stub, options.server, retry_after, absl::Now() + kCallTimeout); },
                    .now = absl::Now,
                    .terminal = SizeOfStdout,
                    .pause =

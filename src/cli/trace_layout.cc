@@ -14,9 +14,9 @@ const std::string& NameOf(const v1::TracedRequest& request) {
 }
 
 // Upper bound on times, in microseconds (35 years).
-constexpr int64_t kLatest = int64_t{1} << 50;
+constexpr int64_t kMaxTime = int64_t{1} << 50;
 
-bool IsInterval(int64_t begin, int64_t end) { return 0 <= begin && begin <= end && end <= kLatest; }
+bool IsInterval(int64_t begin, int64_t end) { return 0 <= begin && begin <= end && end <= kMaxTime; }
 
 }  // namespace
 
