@@ -13,7 +13,7 @@ namespace baton {
 namespace {
 
 // The time that cancelled hand-offs have at shutdown to notify their decode workers.
-constexpr absl::Duration kLastWords = absl::Seconds(1);
+constexpr absl::Duration kCancelGrace = absl::Seconds(1);
 
 // Several threads, so that some wait for the disk while others verify the bytes that they have
 // read.
@@ -206,7 +206,7 @@ void PrefillWorker::Shutdown(absl::Duration grace) {
     Post([&](PrefillEngine& engine, absl::Time now) { engine.FailYielding(shut_down, now); });
     AwaitIdle(grace);
     Post([&](PrefillEngine& engine, absl::Time now) { engine.FailAll(shut_down, now); });
-    AwaitIdle(kLastWords);
+    AwaitIdle(kCancelGrace);
     stepper_->Stop();
     timer_->Stop();
     {
