@@ -9,7 +9,7 @@ namespace {
 
 int Main(int argc, char** argv) {
   ShutdownSignal signal;  // must precede all threads
-  CLI::App app("Baton: LLM inference with prefill and decode apart, for many agents.", "baton");
+  CLI::App app("Baton: LLM inference with separate prefill and decode workers, for multi-agent work.", "baton");
   app.require_subcommand(1);
   ServeOptions serve;
   GenerateOptions generate;
@@ -23,10 +23,11 @@ int Main(int argc, char** argv) {
   CLI::App* chat_command = app.add_subcommand("chat", "a conversation with a running server");
   AddChatFlags(*chat_command, chat);
   AddStatusFlags(*app.add_subcommand("status", "the workers of a running router"), status);
-  CLI::App* trace_command = app.add_subcommand("trace", "when the agents of a workflow waited, computed and decoded");
+  CLI::App* trace_command =
+      app.add_subcommand("trace", "timeline of a workflow: when its agents waited, computed and decoded");
   AddTraceFlags(*trace_command, trace);
   const CLI::App* key_command =
-      app.add_subcommand("key", "draws an API key, and its line for the router's file of keys");
+      app.add_subcommand("key", "draws an API key and prints its line for the router's file of keys");
   if (const auto code = ParseFlags(app, argc, argv)) return *code;
 
   if (serve_command->parsed()) {

@@ -132,8 +132,8 @@ std::optional<std::vector<int32_t>> ParseIds(const std::string& text) {
   std::vector<int32_t> ids;
   for (const absl::string_view word : absl::StrSplit(text, ',')) {
     if (!absl::SimpleAtoi(word, &ids.emplace_back())) {
-      std::cerr << "baton: --ids: expected integers with commas between them, got '" << word << "' as number "
-                << ids.size() << "\n";
+      std::cerr << "baton: --ids: expected comma-separated integers, got '" << word << "' as number " << ids.size()
+                << "\n";
       return std::nullopt;
     }
   }
@@ -186,7 +186,7 @@ void AddClientFlags(CLI::App& app, ClientOptions& o) {
     o.sampling_flags.emplace_back(option, &field);
   }
   app.add_option("--session", o.session, "requests with the same session share workers and KV");
-  app.add_option("--model", o.model, "needed where several are served");
+  app.add_option("--model", o.model, "name of the model; required if the router serves several");
 }
 
 }  // namespace
@@ -206,22 +206,22 @@ v1::Sampling SamplingFrom(const ClientOptions& options) {
 
 void AddGenerateFlags(CLI::App& app, GenerateOptions& o) {
   AddChatFlags(app, o.client);
-  CLI::Option_group* prompt = app.add_option_group("prompt", "what to continue or answer");
+  CLI::Option_group* prompt = app.add_option_group("prompt", "text, message or token ids to continue");
   prompt->add_option("--prompt", o.prompt, "text to continue");
-  prompt->add_option("--chat", o.chat, "a user's message, by the model's chat template");
+  prompt->add_option("--chat", o.chat, "a user's message, rendered with the model's chat template");
   prompt->add_option("--ids", o.ids, "token ids: 1,2,3");
   prompt->require_option(0, 1);
   app.add_option("--context", o.context,
                  "continue a prompt that the server keeps for 60 s after its last use; --max-tokens 0 adds to it");
   app.add_option("--workflow", o.workflow, "any name; `baton trace` shows the requests that share it");
-  app.add_option("--agent", o.agent, "what this request is called in the workflow");
+  app.add_option("--agent", o.agent, "name of this request's agent in the workflow");
   app.add_flag("--json", o.json, "one JSON object instead of text");
 }
 
 void AddTraceFlags(CLI::App& app, TraceOptions& o) {
-  app.add_option("workflow", o.workflow, "as its requests named it")->required();
+  app.add_option("workflow", o.workflow, "name of the workflow, as in its requests")->required();
   AddServerFlags(app, o.server);
-  app.add_option("--cache-salt", o.cache_salt, "of its requests, if they have one");
+  app.add_option("--cache-salt", o.cache_salt, "cache salt of the workflow's requests, if they have one");
   app.add_option("--json", o.json, "write trace events to this file, for ui.perfetto.dev");
   app.add_option("--html", o.html, "write the page of /ui, with this workflow in it, to this file");
   AddRetired(app, "--svg", "--html writes a page that draws the workflow");
@@ -309,8 +309,8 @@ int RunTrace(const TraceOptions& options) {
 
 int RunKey() {
   const NewKey key = DrawKey();
-  std::cout << "key, for the client, and kept nowhere else: " << key.key << "\n"
-            << "for the router's file of keys:              \"" << key.hash << "\"\n";
+  std::cout << "key for the client (not stored):    " << key.key << "\n"
+            << "line for the router's file of keys: \"" << key.hash << "\"\n";
   return 0;
 }
 

@@ -10,11 +10,12 @@
 namespace baton {
 
 void AddServerFlags(CLI::App& app, ServerOptions& o) {
-  app.add_option("--server", o.address, "the router")->check(HostPort())->capture_default_str();
+  app.add_option("--server", o.address, "address of the router")->check(HostPort())->capture_default_str();
   app.add_option("--key", o.key,
-                 "API key, where the router asks for one; better in the environment, which others do not see")
+                 "API key, if the router requires one. Prefer the environment variable, which other users cannot see")
       ->envname("BATON_API_KEY");
-  app.add_option("--tls-ca", o.authority, "PEM: who signed the router's certificate; without it nothing is encrypted");
+  app.add_option("--tls-ca", o.authority,
+                 "PEM file: authority that signed the router's certificate; default: no encryption");
 }
 
 std::unique_ptr<v1::Inference::Stub> Connect(const ServerOptions& server) {
@@ -31,7 +32,7 @@ absl::Status Explain(const absl::Status& status, const ServerOptions& server) {
   const size_t reason = message.rfind(": ");
   return absl::UnavailableError(StrCat("no router at ", server.address,
                                        reason == message.npos ? "" : message.substr(reason),
-                                       "; is one running (baton serve, tools/cluster up), and is --server right?"));
+                                       ". Start one (baton serve, tools/cluster up), or correct --server"));
 }
 
 int PrintError(const absl::Status& status, absl::Duration retry_after) {

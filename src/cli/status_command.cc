@@ -54,7 +54,7 @@ std::string OnTerminal(const std::string& text, const TerminalSize& size) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
   if (size.rows > 2 && lines.size() > size.rows - 1) {
     const size_t shown = size.rows - 2;
-    const std::string rest = absl::StrCat("... and ", lines.size() - shown, " lines more");
+    const std::string rest = absl::StrCat("... and ", lines.size() - shown, " more lines");
     lines.resize(shown);
     lines.push_back(rest);
   }
@@ -115,7 +115,7 @@ absl::Status WatchStatus(const StatusWatch& watch, std::ostream& out) {
 
 void AddStatusFlags(CLI::App& app, StatusOptions& o) {
   AddServerFlags(app, o.server);
-  app.add_flag("--watch{2}", o.watch, "again every so many seconds (--watch=0.5; default 2), until Ctrl-C")
+  app.add_flag("--watch{2}", o.watch, "repeat every N seconds (--watch=0.5; default 2), until Ctrl-C")
       ->check(CLI::Range(0.1, 3600.0));
 }
 

@@ -31,7 +31,7 @@ absl::Status CheckTrace(const v1::TraceResponse& trace) {
     if (!IsInterval(request.arrived_us(), request.ended_us()) || !std::ranges::all_of(request.spans(), is_span) ||
         !std::ranges::all_of(request.upstreams(), is_index)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("requests[", i, "]: the server sent times or upstreams that cannot be"));
+          absl::StrCat("requests[", i, "]: the server sent impossible times or upstreams"));
     }
   }
   return absl::OkStatus();

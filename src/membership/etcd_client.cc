@@ -172,7 +172,7 @@ absl::Status EtcdClient::AwaitChange(const std::string& prefix, int64_t revision
     waiter.Done();
     if (changed || quiet) return grpc::Status::OK;
     if (response.canceled()) return grpc::Status(grpc::StatusCode::UNAVAILABLE, response.cancel_reason());
-    return end.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "it ended the watch") : end;
+    return end.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server ended the watch") : end;
   });
 }
 
@@ -183,7 +183,7 @@ absl::StatusOr<EtcdClient::Lease> EtcdClient::Grant(std::chrono::seconds duratio
   RETURN_IF_ERROR(Ask([&](const auto& channel, grpc::ClientContext& context) {
     return etcd::Lease::NewStub(channel)->LeaseGrant(&context, request, &response);
   }));
-  if (response.id() == 0 || response.ttl() <= 0) return UnusableAnswer("it granted no lease");
+  if (response.id() == 0 || response.ttl() <= 0) return UnusableAnswer("the server granted no lease");
   return Lease{response.id(), std::chrono::seconds(response.ttl())};
 }
 
@@ -199,7 +199,7 @@ absl::StatusOr<bool> EtcdClient::Renew(int64_t lease) {
     while (stream->Read(&more)) continue;
     const grpc::Status end = stream->Finish();
     if (answered) return grpc::Status::OK;
-    return end.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "it did not renew the lease") : end;
+    return end.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server did not renew the lease") : end;
   }));
   return response.ttl() > 0;
 }

@@ -72,8 +72,8 @@ void EtcdRegistration::Revoke() {
   EtcdClient client(options_, client_.answered());
   const auto left = std::chrono::floor<std::chrono::milliseconds>(until_ - std::chrono::steady_clock::now());
   const absl::Status status = client.Revoke(lease_.id, std::max(left, std::chrono::milliseconds(0)));
-  if (status.ok()) return spdlog::info("etcd: {} is withdrawn", entry_.key);
-  spdlog::warn("{}; {} goes when its lease ends", std::string(Message(status)), entry_.key);
+  if (status.ok()) return spdlog::info("etcd: withdrew {}", entry_.key);
+  spdlog::warn("{}; {} expires with its lease", std::string(Message(status)), entry_.key);
 }
 
 absl::Status EtcdRegistration::Renew() {
@@ -94,15 +94,15 @@ absl::Status EtcdRegistration::PutIfAbsent() {
     const std::string holder = StrCat("lease ", absl::Hex(held->lease), " ('", absl::CEscape(held->value), "')");
     if (holder != std::exchange(other_holder_, holder)) {
       spdlog::warn(
-          "etcd: {} is held by {}, not by this worker's lease {}: by one with the same --advertise, or by this "
-          "one before it was started again; it is taken when that has gone",
+          "etcd: {} is held by {}, not by this worker's lease {}. Another worker has the same --advertise, or this "
+          "worker restarted. This worker registers when the other lease ends",
           entry_.key, holder, std::string(absl::StrCat(absl::Hex(lease_.id))));
     }
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(client_.Put(entry_, lease_.id));
   other_holder_.clear();
-  spdlog::info("etcd: {} is registered", entry_.key);
+  spdlog::info("etcd: registered {}", entry_.key);
   return absl::OkStatus();
 }
 
@@ -111,8 +111,8 @@ void EtcdRegistration::Report(const absl::Status& status) {
   const std::string error = status.ok() ? "" : std::string(Message(status));
   const std::string before = std::exchange(error_, error);
   if (error == before) return;
-  if (error.empty()) return spdlog::info("etcd answers again: {} is kept there", entry_.key);
-  spdlog::warn("{}; until that is over, routers may not find {} there", error, entry_.key);
+  if (error.empty()) return spdlog::info("etcd answers again: the registration of {} continues", entry_.key);
+  spdlog::warn("{}; until etcd recovers, routers may not find {}", error, entry_.key);
 }
 
 }  // namespace baton

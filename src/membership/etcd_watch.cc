@@ -75,9 +75,9 @@ void EtcdWatch::Loop() {
 void EtcdWatch::ReportWatch(const absl::Status& status) {
   if (absl::IsCancelled(status)) return;
   const int failed = std::exchange(failed_watches_, status.ok() ? 0 : failed_watches_ + 1);
-  if (status.ok() && failed > 1) spdlog::info("etcd: {} is watched again", prefix_);
+  if (status.ok() && failed > 1) spdlog::info("etcd: watching {} again", prefix_);
   if (status.ok() || failed != 1) return;
-  spdlog::warn("{}; {} cannot be watched, and is read every few seconds", std::string(Message(status)), prefix_);
+  spdlog::warn("{}; cannot watch {}, reading it every few seconds", std::string(Message(status)), prefix_);
 }
 
 bool EtcdWatch::Sleep(std::chrono::milliseconds duration) {
@@ -98,7 +98,7 @@ std::vector<WorkerAddress> EtcdWatch::AddressesOf(const EtcdClient::Entries& fou
   std::string bad_values;
   if (!first.empty()) {
     bad_values = absl::StrCat("etcd: ", found.entries.size() - addresses.size(), " of ", found.entries.size(),
-                              " keys under ", prefix_, " name no worker; the first is ", first);
+                              " keys under ", prefix_, " have values that are not addresses; the first is ", first);
   }
   if (bad_values != std::exchange(bad_values_, bad_values) && !bad_values.empty()) spdlog::warn("{}", bad_values);
   std::sort(addresses.begin(), addresses.end());

@@ -55,10 +55,10 @@ void Membership::Apply(const WorkerName& name, absl::StatusOr<std::vector<Worker
   if (found.ok()) resolved.addresses = *std::move(found);
   if (error == std::exchange(resolved.error, error)) return;
   if (!error.empty()) {
-    spdlog::warn("{}; its {} workers stay as they were", error, resolved.addresses.size());
+    spdlog::warn("{}; keeping its {} workers", error, resolved.addresses.size());
   } else {
     const std::string text = name.port.empty() ? name.name : StrCat(name.name, ":", name.port);
-    spdlog::info("{} is answered for again, with {} workers", text, resolved.addresses.size());
+    spdlog::info("{} resolves again, to {} workers", text, resolved.addresses.size());
   }
 }
 

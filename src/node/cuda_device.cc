@@ -73,7 +73,7 @@ absl::StatusOr<int64_t> CudaDevice::BlocksThatFit(const WorkerOptions& options, 
   ASSIGN_OR_RETURN(const std::string apart, DevicesApart(devices));
   if (!apart.empty()) {
     spdlog::warn(
-        "tensor parallelism: CUDA devices {} do not reach each other's memory: sums over them go through the host's",
+        "tensor parallelism: CUDA devices {} cannot access each other's memory, so their sums go through host memory",
         apart);
   }
   return KvBlocksOnDevice(options, model.block_bytes, room);

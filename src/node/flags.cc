@@ -55,142 +55,142 @@ const CLI::Validator kDevice(
 
 void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_name = "--model") {
   app.add_option(model_name, o.model, "Hugging Face directory of the model (required)");
-  app.add_option("--threads", o.threads, "threads that compute; 0: one for each core")
+  app.add_option("--threads", o.threads, "number of compute threads; 0 for one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   app.add_option("--device", o.device,
-                 "where it computes: cpu, cuda (those GPUs with most free memory, one for each rank), cuda:N,..., or "
-                 "auto: cuda where there are GPUs that can run the model")
+                 "device that computes: cpu, cuda (the GPUs with the most free memory, one per rank), cuda:N,..., or "
+                 "auto (cuda if there are GPUs that can run the model)")
       ->check(kDevice)
       ->capture_default_str();
   app.add_option("--tensor-parallel", o.tensor_parallel,
-                 "ranks that share out the model's heads and compute together, each with KV memory of its own; at most "
-                 "one for each KV head. A rank takes a GPU; best of all they reach each other's memory. On the CPU the "
-                 "threads are the ranks', and nothing is gained")
+                 "number of ranks that divide the model's heads; at most one per KV head. Each rank has its own KV "
+                 "memory and its own GPU, ideally with peer access to the others. On the CPU the ranks divide the "
+                 "threads, which gains nothing")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_flag("--same-bits", o.same_bits,
-               "on a GPU: the same tokens give the same bits for any chunking and batch, which costs speed "
-               "(bench/results/README.md); on the CPU this is always so");
+               "on a GPU: results are bit-equal for any chunking and batch, at a cost in speed "
+               "(bench/results/README.md). On the CPU they always are");
   app.add_option("--kv-memory-mb", o.kv_memory_mb,
-                 "memory for KV blocks, MiB, of each worker; 0: 1024 on the CPU, on a GPU nine tenths of what the "
-                 "weights leave")
+                 "MiB of memory for KV blocks per worker; 0 for 1024 on the CPU, and on a GPU for nine tenths of the "
+                 "memory that the weights and the largest step leave")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
-  app.add_option("--kv-blocks", o.kv_blocks, "blocks of 16 tokens, instead of --kv-memory-mb")
+  app.add_option("--kv-blocks", o.kv_blocks, "number of KV blocks of 16 tokens, instead of --kv-memory-mb")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));
 }
 
 void AddPeerCertificates(CLI::App& app, TlsFiles& files) {
-  app.add_option(
-      "--peer-cert", files.certificate,
-      "PEM: the certificate that this process shows to routers and workers, for the host names or addresses by "
-      "which they reach it; with it all that they say to each other is encrypted, but for the KV blocks");
-  app.add_option("--peer-key", files.key, "PEM: its private key");
-  app.add_option("--peer-ca", files.authority, "PEM: who signed the certificates of routers and workers");
+  app.add_option("--peer-cert", files.certificate,
+                 "PEM file: certificate of this process for routers and workers, valid for the host names or addresses "
+                 "under which they reach it. Encrypts all traffic among them except KV blocks");
+  app.add_option("--peer-key", files.key, "PEM file: private key of --peer-cert");
+  app.add_option("--peer-ca", files.authority,
+                 "PEM file: authority that signed the certificates of routers and workers");
 }
 
 void AddEtcd(CLI::App& app, EtcdOptions& o) {
-  app.add_option("--etcd", o.servers, "the servers of the etcd that knows the workers (its API v3)")
+  app.add_option("--etcd", o.servers, "servers of the etcd (API v3) that lists the workers")
       ->delimiter(',')
       ->check(HostPort());
-  app.add_option("--etcd-ca", o.tls.authority, "PEM: who signed their certificates; default: no encryption");
-  app.add_option("--etcd-cert", o.tls.certificate, "PEM: the certificate that they are shown, which etcd may ask for");
-  app.add_option("--etcd-key", o.tls.key, "PEM: its private key");
+  app.add_option("--etcd-ca", o.tls.authority,
+                 "PEM file: authority that signed the certificates of --etcd; default: no encryption");
+  app.add_option("--etcd-cert", o.tls.certificate, "PEM file: client certificate, if etcd requires one");
+  app.add_option("--etcd-key", o.tls.key, "PEM file: private key of --etcd-cert");
 }
 
 void AddPeerFlags(CLI::App& app, WorkerOptions& o) {
   AddPeerCertificates(app, o.common.peer);
-  app.add_option("--listen", o.listen, "where to listen; port 0 takes a free one")
+  app.add_option("--listen", o.listen, "address to listen on; port 0 selects a free port")
       ->check(HostPort())
       ->capture_default_str();
-  app.add_option("--advertise", o.advertise, "host:port under which peers reach it; default: where it listens")
+  app.add_option("--advertise", o.advertise,
+                 "address under which peers reach this worker; default: the --listen address")
       ->check(HostPort());
-  auto* registers =
-      app.add_option("--register", o.register_under,
-                     "as a router names it: there the worker keeps that address while it serves, under a lease");
+  auto* registers = app.add_option(
+      "--register", o.register_under,
+      "prefix under which the worker registers its address in etcd while it serves; routers use the same prefix");
   registers->check(kEtcdName);
-  app.add_option("--lease-seconds", o.lease_seconds, "for which etcd keeps it when it is heard of no more")
+  app.add_option("--lease-seconds", o.lease_seconds,
+                 "seconds after which etcd removes a worker that stopped renewing its lease")
       ->check(CLI::Range(int64_t{2}, int64_t{3600}))
       ->needs(registers)
       ->capture_default_str();
   AddEtcd(app, o.common.etcd);
-  app.add_option(
-         "--kv-devices", o.kv_devices,
-         "network devices for KV blocks between hosts, as in UCX_NET_DEVICES: eth0, mlx5_0:1, all; lo keeps to this "
-         "machine (shared memory is used there)")
+  app.add_option("--kv-devices", o.kv_devices,
+                 "network devices for KV blocks between hosts, as in UCX_NET_DEVICES: eth0, mlx5_0:1, all; lo for this "
+                 "machine only, which uses shared memory")
       ->capture_default_str();
 }
 
 void AddStepTokens(CLI::App& app, WorkerOptions& o) {
   app.add_option("--step-tokens", o.step_tokens,
-                 "most prompt tokens computed in one step; 0: 512 on the CPU, 2048 on a GPU")
+                 "upper bound on prompt tokens per step; 0 for 512 on the CPU, 2048 on a GPU")
       ->check(CLI::Range(int64_t{16}, int64_t{1} << 20) | CLI::IsMember({0}))
       ->capture_default_str();
-  app.add_option(
-         "--increment", o.increment,
-         "tokens of a prompt that still grows (it waits for another request's output) that are worth a share of "
-         "a step with others; 0: so many that a step's fixed cost, as measured, is a quarter of the whole")
+  app.add_option("--increment", o.increment,
+                 "minimum number of waiting tokens with which a streaming prompt (one that waits for another request's "
+                 "output) joins a step with other requests; 0 selects the number for which the measured fixed cost is "
+                 "a quarter of a step")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
   app.add_option("--growing-step-ms", o.streaming_step_ms,
-                 "streaming prompts fill a step for this long at most, as measured, or for twice its fixed cost: other "
-                 "requests wait this long at most for them in the step that runs when they arrive, and in each step "
-                 "that they share")
+                 "upper bound in milliseconds on the measured time that streaming prompts take of a step, but at least "
+                 "twice the step's fixed cost. Other requests wait at most this long for them: in the step that runs "
+                 "when they arrive, and in each step that they share")
       ->check(CLI::Range(int64_t{1}, int64_t{60'000}))
       ->capture_default_str();
 }
 
 void AddStaging(CLI::App& app, WorkerOptions& o) {
   app.add_option("--kv-host-mb", o.kv_host_mb,
-                 "memory for KV blocks that were evicted from --kv-memory-mb and may be needed again, MiB; 0: none")
+                 "MiB of host memory for KV blocks evicted from --kv-memory-mb; 0 for none")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
-  app.add_option(
-      "--kv-disk-dir", o.kv_disk_dir,
-      "directory on a local disk for KV blocks that --kv-host-mb has no room for; the file there has no name "
-      "and nothing of it is left when the process ends");
-  app.add_option("--kv-disk-mb", o.kv_disk_mb, "disk space for them, MiB, which is allocated at the start; 0: none")
+  app.add_option("--kv-disk-dir", o.kv_disk_dir,
+                 "directory on a local disk for KV blocks that exceed --kv-host-mb. The file there has no name and "
+                 "disappears when the process ends");
+  app.add_option("--kv-disk-mb", o.kv_disk_mb, "MiB of disk space in --kv-disk-dir, allocated at the start; 0 for none")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
 }
 
 void AddMaxBatch(CLI::App& app, WorkerOptions& o) {
-  app.add_option("--max-batch", o.max_batch, "most requests decoded in one step; 0: 64 on the CPU, 256 on a GPU")
+  app.add_option("--max-batch", o.max_batch,
+                 "upper bound on requests per decode step; 0 for 64 on the CPU, 256 on a GPU")
       ->check(CLI::Range(0, 1 << 14))
       ->capture_default_str();
 }
 
 void AddClientFlags(CLI::App& app, RouterOptions& o) {
-  app.add_option("--listen", o.listen, "where to listen for clients; port 0 takes a free one")
+  app.add_option("--listen", o.listen, "address to listen on for clients' gRPC; port 0 selects a free port")
       ->check(HostPort())
       ->capture_default_str();
   app.add_option("--http", o.http,
-                 "where to listen for clients of OpenAI's API (HTTPS with --tls-cert); port 0 takes a free one")
+                 "address to listen on for clients of OpenAI's API (HTTPS with --tls-cert); port 0 selects a free port")
       ->check(kHttpAddress)
       ->capture_default_str();
   app.add_option("--stream-silence", o.stream_silence,
-                 "seconds after which a stream over HTTP that has nothing to say sends a comment, so that no balancer "
-                 "takes it for idle")
+                 "seconds after which an idle HTTP stream sends a comment, so that load balancers keep it open")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
-  app.add_option("--keys", o.keys,
-                 "TOML file of API keys (docs/security.md): who may call, and how much; SIGHUP reads it again");
-  app.add_option("--tls-cert", o.tls.certificate,
-                 "PEM: the certificate that clients are shown; with it gRPC and HTTP are encrypted");
-  app.add_option("--tls-key", o.tls.key, "PEM: its private key");
-  app.add_option("--max-requests", o.limits.live_requests, "most live requests; more get RESOURCE_EXHAUSTED")
+  app.add_option("--keys", o.keys, "TOML file of API keys and quotas (docs/security.md); SIGHUP reloads it");
+  app.add_option("--tls-cert", o.tls.certificate, "PEM file: certificate for clients; enables TLS for gRPC and HTTP");
+  app.add_option("--tls-key", o.tls.key, "PEM file: private key of --tls-cert");
+  app.add_option("--max-requests", o.limits.live_requests,
+                 "upper bound on live requests; further requests fail with RESOURCE_EXHAUSTED")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  AddRetired(app, "--routing", "the router always places a request where its session or its prompt's beginning is");
+  AddRetired(app, "--routing",
+             "the router always places a request by its session, or else by the prefix of its prompt");
   app.add_option(
          "--shadow-prefill", o.shadow_prefill,
-         "prefill what requests with a session generate while they do, for the session's next turn: true, false")
+         "prefill the output of requests with a session while they generate, for the session's next turn: true, false")
       ->capture_default_str();
-  app.add_option(
-         "--max-sessions", o.max_sessions,
-         "sessions that are active at a time; requests of others wait, tenants in turn: a number; auto, any number "
-         "until memory is short of their KV, then as many as it holds; off")
+  app.add_option("--max-sessions", o.max_sessions,
+                 "upper bound on active sessions; requests of other sessions wait, and tenants take turns: a number; "
+                 "auto (no bound until memory is short of their KV, then as many as it holds); off")
       ->check(kMaxSessions)
       ->capture_default_str();
   std::string schedules;
@@ -227,7 +227,7 @@ std::optional<std::vector<std::string>> CommandLineWords(const toml::node& node)
 absl::Status ApplyKey(CLI::App& app, const std::string& where, const std::string& key, const toml::node& node) {
   CLI::Option* option = app.get_option_no_throw("--" + key);
   if (option == nullptr || key == "config" || key == "help" || key == "version") {
-    return absl::InvalidArgumentError(StrCat(where, ": unknown option '", key, "' (the names are those of --help)"));
+    return absl::InvalidArgumentError(StrCat(where, ": unknown option '", key, "' (--help lists the names)"));
   }
   const auto words = CommandLineWords(node);
   if (!words) {
@@ -279,24 +279,25 @@ void AddRetired(CLI::App& app, const std::string& name, const std::string& inste
 }
 
 void AddFlags(CLI::App& app, CommonOptions& o) {
-  app.add_option("--config", "TOML file with the same option names; flags win");
+  app.add_option("--config", "TOML file with the same option names; flags override it");
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
-  app.add_option("--log-format", o.log_format, "text, or json: an object for each line (docs/observability.md)")
+  app.add_option("--log-format", o.log_format, "text, or json with one object per line (docs/observability.md)")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
-  app.add_option("--metrics", o.metrics, "where Prometheus finds /metrics; port 0 takes a free one")
+  app.add_option("--metrics", o.metrics, "address of /metrics for Prometheus, or off; port 0 selects a free port")
       ->check(kMetricsAddress)
       ->capture_default_str();
-  app.add_flag("--vllm-metrics", o.vllm_metrics,
-               "metrics also under vLLM's names (vllm:...), where these mean the same (docs/observability.md)");
-  app.add_option("--grace", o.grace_seconds, "seconds that running requests get after SIGTERM or SIGINT")
+  app.add_flag(
+      "--vllm-metrics", o.vllm_metrics,
+      "also export metrics under vLLM's names (vllm:...), if their meanings are equal (docs/observability.md)");
+  app.add_option("--grace", o.grace_seconds, "seconds that running requests have to finish after SIGTERM or SIGINT")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
-  app.add_flag(
-      "--open", o.open,
-      "listen where other machines may reach it even without keys or certificates: whoever reaches it may call");
+  app.add_flag("--open", o.open,
+               "allow addresses that other machines can reach, even without keys or certificates: any client there may "
+               "then call");
   app.add_flag("--check", o.check, "validate options, model and memory, then exit with 0 or 1");
 }
 
@@ -304,20 +305,20 @@ void AddFlags(CLI::App& app, RouterOptions& o) {
   AddFlags(app, o.common);
   AddPeerCertificates(app, o.common.peer);
   AddClientFlags(app, o);
-  app.add_option("--model", o.models, "Hugging Face directories of the models that are served (required)")
-      ->delimiter(',');
-  app.add_option(
-         "--prefill-workers", o.prefill_workers,
-         "their addresses (required): HOST:PORT; dns:HOST:PORT, a worker at each address that DNS has for the "
-         "host; srv:NAME, one for each SRV record; or etcd:PREFIX, one for each key that etcd has under it. What "
-         "DNS and etcd name may change while the router runs")
+  app.add_option("--model", o.models, "Hugging Face directories of the models to serve (required)")->delimiter(',');
+  app.add_option("--prefill-workers", o.prefill_workers,
+                 "addresses of prefill workers (required): HOST:PORT; dns:HOST:PORT, one worker per address of the "
+                 "host; srv:NAME, one per SRV record; or etcd:PREFIX, one per key under the prefix. The router follows "
+                 "changes in DNS and etcd")
       ->delimiter(',')
       ->check(kWorkerName);
-  app.add_option("--decode-workers", o.decode_workers, "likewise (required)")->delimiter(',')->check(kWorkerName);
-  app.add_option("--dns-server", o.dns_server,
-                 "IP:PORT of the DNS server that knows the workers; default: the system's")
+  app.add_option("--decode-workers", o.decode_workers,
+                 "addresses of decode workers (required), in the forms of --prefill-workers")
+      ->delimiter(',')
+      ->check(kWorkerName);
+  app.add_option("--dns-server", o.dns_server, "IP:PORT of the DNS server for workers' names; default: the system's")
       ->check(HostPort());
-  app.add_option("--dns-seconds", o.dns_seconds, "how often it is asked")
+  app.add_option("--dns-seconds", o.dns_seconds, "seconds between queries of a name in DNS")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
   AddEtcd(app, o.common.etcd);
@@ -326,12 +327,11 @@ void AddFlags(CLI::App& app, RouterOptions& o) {
 namespace {
 
 void AddGuard(CLI::App& app, WorkerOptions& o, const std::string& what) {
-  app.add_flag(
-      "--guard-kv", o.guard_kv,
-      what +
-          " KV blocks then move by gRPC (encrypted, where there are certificates) and not by UCX, which asks "
-          "nobody who writes: nothing of the KV memory is shared or listened for. Slower than shared memory, RDMA "
-          "and GPUs that reach each other (docs/security.md says how much); --kv-devices says nothing then");
+  app.add_flag("--guard-kv", o.guard_kv,
+               what +
+                   " KV blocks then move over gRPC (encrypted if there are certificates) instead of UCX, which does "
+                   "not authenticate writers. No KV memory is shared with other processes. Slower than shared memory, "
+                   "RDMA and GPU peer access (docs/security.md has figures). --kv-devices has no effect then");
 }
 
 }  // namespace
@@ -343,10 +343,11 @@ void AddPrefillFlags(CLI::App& app, WorkerOptions& o) {
   AddStepTokens(app, o);
   AddStaging(app, o);
   app.add_option("--max-requests", o.max_requests,
-                 "most requests that are there at once, and as many that still grow or run in the background")
+                 "upper bound on requests on this worker; a second bound of the same size covers streaming prompts and "
+                 "low-priority jobs")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
-  AddGuard(app, o, "push KV only to decode workers that have --guard-kv, too.");
+  AddGuard(app, o, "push KV only to decode workers that also have --guard-kv.");
 }
 
 void AddDecodeFlags(CLI::App& app, WorkerOptions& o) {
@@ -355,14 +356,14 @@ void AddDecodeFlags(CLI::App& app, WorkerOptions& o) {
   AddPeerFlags(app, o);
   AddMaxBatch(app, o);
   app.add_option("--prefill-module", o.prefill_module,
-                 "directory of the model that the prefill workers run, where this one was fine-tuned to go on from "
-                 "its KV (PrefillShare); default: the model itself");
-  app.add_flag(
-      "--verify-kv", o.verify_kv,
-      "use no KV block whose bytes are not those that its prefill worker sent: both sides take SHA-256 of what "
-      "moves, and a request whose blocks were damaged or forged fails (docs/security.md says what it costs)");
-  AddGuard(app, o,
-           "take a KV block only from the prefill worker that it is reserved for, by a key which that one is given.");
+                 "directory of the model that the prefill workers run, if --model was fine-tuned to continue from its "
+                 "KV (PrefillShare); default: --model");
+  app.add_flag("--verify-kv", o.verify_kv,
+               "verify the bytes of each received KV block against the SHA-256 digest of the prefill worker. A request "
+               "with damaged or forged blocks fails (docs/security.md has the cost)");
+  AddGuard(
+      app, o,
+      "accept a KV block only from the prefill worker for which it is reserved, under the key of the reservation.");
 }
 
 void AddServeFlags(CLI::App& app, ServeOptions& o) {
@@ -370,8 +371,8 @@ void AddServeFlags(CLI::App& app, ServeOptions& o) {
   AddClientFlags(app, o.router);
   AddWorkerFlags(app, o.worker, "model,--model");
   app.add_option("--decoder", o.decoders,
-                 "directories of models that were fine-tuned to go on from the KV of the first one (PrefillShare); "
-                 "each is served under its own name, with a decode worker of its own")
+                 "directories of models that were fine-tuned to continue from the KV of --model (PrefillShare). Each "
+                 "has its own name and its own decode worker")
       ->delimiter(',');
   AddStepTokens(app, o.worker);
   AddStaging(app, o.worker);

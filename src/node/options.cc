@@ -40,20 +40,20 @@ bool IsWildcard(const std::string& host_port) {
 absl::Status CheckReach(const char* flag, const std::string& listen, bool guarded, bool open, const char* guard) {
   if (guarded || open || listen == "off" || listen == "0" || IsLoopback(listen)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(flag, ": ", listen, " may be reached from other machines, and whoever reaches it may call: give ",
-                   guard, ", or --open if that is what you want"));
+      absl::StrCat(flag, ": ", listen, " may be reached from other machines, and any client there may call. Give ",
+                   guard, ", or --open to allow this"));
 }
 
 absl::Status CheckPeer(const TlsFiles& files) {
   RETURN_IF_ERROR(Check(files, "peer"));
   if (files.empty() || !files.authority.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError("peer-ca: is required with peer-cert");
+  return absl::InvalidArgumentError("peer-ca: required with peer-cert");
 }
 
 absl::Status NeedsAdvertise(const std::string& listening) {
   return absl::InvalidArgumentError(
-      absl::StrCat("advertise: is required with --listen ", listening,
-                   ": the HOST:PORT under which routers and other workers reach this worker"));
+      absl::StrCat("advertise: required with --listen ", listening,
+                   ". Give the HOST:PORT under which routers and other workers reach this worker"));
 }
 
 // Returns the number of blocks that the options request. They must fit into `memory` bytes. `where`
@@ -100,7 +100,7 @@ std::vector<int> CudaDevicesIn(const std::string& text) {
 absl::StatusOr<std::vector<int>> CudaDevices(const WorkerOptions& options) {
   std::vector<int> devices = CudaDevicesIn(options.device);
   if (!devices.empty() && std::ssize(devices) != options.tensor_parallel) {
-    return absl::InvalidArgumentError(absl::StrCat("device: expected as many GPUs as --tensor-parallel says (",
+    return absl::InvalidArgumentError(absl::StrCat("device: expected one GPU per rank of --tensor-parallel (",
                                                    options.tensor_parallel, "), got ", options.device));
   }
   return devices;
@@ -108,13 +108,13 @@ absl::StatusOr<std::vector<int>> CudaDevices(const WorkerOptions& options) {
 
 absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t block_bytes, int64_t left) {
   if (left < 2 * block_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("device: weights and the largest step leave ", left >> 20,
-                     " MiB for KV of what is free there, expected at least two blocks of ", block_bytes,
-                     " bytes; workers that share a GPU want --kv-memory-mb"));
+    return absl::InvalidArgumentError(absl::StrCat("device: weights and the largest step leave ", left >> 20,
+                                                   " MiB of free memory for KV, expected at least two blocks of ",
+                                                   block_bytes,
+                                                   " bytes. Workers that share a GPU need --kv-memory-mb"));
   }
   return BlocksWithin(options, left / 10 * 9 >> 20, block_bytes, left,
-                      "what weights and the largest step leave of the device's memory,");
+                      "the device's free memory without weights and the largest step,");
 }
 
 absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t block_bytes) {
@@ -123,7 +123,8 @@ absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t blo
     return absl::InvalidArgumentError("kv-disk-dir, kv-disk-mb: expected both or none");
   }
   if (options.kv_disk_mb > 0 && options.kv_host_mb == 0) {
-    return absl::InvalidArgumentError("kv-disk-mb: needs kv-host-mb, through which KV goes to disk and comes back");
+    return absl::InvalidArgumentError(
+        "kv-disk-mb: requires kv-host-mb, because KV moves to and from disk through host memory");
   }
   if (options.kv_host_mb == 0) return staging;
   if (options.kv_disk_mb > 0 && options.kv_disk_mb * (int64_t{1} << 20) < block_bytes) {
@@ -155,7 +156,7 @@ int Threads(const WorkerOptions& options) {
   std::getline(std::ifstream("/sys/fs/cgroup/cpu.max"), cpu_max);
   const int cores = CoresWithin(cpu_max, may_run_on);
   if (options.threads <= cores) return options.threads > 0 ? options.threads : cores;
-  spdlog::warn("--threads {}: there are {} cores for this process, so it takes {}", options.threads, cores, cores);
+  spdlog::warn("--threads {}: this process has {} cores, using {} threads", options.threads, cores, cores);
   return cores;
 }
 
@@ -166,7 +167,7 @@ absl::StatusOr<WorkerAddress> AdvertisedAddress(const WorkerOptions& options, co
 }
 
 std::string SharedMemoryShortage(const std::string& directory, int64_t bytes) {
-  constexpr char kOtherwise[] = "; until then KV blocks go through a network device even within this machine";
+  constexpr char kOtherwise[] = ". Until then KV blocks move over a network device even within this machine";
   struct statvfs info {};
   if (statvfs(directory.c_str(), &info) != 0 || access(directory.c_str(), W_OK | X_OK) != 0) {
     return absl::StrCat(directory, " cannot be written (", std::strerror(errno),
@@ -190,7 +191,7 @@ absl::Status ValidateAccess(const RouterOptions& options) {
 std::string UnencryptedKeysWarning(const RouterOptions& options) {
   const auto leaves = [](const std::string& listen) { return listen != "off" && !IsLoopback(listen); };
   if (options.keys.empty() || !options.tls.empty() || !(leaves(options.listen) || leaves(options.http))) return "";
-  return "not encrypted: whoever listens to the network reads the keys; give --tls-cert and --tls-key";
+  return "not encrypted: API keys can be read on the network. Give --tls-cert and --tls-key";
 }
 
 namespace {
@@ -207,19 +208,19 @@ absl::Status CheckDns(const RouterOptions& options) {
   if (HasWorkerOfKind(options, {"dns:", "srv:"})) {
     return NameResolver::Make(options.dns_server, options.dns_timeout).status();
   }
-  return absl::InvalidArgumentError("dns-server: no worker is named by dns: or srv:");
+  return absl::InvalidArgumentError("dns-server: unused, because no worker is named by dns: or srv:");
 }
 
 // `is_used` is true if the options use etcd. `user` names the option that uses it.
 absl::Status CheckEtcd(const EtcdOptions& options, bool is_used, const char* user) {
   if (options.servers.empty() && is_used) {
-    return absl::InvalidArgumentError(absl::StrCat("etcd: its HOST:PORT is required with ", user));
+    return absl::InvalidArgumentError(absl::StrCat("etcd: HOST:PORT is required with ", user));
   }
   if (!options.servers.empty() && !is_used) {
-    return absl::InvalidArgumentError(absl::StrCat("etcd: nothing is is_used of it, expected ", user));
+    return absl::InvalidArgumentError(absl::StrCat("etcd: unused without ", user));
   }
   if (options.servers.empty() && !options.tls.empty()) {
-    return absl::InvalidArgumentError("etcd-ca, etcd-cert, etcd-key: are for --etcd, which is not given");
+    return absl::InvalidArgumentError("etcd-ca, etcd-cert, etcd-key: require --etcd");
   }
   std::set<std::string> seen;
   for (const std::string& server : options.servers) {
@@ -241,7 +242,7 @@ absl::Status CheckRegistration(const WorkerOptions& options) {
   const auto servers = static_cast<int64_t>(options.common.etcd.servers.size());
   // A renewal takes at most a third of the lease, even if most servers do not answer.
   if (options.lease_seconds < servers) {
-    return absl::InvalidArgumentError(absl::StrCat("lease-seconds: expected at least one for each server of --etcd (",
+    return absl::InvalidArgumentError(absl::StrCat("lease-seconds: expected at least one per server of --etcd (",
                                                    servers, "), got ", options.lease_seconds));
   }
   const std::string& address = options.advertise.empty() ? options.listen : options.advertise;
@@ -252,8 +253,8 @@ absl::Status CheckRegistration(const WorkerOptions& options) {
   }
   if (!IsLoopback(address) || std::ranges::all_of(options.common.etcd.servers, IsLoopback)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("advertise: routers that read an etcd on another machine do not reach '", address,
-                   "', which is this machine's own: give --advertise or --listen an address that they reach"));
+      absl::StrCat("advertise: etcd is on another machine, and routers there cannot reach '", address,
+                   "', which is a loopback address. Give --advertise or --listen an address that routers can reach"));
 }
 
 // Refuses a prefix within another prefix, because a key under both would name a worker twice.
@@ -266,7 +267,7 @@ absl::Status CheckPrefixes(const RouterOptions& options) {
       for (const std::string& other : prefixes) {
         if (!name->name.starts_with(other) && !other.starts_with(name->name)) continue;
         return absl::InvalidArgumentError(absl::StrCat(
-            "workers: expected prefixes of which none is within another, got etcd:", other, " and etcd:", name->name));
+            "workers: expected prefixes that do not contain each other, got etcd:", other, " and etcd:", name->name));
       }
       prefixes.push_back(name->name);
     }
@@ -302,7 +303,7 @@ absl::Status Validate(const WorkerOptions& options) {
   if (options.advertise.empty() && IsWildcard(options.listen)) return NeedsAdvertise(options.listen);
   if (IsWildcard(options.advertise) || options.advertise.ends_with(":0")) {
     return absl::InvalidArgumentError(
-        absl::StrCat("advertise: '", options.advertise, "' is nowhere to connect to: expected a host and a port"));
+        absl::StrCat("advertise: '", options.advertise, "' cannot be dialed: expected a host and a port"));
   }
   RETURN_IF_ERROR(CheckRegistration(options));
   constexpr char kGuard[] = "--peer-cert, --peer-key and --peer-ca";
@@ -311,10 +312,10 @@ absl::Status Validate(const WorkerOptions& options) {
   RETURN_IF_ERROR(CheckReach("metrics", options.common.metrics, guarded, open, kGuard));
   // With --guard-kv, no UCX endpoint listens on these devices. UCX does not check certificates.
   if (options.kv_devices == "lo" || options.guard_kv || open) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "kv-devices: '", options.kv_devices,
-      "' may be reached from other machines, and who reaches it can write into this worker's memory, with certificates "
-      "or without: give --guard-kv, or --open if only workers are on that network"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("kv-devices: '", options.kv_devices,
+                   "' may be reached from other machines, and any process there can write into this worker's memory, "
+                   "even if there are certificates. Give --guard-kv, or --open if only workers are on that network"));
 }
 
 }  // namespace baton

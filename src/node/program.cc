@@ -54,15 +54,14 @@ int RunProgram(const std::string& program, const CommonOptions& options, const s
   LogLibraries();
   RaiseFileLimit();
   if (status.ok() && options.open && !options.check) {
-    spdlog::warn(
-        "--open: where no keys or certificates are given, whoever reaches an address of this program may use it");
+    spdlog::warn("--open: without keys or certificates, any client that reaches an address of this program may use it");
   }
   if (status.ok()) status = run();
   if (!status.ok()) {
     ReportFailure(program, format, status);
     return 1;
   }
-  if (options.check) std::cout << program << ": the options, the model and the memory are fine\n";
+  if (options.check) std::cout << program << ": options, model and memory are valid\n";
   return 0;
 }
 
@@ -85,7 +84,7 @@ absl::Status ServeMetrics(Metrics& metrics, const CommonOptions& options) {
 
 void RunUntilSignal(ShutdownSignal& signal, const Serving& serving) {
   std::cout << "listening on " << serving.address << std::endl;
-  if (IsLoopback(serving.address)) spdlog::info("no other machine reaches {}", serving.address);
+  if (IsLoopback(serving.address)) spdlog::info("only this machine can reach {}", serving.address);
   const ServiceManager manager = FindServiceManager();
   const auto notify = [&manager](const char* state) {
     const absl::Status status = Notify(manager, state);

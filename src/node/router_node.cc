@@ -142,7 +142,8 @@ absl::Status RouterNode::StartHttp(const RouterOptions& options, Metrics& metric
                                 gateway_);
   if (!http.ok()) {
     return absl::UnavailableError(
-        absl::StrCat("HTTP: ", http.status().message(), "; --http HOST:PORT takes another address, --http off none"));
+        absl::StrCat("HTTP: ", http.status().message(),
+                     "; choose another address with --http HOST:PORT, or disable HTTP with --http off"));
   }
   http_ = *std::move(http);
   spdlog::info("HTTP on {}://{}", encrypted ? "https" : "http", http_->address());
@@ -152,13 +153,13 @@ absl::Status RouterNode::StartHttp(const RouterOptions& options, Metrics& metric
 void RouterNode::RenewCertificate() try {
   const absl::StatusOr<bool> renewed = certificate_->Renew();
   if (!renewed.ok()) {
-    spdlog::error("HTTP: the certificate stays as it was: {}", std::string(Message(renewed.status())));
+    spdlog::error("HTTP: keeping the old certificate: {}", std::string(Message(renewed.status())));
   } else if (*renewed) {
-    spdlog::info("HTTP: the certificate was read again");
+    spdlog::info("HTTP: reloaded the certificate");
   }
   // For example, out of memory. The next period tries again.
 } catch (const std::exception& e) {
-  spdlog::error("HTTP: the certificate stays as it was: {}", e.what());
+  spdlog::error("HTTP: keeping the old certificate: {}", e.what());
 }
 
 absl::Status RouterNode::StartMembership(const RouterOptions& options, Metrics& metrics) {
@@ -166,8 +167,8 @@ absl::Status RouterNode::StartMembership(const RouterOptions& options, Metrics& 
   const EtcdOptions& etcd = options.common.etcd;
   if (!std::ranges::all_of(etcd.servers, IsLoopback) && etcd.tls.empty() && options.common.peer.empty()) {
     spdlog::warn(
-        "etcd is on another machine, and neither it (--etcd-ca) nor workers (--peer-ca) show certificates: "
-        "whoever writes there, or to the network, is sent prompts");
+        "etcd is on another machine, without certificates for etcd (--etcd-ca) and for workers (--peer-ca): an "
+        "attacker who writes to etcd or to the network receives prompts");
   }
   ASSIGN_OR_RETURN(
       membership_,
@@ -182,18 +183,20 @@ absl::Status RouterNode::StartMembership(const RouterOptions& options, Metrics& 
 void RouterNode::ReloadKeys() {
   if (!keys_->asks()) return;
   const absl::Status status = keys_->Reload();
-  if (status.ok()) return spdlog::info("the keys were read again");
-  spdlog::error("the keys stay as they were: {}", std::string(Message(status)));
+  if (status.ok()) return spdlog::info("reloaded the keys");
+  spdlog::error("keeping the old keys: {}", std::string(Message(status)));
 }
 
 void RouterNode::ReloadWorkers(const absl::StatusOr<RouterOptions>& options) {
-  if (!options.ok()) return spdlog::error("the workers stay as they were: {}", std::string(Message(options.status())));
+  if (!options.ok()) return spdlog::error("keeping the old workers: {}", std::string(Message(options.status())));
   if (membership_ || HasNames(options->prefill_workers) || HasNames(options->decode_workers)) {
-    return spdlog::info("the workers stay as they were: what DNS and etcd say is followed, other names want a restart");
+    return spdlog::info(
+        "keeping the workers: the router follows DNS and etcd without a reload, and other changes of worker names "
+        "require a restart");
   }
   router_.SetWorkers(WorkerRole::kPrefill, options->prefill_workers);
   router_.SetWorkers(WorkerRole::kDecode, options->decode_workers);
-  spdlog::info("the workers were read again: {} for prefill, {} for decode", options->prefill_workers.size(),
+  spdlog::info("reloaded the workers: {} for prefill, {} for decode", options->prefill_workers.size(),
                options->decode_workers.size());
 }
 
@@ -211,7 +214,7 @@ void RouterNode::CheckHealth() {
       models_.all(), [this](const ServedModel* model) { return router_.Readiness(model->name).ok(); });
   if (serving == std::exchange(serving_, serving)) return;
   server_->SetServing(serving);
-  spdlog::info(serving ? "serving" : "not serving: a prefill or a decode worker is missing");
+  spdlog::info(serving ? "serving" : "not serving: no model has both a prefill and a decode worker");
 }
 
 void RouterNode::Shutdown(absl::Duration grace) {

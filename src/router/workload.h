@@ -33,8 +33,8 @@ struct ScheduleRow : NamedValue<Schedule> {
 inline constexpr ScheduleRow kSchedules[] = {
     {{"fcfs", Schedule::kFirstCome}, "first come first served"},
     {{"sjf", Schedule::kShortestFirst},
-     "the workflow with the least expected work left first, where nobody is overtaken by what came more than a minute "
-     "later"},
+     "the workflow with the least expected remaining work first; no request is overtaken by one that arrived more than "
+     "a minute later"},
 };
 inline absl::StatusOr<Schedule> ScheduleNamed(std::string_view name) {
   return ValueNamed("schedule", name, kSchedules);

@@ -124,7 +124,7 @@ TEST_CASE("on a terminal each answer is drawn over the last one, and fits") {
   CHECK(text.ends_with("\n\x1b[J"));  // the cursor is below, at the start of a line
   const std::string last = text.substr(text.rfind("\x1b[H"));
   CHECK(CountOf("\n", last) == 9);
-  CHECK(last.find("... and 47 lines more") != std::string::npos);
+  CHECK(last.find("... and 47 more lines") != std::string::npos);
   std::istringstream lines(last);
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 40 + std::string("\x1b[H\x1b[K").size());
 }

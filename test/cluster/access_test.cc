@@ -52,13 +52,13 @@ TEST_CASE("a program reads its keys again at SIGHUP, and goes on with the old on
 
   directory.Write("keys.toml", FileOf(second));
   serve.Signal(SIGHUP);
-  serve.Await("the keys were read again");
+  serve.Await("reloaded the keys");
   CHECK(StatusOf(http, first) == 401);
   CHECK(StatusOf(http, second) == 200);
 
   directory.Write("keys.toml", "[team]\n");
   serve.Signal(SIGHUP);
-  CHECK(absl::StrContains(serve.Await("the keys stay as they were: "), "tenant 'team' has no keys"));
+  CHECK(absl::StrContains(serve.Await("keeping the old keys: "), "tenant 'team' has no keys"));
   CHECK(StatusOf(http, second) == 200);
   serve.Signal(SIGTERM);
   CHECK(serve.Wait() == 0);
@@ -80,10 +80,10 @@ TEST_CASE("a router reads its workers again at SIGHUP, and goes on with the old 
   router.Await("listening on ");
   directory.Write("router.toml", "decode-workers = 7\n");
   router.Signal(SIGHUP);
-  CHECK(absl::StrContains(router.Await("the workers stay as they were: "), "decode-workers"));
+  CHECK(absl::StrContains(router.Await("keeping the old workers: "), "decode-workers"));
   name_decode(decode.address);
   router.Signal(SIGHUP);
-  router.Await("the workers were read again: ");
+  router.Await("reloaded the workers: ");
   router.Await("serving");
   router.Signal(SIGTERM);
   CHECK(router.Wait() == 0);
@@ -93,7 +93,7 @@ TEST_CASE("a program that is open to everybody says so") {
   Process open("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
                                 "127.0.0.1:1", "--decode-workers", "127.0.0.1:2", "--open"});
   open.Await("listening on ");
-  CHECK(absl::StrContains(open.Output(), "--open: where no keys or certificates are given, whoever reaches"));
+  CHECK(absl::StrContains(open.Output(), "--open: without keys or certificates, any client that reaches"));
 }
 
 TEST_CASE("processes with certificates of one authority serve together, and a stranger reaches none of them") {

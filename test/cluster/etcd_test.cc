@@ -115,7 +115,7 @@ TEST_CASE("a worker that is told to stop leaves etcd before it has finished what
   Call call(*router.stub, MakeRequest(5));
   prefill.AwaitBlocksUsed();
   prefill.process.Signal(SIGTERM);
-  prefill.process.Await("is withdrawn");
+  prefill.process.Await("withdrew");
   CHECK(AddressesIn(etcd, "prefill").empty());
   prefill.AwaitBlocksUsed();
   decode->process.Signal(SIGCONT);
@@ -150,12 +150,12 @@ TEST_CASE("an etcd that dies and comes back costs nothing of what serves, with i
   AwaitUp(router.metrics, 1);
   AwaitUp(decode->metrics, 1);
   etcd.Kill();
-  router.process.Await("workers stay as they were");
+  router.process.Await("; keeping its ");
   AwaitUp(router.metrics, 0);
   AwaitUp(decode->metrics, 0);
   router.Serve();
   const auto next = StartWorker("decode", etcd, kShortLease);
-  next->process.Await("until that is over, routers may not find");
+  next->process.Await("until etcd recovers, routers may not find");
   if (!with_data) etcd.LoseData();
   etcd.Start();
   router.AwaitAttached(next->address);
@@ -163,7 +163,7 @@ TEST_CASE("an etcd that dies and comes back costs nothing of what serves, with i
   // The workers register again what etcd has lost.
   AwaitEntries(etcd, "prefill", 1);
   AwaitEntries(etcd, "decode", 2);
-  router.process.Await("is answered for again");
+  router.process.Await("resolves again");
   AwaitUp(router.metrics, 1);
   AwaitUp(decode->metrics, 1);
   CHECK_FALSE(router.LostAny());
@@ -173,7 +173,7 @@ TEST_CASE("a router that starts without etcd serves once it is there") {
   Etcd etcd;
   etcd.Kill();
   EtcdRouter router(etcd);
-  router.process.Await("its 0 workers stay as they were");
+  router.process.Await("keeping its 0 workers");
   const auto prefill = StartWorker("prefill", etcd), decode = StartWorker("decode", etcd);
   etcd.Start();
   router.AwaitAttached(prefill->address);
@@ -228,7 +228,7 @@ TEST_CASE("nonsense in etcd, and thousands of keys, cost nothing of what serves"
   router.AwaitAttached(decode->address);
   EtcdClient writer(OptionsOf(etcd));
   REQUIRE(writer.Put({"/baton/decode/nonsense", "unix:/etc/passwd\n:1"}, 0).ok());
-  const std::string said = router.process.Await("1 of 2 keys under /baton/decode/ name no worker");
+  const std::string said = router.process.Await("1 of 2 keys under /baton/decode/ have values that are not addresses");
   CHECK(absl::StrContains(said, "expected HOST:PORT, got 'unix:/etc/passwd\\n:1'"));
   router.Serve();
   for (int i = 0; i < 2000; ++i) {
@@ -245,7 +245,7 @@ TEST_CASE("an etcd that asks for certificates is reached with one, and not witho
   Worker worker("prefill",
                 Small({"--listen", "127.0.0.1:0", "--register", "etcd:/baton/prefill", "--etcd", etcd.address(),
                        "--etcd-ca", own.authority, "--etcd-cert", own.certificate, "--etcd-key", own.key}));
-  worker.process.Await("is registered");
+  worker.process.Await("registered");
   CHECK(EtcdClient(OptionsOf(etcd, own)).Read("/baton/prefill/", 10)->entries.size() == 1);
   for (const TlsFiles& files : {TlsFiles{}, TlsFiles{.authority = own.authority}, others.Issue("worker")}) {
     CHECK(absl::IsUnavailable(EtcdClient(OptionsOf(etcd, files)).Read("/baton/prefill/", 10).status()));

@@ -294,8 +294,8 @@ TEST_CASE("a worker that etcd refuses at first is registered once it does not") 
   etcd.Answer(FakeEtcd::Answers::kTruly);
   Await("the worker's key", [&] { return etcd.values().size() == 1; });
   Await("the log to report that etcd answers",
-        [&] { return log.Count("etcd answers again: /decode/a:1 is kept there") == 1; });
-  CHECK(log.Count("PERMISSION_DENIED: etcdserver: permission denied; until that is over") == 1);
+        [&] { return log.Count("etcd answers again: the registration of /decode/a:1 continues") == 1; });
+  CHECK(log.Count("PERMISSION_DENIED: etcdserver: permission denied; until etcd recovers") == 1);
   Await("the metric of an etcd that answers", [&] { return UpIn(metrics) == 1; });
 }
 
@@ -326,11 +326,11 @@ TEST_CASE("a watch that keeps failing is told once, and that it works again") {
   etcd.Put("/decode/a", "a:1");
   Told told(EtcdAt({etcd.address()}));
   AwaitReads(etcd, 4);
-  CHECK(log.Count("PERMISSION_DENIED: etcdserver: permission denied; /decode/ cannot be watched") == 1);
+  CHECK(log.Count("PERMISSION_DENIED: etcdserver: permission denied; cannot watch /decode/") == 1);
   etcd.DenyWatches(false);
   Await("the log to report that the watch works again", [&, i = 0]() mutable {
     etcd.Put("/decode/a", absl::StrCat("a:", 1 + i++ % 1000));
-    return log.Count("/decode/ is watched again") == 1;
+    return log.Count("watching /decode/ again") == 1;
   });
 }
 
@@ -344,7 +344,7 @@ TEST_CASE("a key that another holds is left to it, and taken when it is gone") {
   const EtcdRegistration second(options, "/decode/", "a:1", kLease, 0, metrics);
   AwaitReads(etcd, 10);  // both registrations looked for the key
   CHECK(etcd.puts() == 1);
-  CHECK(log.Count("etcd: /decode/a:1 is held by lease 1 ('a:1'), not by this worker's lease 2: ") == 1);
+  CHECK(log.Count("etcd: /decode/a:1 is held by lease 1 ('a:1'), not by this worker's lease 2. ") == 1);
   first.reset();
   Await("the second worker to put the key", [&] { return etcd.puts() == 2; });
   CHECK(etcd.values().size() == 1);
@@ -397,7 +397,7 @@ TEST_CASE("a router's options name etcd if and only if it is asked") {
   options.models = {"m"};
   options.prefill_workers = {"a:1"};
   options.decode_workers = {"etcd:/decode"};
-  CHECK(Message(Validate(options)) == "etcd: its HOST:PORT is required with a worker named by etcd:PREFIX");
+  CHECK(Message(Validate(options)) == "etcd: HOST:PORT is required with a worker named by etcd:PREFIX");
   options.common.etcd.servers = {"127.0.0.1:2379"};
   CHECK(Validate(options).ok());
   for (const char* bad : {"unix:1", "xds:443", "etcd-0:0"}) {
@@ -406,7 +406,7 @@ TEST_CASE("a router's options name etcd if and only if it is asked") {
   }
   options.common.etcd.servers = {"127.0.0.1:2379"};
   options.decode_workers = {"b:1"};
-  CHECK(Message(Validate(options)) == "etcd: nothing is asked of it, expected a worker named by etcd:PREFIX");
+  CHECK(Message(Validate(options)) == "etcd: unused without a worker named by etcd:PREFIX");
   options.common.etcd = {};
   options.common.etcd.tls.authority = "/nonexistent";
   options.common.etcd.servers = {"127.0.0.1:2379"};
@@ -418,7 +418,7 @@ TEST_CASE("a router's options name etcd if and only if it is asked") {
   options.decode_workers = {"b:1"};
   const Authority ours("ours");
   options.common.etcd.tls.authority = ours.path();
-  CHECK(Message(Validate(options)) == "etcd-ca, etcd-cert, etcd-key: are for --etcd, which is not given");
+  CHECK(Message(Validate(options)) == "etcd-ca, etcd-cert, etcd-key: require --etcd");
 }
 
 TEST_CASE("prefixes of etcd that lie within each other are refused, in a list and across") {
@@ -431,7 +431,7 @@ TEST_CASE("prefixes of etcd that lie within each other are refused, in a list an
                                                                             {{"a:1"}, {"etcd:/x", "etcd:/x/"}}}) {
     options.prefill_workers = prefill;
     options.decode_workers = decode;
-    CHECK(Message(Validate(options)).starts_with("workers: expected prefixes of which none is within another, got "));
+    CHECK(Message(Validate(options)).starts_with("workers: expected prefixes that do not contain each other, got "));
   }
   options.prefill_workers = {"etcd:/baton/decode"};
   options.decode_workers = {"etcd:/baton/decode2"};
@@ -442,23 +442,23 @@ TEST_CASE("a worker's options say where in etcd it registers, and an address tha
   WorkerOptions options;
   options.model = "m";
   options.register_under = "etcd:/decode";
-  CHECK(Message(Validate(options)) == "etcd: its HOST:PORT is required with --register etcd:PREFIX");
+  CHECK(Message(Validate(options)) == "etcd: HOST:PORT is required with --register etcd:PREFIX");
   options.common.etcd.servers = {"127.0.0.1:2379"};
   CHECK(Validate(options).ok());
   options.common.etcd.servers = {"127.0.0.1:2379", "etcd-1:2379", "etcd-2:2379"};
   CHECK(Message(Validate(options))
-            .starts_with("advertise: routers that read an etcd on another machine do not reach "
+            .starts_with("advertise: etcd is on another machine, and routers there cannot reach "
                          "'127.0.0.1:0'"));
   options.advertise = "worker-1:7201";
   CHECK(Validate(options).ok());
   options.lease_seconds = 2;
-  CHECK(Message(Validate(options)) == "lease-seconds: expected at least one for each server of --etcd (3), got 2");
+  CHECK(Message(Validate(options)) == "lease-seconds: expected at least one per server of --etcd (3), got 2");
   options.lease_seconds = 10;
   options.advertise = "ipv4:10.0.0.1:7";
   CHECK(Message(Validate(options)).starts_with("advertise: expected a DNS name or an IP address and a port"));
   options.advertise.clear();
   options.register_under.clear();
-  CHECK(Message(Validate(options)) == "etcd: nothing is asked of it, expected --register etcd:PREFIX");
+  CHECK(Message(Validate(options)) == "etcd: unused without --register etcd:PREFIX");
 }
 
 }  // namespace

@@ -236,7 +236,7 @@ TEST_CASE("a DNS server is asked for names alone, and must be an address") {
   options.prefill_workers = {"a:1"};
   options.decode_workers = {"b:1"};
   options.dns_server = "127.0.0.1:53";
-  CHECK(Message(Validate(options)) == "dns-server: no worker is named by dns: or srv:");
+  CHECK(Message(Validate(options)) == "dns-server: unused, because no worker is named by dns: or srv:");
   options.decode_workers = {"srv:b.test"};
   CHECK(Validate(options).ok());
   options.dns_server = "localhost:53";

@@ -117,8 +117,7 @@ TEST_CASE("a mistake in the file is named with its line") {
     const std::string message(Message(parsed.file));
     return message.substr(message.find(".toml:") + 6);
   };
-  CHECK(error("\nlisten = \"127.0.0.1:1\"\nlissten = 1\n") ==
-        "3: unknown option 'lissten' (the names are those of --help)");
+  CHECK(error("\nlisten = \"127.0.0.1:1\"\nlissten = 1\n") == "3: unknown option 'lissten' (--help lists the names)");
   CHECK(error("config = \"x\"").starts_with("1: unknown option 'config'"));
   CHECK(error("[router]\nlisten = \"x\"").starts_with("1: unknown option 'router'"));
   CHECK(error("listen = { a = 1 }") == "1: listen: expected a string, number, boolean or an array of them");
@@ -216,11 +215,12 @@ TEST_CASE("a GPU's KV has nine tenths of what weights and activations leave, or 
   CHECK(KvBlocksOnDevice(options, kMb, 500 * kMb).value() == 7);
   options.kv_blocks = 501;
   CHECK(Message(KvBlocksOnDevice(options, kMb, 500 * kMb).status())
-            .find("do not fit into what weights and the largest step leave of the device's memory, 500 MiB") !=
+            .find("do not fit into the device's free memory without weights and the largest step, 500 MiB") !=
         std::string::npos);
   for (const int64_t left : {int64_t{0}, -700 * kMb}) {
     CHECK(Message(KvBlocksOnDevice({}, kMb, left).status())
-              .starts_with(StrCat("device: weights and the largest step leave ", left >> 20, " MiB for KV")));
+              .starts_with(
+                  StrCat("device: weights and the largest step leave ", left >> 20, " MiB of free memory for KV")));
   }
 }
 
@@ -269,7 +269,7 @@ TEST_CASE("each rank has a GPU that is named, or one that is chosen") {
   CHECK(devices("cuda:3,1", 2).value() == std::vector<int>{3, 1});
   for (const int ranks : {1, 3}) {
     CHECK(Message(devices("cuda:3,1", ranks).status()) ==
-          StrCat("device: expected as many GPUs as --tensor-parallel says (", ranks, "), got cuda:3,1"));
+          StrCat("device: expected one GPU per rank of --tensor-parallel (", ranks, "), got cuda:3,1"));
   }
 }
 
@@ -280,10 +280,10 @@ TEST_CASE("a worker on all interfaces must say how it is reached") {
   options.model = "m";
   options.common.open = true;
   options.listen = GENERATE("0.0.0.0:7", "[::]:7", ":::7");
-  CHECK(Message(Validate(options)).starts_with("advertise: is required with --listen " + options.listen));
+  CHECK(Message(Validate(options)).starts_with("advertise: required with --listen " + options.listen));
   for (const char* nowhere : {"0.0.0.0:7", "worker-0:0"}) {
     options.advertise = nowhere;
-    CHECK(Message(Validate(options)).find("nowhere to connect to") != std::string::npos);
+    CHECK(Message(Validate(options)).find("cannot be dialed") != std::string::npos);
   }
   options.advertise = "worker-0.workers:7";
   CHECK(Validate(options).ok());
@@ -298,8 +298,8 @@ TEST_CASE("nothing listens where other machines may reach it without keys or cer
     worker.listen = listen;
     worker.advertise = "worker:7";
     CHECK(Message(Validate(worker)) ==
-          StrCat("listen: ", listen, " may be reached from other machines, and whoever reaches it may call: give ",
-                 "--peer-cert, --peer-key and --peer-ca, or --open if that is what you want"));
+          StrCat("listen: ", listen, " may be reached from other machines, and any client there may call. Give ",
+                 "--peer-cert, --peer-key and --peer-ca, or --open to allow this"));
     worker.common.open = true;
     CHECK(Validate(worker).ok());
 
