@@ -28,7 +28,7 @@ void StderrSink::sink_it_(const spdlog::details::log_msg& message) {
     return;
   }
   if (dropped_ == 0) return;
-  const std::string text = absl::StrCat("lines of the log that nobody read in time, and that are lost: ", dropped_);
+  const std::string text = absl::StrCat("log lines dropped because stderr was full: ", dropped_);
   if (Write(spdlog::details::log_msg(message.logger_name, spdlog::level::warn, text))) dropped_ = 0;
 }
 
