@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   result->server_ = builder.BuildAndStart();
   if (result->server_ == nullptr || (!listen.empty() && port == 0)) {
     return absl::UnavailableError(
-        absl::StrCat("cannot listen on '", listen, "': no address of this machine, or taken by another process"));
+        absl::StrCat("cannot listen on '", listen, "': not an address of this machine, or taken by another process"));
   }
   if (!listen.empty()) result->address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
   result->SetServing(false);

@@ -191,7 +191,8 @@ absl::StatusOr<std::vector<BlockCopy>> CopiesOf(const kv::v1::WriteRequest& prot
     at += bytes;
   }
   if (std::ssize(copies) == proto.bytes_size() && at == all && all > 0) return copies;
-  return absl::InvalidArgumentError(absl::StrCat("write: its lengths are not those of its ", all, " bytes of data"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("write: expected positive lengths with the sum ", all, ", the size of the data"));
 }
 
 kv::v1::CommitRequest ToProto(const Commit& commit) {

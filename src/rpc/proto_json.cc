@@ -28,7 +28,7 @@ absl::Status CheckFieldsOnce(const Json& json, const Descriptor& message, const 
     if (field == nullptr) continue;
     const std::string where = absl::StrCat(path, ".", field->name());
     if (!seen.insert(field).second) {
-      return absl::InvalidArgumentError(absl::StrCat(where, ": expected once, got it again as '", name, "'"));
+      return absl::InvalidArgumentError(absl::StrCat(where, ": expected once, got a second value as '", name, "'"));
     }
     if (field->type() != FieldDescriptor::TYPE_MESSAGE) continue;
     if (!value.is_array()) RETURN_IF_ERROR(CheckFieldsOnce(value, *field->message_type(), where));
@@ -45,7 +45,8 @@ std::string ToJson(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   std::string json;
-  BATON_CHECK(google::protobuf::util::MessageToJsonString(message, &json, options).ok(), "a message of ours is JSON");
+  BATON_CHECK(google::protobuf::util::MessageToJsonString(message, &json, options).ok(),
+              "Baton's messages convert to JSON");
   return json;
 }
 

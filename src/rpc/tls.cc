@@ -66,7 +66,7 @@ absl::Status Check(const TlsFiles& files, const std::string& flags) {
   const Key key(PEM_read_bio_PrivateKey(key_file.get(), nullptr, no_password, nullptr));
   if (key == nullptr) return Wrong(key_flag, files.key, "expected a private key in PEM, without a password");
   if (X509_check_private_key(certificate.get(), key.get()) != 1) {
-    return Wrong(key_flag, files.key, "is not the key of the certificate");
+    return Wrong(key_flag, files.key, "expected the private key of the certificate");
   }
   if (files.authority.empty()) return absl::OkStatus();
   return ReadCertificate(authority_flag, files.authority).status();
@@ -76,7 +76,7 @@ absl::Status CheckForClient(const TlsFiles& files, const std::string& flags) {
   if (files.empty()) return absl::OkStatus();
   const std::string flag = flags + "-ca";
   if (files.authority.empty())
-    return absl::InvalidArgumentError(absl::StrCat(flag, ": is required with ", flags, "-cert"));
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": required with ", flags, "-cert"));
   if (files.certificate.empty() && files.key.empty()) return ReadCertificate(flag, files.authority).status();
   return Check(files, flags);
 }

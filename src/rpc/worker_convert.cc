@@ -103,7 +103,7 @@ absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto) {
   const std::optional<KvFormat> format = PlainKvFormat(proto.element_bytes());
   if (!format.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "layout: element_bytes: expected those of a KV format of this version, got ", proto.element_bytes()));
+        "layout: element_bytes: expected the size of a KV format of this version, got ", proto.element_bytes()));
   }
   return KvLayout{.layers = proto.layers(),
                   .kv_heads = proto.kv_heads(),
@@ -145,7 +145,7 @@ absl::StatusOr<WorkerInfo> FromProto(const worker::v1::WorkerInfo& proto, Worker
   if (proto.version() != kWorkerProtocolVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
         "worker protocol version differs: ", kWorkerProtocolVersion, " at this router, ", proto.version(),
-        " at the worker (0: it is older than this check); all processes of a cluster run the same release"));
+        " at the worker (0 if the worker predates this check). All processes of a cluster must run the same release"));
   }
   if (proto.address().empty()) return absl::InvalidArgumentError("address: expected host:port, got nothing");
   if (proto.blocks_total() < 1 || proto.context() < 1 || proto.max_batch() < 1) {

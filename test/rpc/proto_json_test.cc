@@ -26,13 +26,13 @@ TEST_CASE("a field is read under the name of the proto file and under its JSON n
 
 TEST_CASE("a field that is given under both of its names is refused") {
   CHECK(RefusalOf(R"({"cache_salt":"b","cacheSalt":"a"})") ==
-        "body.cache_salt: expected once, got it again as 'cacheSalt'");
+        "body.cache_salt: expected once, got a second value as 'cacheSalt'");
   CHECK(RefusalOf(R"({"sessionId":"b","session_id":"a"})") ==
-        "body.session_id: expected once, got it again as 'session_id'");
+        "body.session_id: expected once, got a second value as 'session_id'");
   CHECK(RefusalOf(R"({"sampling":{"topK":1,"top_k":2}})") ==
-        "body.sampling.top_k: expected once, got it again as 'top_k'");
+        "body.sampling.top_k: expected once, got a second value as 'top_k'");
   CHECK(RefusalOf(R"({"segments":{"segments":[{"text":"a"},{"output_of":{"request_id":"r","requestId":"s"}}]}})") ==
-        "body.segments.segments[1].output_of.request_id: expected once, got it again as 'requestId'");
+        "body.segments.segments[1].output_of.request_id: expected once, got a second value as 'requestId'");
 }
 
 TEST_CASE("a body that names a member twice, is not JSON or has an unknown field is refused") {

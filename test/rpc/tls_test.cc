@@ -89,7 +89,7 @@ TEST_CASE("files that are missing or do not belong together are refused by name"
   CHECK(Check(good, "peer").ok());
   CHECK(refusal({good.certificate, "", good.authority}) == "peer-cert, peer-key: expected both");
   CHECK(refusal({good.certificate, "/nowhere", ""}) == "peer-key: /nowhere: cannot be read");
-  CHECK(absl::StrContains(refusal({good.certificate, other.key, ""}), "is not the key of the certificate"));
+  CHECK(absl::StrContains(refusal({good.certificate, other.key, ""}), "expected the private key of the certificate"));
   CHECK(absl::StrContains(refusal({good.key, good.key, ""}), "expected a certificate in PEM"));
   CHECK(absl::StrContains(refusal({good.certificate, good.certificate, ""}), "expected a private key in PEM"));
   CHECK(absl::StrContains(refusal({good.certificate, good.key, good.key}), "peer-ca: "));
