@@ -264,7 +264,7 @@ void SimulatedCluster::RunUntilIdle() {
   while (busy()) {
     ArmRouter();
     BATON_CHECK(core_.queue.RunOne() && Now() - began < kMaxVirtualTime,
-                live_.empty() ? "a worker is never idle" : absl::StrCat(live_.begin()->first, " waits for ever"));
+                live_.empty() ? "a worker never becomes idle" : absl::StrCat(live_.begin()->first, " never ends"));
   }
 }
 

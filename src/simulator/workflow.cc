@@ -25,7 +25,7 @@ absl::Status CheckArrivals(const std::vector<absl::Duration>& arrivals, size_t c
     return absl::InvalidArgumentError(absl::StrCat("arrivals: ", arrivals.size(), ", expected none or ", count));
   }
   if (arrivals.front() < absl::ZeroDuration() || !std::ranges::is_sorted(arrivals)) {
-    return absl::InvalidArgumentError("arrivals: expected times of 0 s or later, none before the one that it follows");
+    return absl::InvalidArgumentError("arrivals: expected times of 0 s or later, in ascending order");
   }
   return absl::OkStatus();
 }
@@ -39,7 +39,7 @@ absl::Status CheckOrder(const Workflow& workflow) {
       const auto* output = std::get_if<OutputOf>(&part);
       if (output != nullptr && !named.contains(output->agent)) {
         return absl::InvalidArgumentError(
-            absl::StrCat("agent '", agent.name, "' waits for '", output->agent, "', which is not named before it"));
+            absl::StrCat("agent '", agent.name, "' waits for '", output->agent, "', expected an earlier agent"));
       }
     }
     if (!named.insert(agent.name).second) {
