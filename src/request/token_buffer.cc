@@ -31,7 +31,7 @@ void TokenBuffer::Append(std::span<const TokenId> tokens) {
 }
 
 TokenBuffer TokenBuffer::Suffix(size_t begin) const {
-  BATON_CHECK(begin <= size_, "a suffix that begins behind the end");
+  BATON_CHECK(begin <= size_, "the suffix begins after the end of the buffer");
   TokenBuffer suffix = *this;
   suffix.data_ += begin;
   suffix.size_ -= begin;

@@ -60,7 +60,7 @@ absl::Status PrefillEngine::CheckTokens(std::span<const TokenId> tokens, int64_t
   const int64_t all = before + std::ssize(tokens);
   if (all < least || all > options_.context) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tokens: expected 1 to ", options_.context, " of them (the context), got ", all));
+        absl::StrCat("tokens: expected 1 to ", options_.context, " tokens (the context), got ", all));
   }
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= options_.vocab) {
@@ -79,7 +79,7 @@ absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
         absl::StrCat("max_new_tokens: expected >= 0, got ", job.spec.sampling.max_tokens));
   }
   if (scheduler_.Find(job.request_id) != nullptr) {
-    return absl::AlreadyExistsError(absl::StrCat("request_id: ", job.request_id, " is running already"));
+    return absl::AlreadyExistsError(absl::StrCat("request_id: ", job.request_id, " is in use by a running request"));
   }
   const bool yields = job.open || IsBackground(job.spec.priority);
   const int64_t there = yields ? yielding_ : std::ssize(scheduler_.prompts()) - yielding_;
@@ -87,8 +87,8 @@ absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
   const int64_t most = IsBackground(job.spec.priority) ? options_.max_requests / 2 : options_.max_requests;
   if (there >= most) {
     return absl::ResourceExhaustedError(absl::StrCat("this prefill worker has ", there, " requests",
-                                                     yields ? " that grow or run in the background" : "",
-                                                     ", which is its limit"));
+                                                     yields ? " with streaming prompts or low priority" : "",
+                                                     ", limit ", most));
   }
   return absl::OkStatus();
 }

@@ -73,14 +73,14 @@ void KvLeases::Tick(absl::Time now) {
 }
 
 void KvLeases::CheckInvariants() const {
-  BATON_CHECK(blocks() <= most_, "leases hold too much");
+  BATON_CHECK(blocks() <= most_, "leases hold too many blocks");
   BATON_CHECK(by_name_.size() == leases_.size(), "a lease without a name");
   absl::flat_hash_map<BlockId, int64_t> holds;
   for (const auto& [protection, lease] : leases_) {
-    BATON_CHECK(by_name_.at(lease.name) == protection, "a lease under another's name");
+    BATON_CHECK(by_name_.at(lease.name) == protection, "a lease under a wrong name");
     for (const BlockId block : lease.blocks.ids()) {
       ++holds[block];
-      BATON_CHECK(pool_.ReferencesOf(block) > 0, "a leased block that nobody refers to");
+      BATON_CHECK(pool_.ReferencesOf(block) > 0, "a leased block without a reference");
     }
   }
   BATON_CHECK(holds == holds_, "leased blocks miscounted");

@@ -35,7 +35,7 @@ void TenantTurns::Charge(const absl::btree_map<std::string, int64_t>& tokens) {
   for (const auto& [tenant, spent] : tokens) first = std::min(first, TimeOf(tenant));
   now_ = std::max(now_, first);
   for (const auto& [tenant, spent] : tokens) {
-    BATON_CHECK(spent >= 0, "a step costs nothing or something");
+    BATON_CHECK(spent >= 0, "a charge is not negative");
     lines_[tenant] = {.time = TimeOf(tenant) + spent, .waits = lines_[tenant].waits};
   }
 }

@@ -29,7 +29,8 @@ absl::Time AgainIf(bool again) { return again ? absl::InfinitePast() : absl::Inf
 
 PrefillWorker::PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts parts)
     : parts_(std::move(parts)), engine_(std::move(options)) {
-  BATON_CHECK(parts_.staging != nullptr || !engine_.staging().enabled(), "KV is staged nowhere");
+  BATON_CHECK(parts_.staging != nullptr || !engine_.staging().enabled(),
+              "the options stage KV, but there is no staging store");
   const std::lock_guard lock(mutex_);  // so that the threads wait until all of them exist
   for (int i = 0; i < (engine_.staging().has_disk() ? kDiskThreads : 0); ++i) {
     stagers_.push_back(std::make_unique<StepLoop>(parts_.clock, [this] { return AgainIf(ServeDisk()); }));
@@ -104,11 +105,11 @@ void PrefillWorker::Tell(Event event) {
   if (disk && disk_off) {
     spdlog::error("the disk for staged KV is off until this worker is restarted: {}", disk->ToString());
   } else if (disk && !disk->ok()) {
-    spdlog::warn("the disk for staged KV is full and not written to for 10 s: {}", disk->ToString());
+    spdlog::warn("the disk for staged KV is full, writes pause for 10 s: {}", disk->ToString());
   }
   if (slow) {
-    spdlog::info(*slow ? "reading staged KV from disk takes longer than computing it: it is read now and then to see"
-                       : "reading staged KV from disk pays again");
+    spdlog::info(*slow ? "reading staged KV from disk takes longer than computing it: reads pause, except for probes"
+                       : "reading staged KV from disk is faster than computing it again");
   }
   if (!transfers.empty()) {
     const std::lock_guard lock(disk_mutex_);
@@ -250,7 +251,7 @@ void PrefillWorker::CloseAllLinks() {
 DecodePeer& PrefillWorker::Peer(const WorkerAddress& address) {
   std::unique_ptr<DecodePeer>& peer = peers_[address];
   if (peer == nullptr) peer = parts_.reach(address);
-  BATON_CHECK(peer != nullptr, "a decode worker without a peer object");
+  BATON_CHECK(peer != nullptr, "the dialer returned no peer object");
   return *peer;
 }
 
@@ -379,7 +380,7 @@ void PrefillWorker::Do(CloseConnection& action) {
 
 void PrefillWorker::Do(ForgetPeer& action) {
   const auto found = peers_.find(action.peer);
-  BATON_CHECK(found != peers_.end(), "an unknown peer is to be forgotten");
+  BATON_CHECK(found != peers_.end(), "the peer to forget is unknown");
   {
     const std::lock_guard lock(links_mutex_);
     to_forget_.push_back(std::move(found->second));

@@ -142,10 +142,9 @@ TEST_CASE("bad requests are refused by field, limit and value, and nothing of th
   options.max_requests = 1;
   PrefillEngine engine(options);
   const auto refusal = [&](PrefillJob job) { return engine.Add(std::move(job), absl::UnixEpoch())->status; };
-  CHECK(refusal(JobOf("a", {})) ==
-        absl::InvalidArgumentError("tokens: expected 1 to 100 of them (the context), got 0"));
+  CHECK(refusal(JobOf("a", {})) == absl::InvalidArgumentError("tokens: expected 1 to 100 tokens (the context), got 0"));
   CHECK(refusal(JobOf("a", std::vector<TokenId>(101, 1))) ==
-        absl::InvalidArgumentError("tokens: expected 1 to 100 of them (the context), got 101"));
+        absl::InvalidArgumentError("tokens: expected 1 to 100 tokens (the context), got 101"));
   CHECK(refusal(JobOf("a", {1, 10})) == absl::InvalidArgumentError("tokens[1]: expected an id in [0, 10), got 10"));
   CHECK(refusal(JobOf("a", {-1})) == absl::InvalidArgumentError("tokens[0]: expected an id in [0, 10), got -1"));
   PrefillJob negative = JobOf("a", {1});
@@ -284,11 +283,10 @@ TEST_CASE("open jobs have a limit of their own, and keep out nobody that could r
   CHECK(add("reader 2", true).ok());
   CHECK(add("reader 3", true) ==
         absl::ResourceExhaustedError(
-            "this prefill worker has 2 requests that grow or run in the background, which is its limit"));
+            "this prefill worker has 2 requests with streaming prompts or low priority, limit 2"));
   CHECK(add("their upstream", false).ok());
   CHECK(add("another", false).ok());
-  CHECK(add("one too many", false) ==
-        absl::ResourceExhaustedError("this prefill worker has 2 requests, which is its limit"));
+  CHECK(add("one too many", false) == absl::ResourceExhaustedError("this prefill worker has 2 requests, limit 2"));
   engine.Append({.request_id = "reader 1", .tokens = std::vector<TokenId>{3}, .last = true, .decode_worker = "d"}, now);
   engine.CheckInvariants();
   CHECK(add("reader 3", true).ok());
@@ -313,10 +311,10 @@ TEST_CASE("an open job that is given what no prompt can have ends, and nothing o
   };
   CHECK(open({1}, {10}, false) == "tokens[1]: expected an id in [0, 10), got 10");
   CHECK(open(std::vector<TokenId>(60, 1), std::vector<TokenId>(41, 1), false) ==
-        "tokens: expected 1 to 100 of them (the context), got 101");
+        "tokens: expected 1 to 100 tokens (the context), got 101");
   CHECK(open(std::vector<TokenId>(60, 1), std::vector<TokenId>(40, 1), false) ==
         "the prompt can never fit: it needs 6 KV blocks, this prefill worker has 4");
-  CHECK(open({}, {}, true) == "tokens: expected 1 to 100 of them (the context), got 0");
+  CHECK(open({}, {}, true) == "tokens: expected 1 to 100 tokens (the context), got 0");
   engine.Append({.request_id = "nobody", .tokens = std::vector<TokenId>{1}, .last = true, .decode_worker = "d"}, now);
   CHECK(engine.TakeActions(now).empty());
 }
