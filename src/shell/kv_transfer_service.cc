@@ -70,7 +70,7 @@ grpc::ServerUnaryReactor* KvTransferService::Write(grpc::CallbackServerContext* 
   const auto write = [&]() -> absl::Status {
     WriteGuard* guard = guard_;
     if (guard == nullptr) {
-      return absl::FailedPreconditionError("this decode worker does not take KV blocks by gRPC: it has no --guard-kv");
+      return absl::FailedPreconditionError("this decode worker accepts KV blocks over gRPC only with --guard-kv");
     }
     if (!request->has_right()) return guard->Write({}, {}, {});
     const absl::StatusOr<WriteRight> right = FromProto(request->right());

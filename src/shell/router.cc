@@ -107,7 +107,7 @@ void Router::Name(const std::vector<WorkerAddress>& addresses, const typename Li
     } else if (prefill_links_.contains(address) || decode_links_.contains(address)) {
       twice.insert(address);
       if (!named_twice.contains(address)) {
-        spdlog::error("worker {}: named as a prefill and as a decode worker; it stays what it was first", address);
+        spdlog::error("worker {}: named as a prefill and as a decode worker; keeping its first role", address);
       }
     } else {
       links[address].link = std::make_shared<Link>(address, channels_, clock_, handlers);
@@ -124,7 +124,7 @@ std::vector<std::shared_ptr<Link>> Router::Unneeded(Links<Link>& links) {
   absl::erase_if(links, [&](auto& entry) {
     auto& [address, reached] = entry;
     if (reached.named || dispatcher_.core().registry().workers().contains(address)) return false;
-    spdlog::info("worker {}: is one no more", address);
+    spdlog::info("worker {}: removed from membership", address);
     unneeded.push_back(std::move(reached.link));
     return true;
   });
@@ -360,8 +360,8 @@ absl::Status Router::Attach(const WorkerAddress& link, WorkerRole role, const wo
     fits = dispatcher.core().registry().MayAttach(info);
     if (known && !again && fits.ok()) dispatcher.WorkerAttached(link, info, now);
   });
-  if (!known) return absl::FailedPreconditionError("it is named no more");
-  if (again) return absl::FailedPreconditionError("introduced itself twice");
+  if (!known) return absl::FailedPreconditionError("the worker is no longer in the membership");
+  if (again) return absl::FailedPreconditionError("the worker attached twice on one stream");
   RETURN_IF_ERROR(fits);
   spdlog::info("worker {}: attached: {} model '{}', {} blocks, {}", link,
                role == WorkerRole::kPrefill ? "prefill" : "decode", info.model, info.blocks_total, info.numerics_id);

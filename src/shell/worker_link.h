@@ -126,7 +126,7 @@ class WorkerLink final : public Drainable {
     handlers_.on_lost(address_);
     const std::lock_guard lock(mutex_);
     const bool refused = std::exchange(refused_, false);
-    if (!stopping_ && !refused) LogOnce(spdlog::level::warn, StrCat("not attached: ", status.error_message()));
+    if (!stopping_ && !refused) LogOnce(spdlog::level::warn, StrCat("cannot attach: ", status.error_message()));
     next_attempt_ = clock_.Now() + (refused ? kRefusedBackoff : backoff_);
     backoff_ = std::min(backoff_ * 2, kMaxBackoff);
     ended_ = std::exchange(stream_, nullptr);

@@ -61,7 +61,9 @@ struct EtcdRouter {
         stub(v1::Inference::NewStub(DialTcp(process.Await("listening on ")))) {}
 
   void AwaitAttached(const std::string& worker) { process.Await(absl::StrCat("worker ", worker, ": attached")); }
-  void AwaitGone(const std::string& worker) { process.Await(absl::StrCat("worker ", worker, ": is one no more")); }
+  void AwaitGone(const std::string& worker) {
+    process.Await(absl::StrCat("worker ", worker, ": removed from membership"));
+  }
   void Serve() {
     Call call(*stub, MakeRequest(8));
     const absl::Status status = call.Finish();
@@ -69,7 +71,7 @@ struct EtcdRouter {
     REQUIRE(status.ok());
     CHECK(call.ids.size() == 8);
   }
-  bool LostAny() { return absl::StrContains(process.Output(), "is one no more"); }
+  bool LostAny() { return absl::StrContains(process.Output(), "removed from membership"); }
 };
 
 std::vector<std::string> AddressesIn(const Etcd& etcd, const std::string& role) {
