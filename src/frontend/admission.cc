@@ -41,7 +41,7 @@ std::optional<TenantQuotas::Refusal> ClientAdmission::WhyNot(const Caller& calle
 
 RequestId ClientAdmission::DrawId() {
   std::array<unsigned char, 16> bytes;
-  BATON_CHECK(RAND_bytes(bytes.data(), bytes.size()) == 1, "no random bytes");
+  BATON_CHECK(RAND_bytes(bytes.data(), bytes.size()) == 1, "OpenSSL returned no random bytes");
   return absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
@@ -62,7 +62,7 @@ absl::Status ClientAdmission::Run(const Tenant& tenant, size_t text_bytes, absl:
 absl::Status ClientAdmission::RunView(const Tenant& tenant, absl::AnyInvocable<void()> task) {
   if (views_.TryRun(tenant.name, std::move(task))) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("overloaded: ", kViewsWaiting, " questions of this tenant about workflows wait for a thread"));
+      absl::StrCat("overloaded: ", kViewsWaiting, " workflow queries of this tenant wait for a thread"));
 }
 
 void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest> request, const CallContext& context,
@@ -72,7 +72,8 @@ void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest> request,
   if (!IsShort(bytes)) {
     charge = std::make_shared<BodyCharge>(waiting_, context.caller->name);
     if (!charge->Add(request->ByteSizeLong())) {
-      return Refuse(*sink, absl::ResourceExhaustedError("overloaded: too many large requests wait to be read"),
+      return Refuse(*sink,
+                    absl::ResourceExhaustedError("overloaded: too many bytes of large requests wait for a thread"),
                     kRetryHint);
     }
   }

@@ -62,7 +62,8 @@ absl::Status ReadLimit(const std::string& where, std::string_view name, const to
                        int64_t& out) {
   const auto value = node.value_exact<int64_t>();
   if (!value || *value < 1 || *value > most) {
-    return absl::InvalidArgumentError(StrCat(where, ": ", name, ": expected 1 to ", most, " (leave it out for none)"));
+    return absl::InvalidArgumentError(
+        StrCat(where, ": ", name, ": expected 1 to ", most, " (leave it out for no limit)"));
   }
   out = *value;
   return absl::OkStatus();
@@ -77,7 +78,7 @@ absl::StatusOr<TenantEntry> ReadTenant(const std::string& path, const std::strin
   const std::string where = PlaceOf(path, node);
   const toml::table* table = node.as_table();
   if (table == nullptr) {
-    return absl::InvalidArgumentError(StrCat(where, ": expected tables named after tenants, got '", name, "'"));
+    return absl::InvalidArgumentError(StrCat(where, ": expected a table for each tenant, got '", name, "'"));
   }
   if (!IsTenantName(name)) {
     return absl::InvalidArgumentError(
@@ -126,7 +127,7 @@ absl::StatusOr<ApiKeys> ApiKeys::Load(const std::string& path) {
     for (const Sha& sha : entry.keys) {
       if (!seen.insert(sha).second) {
         return absl::InvalidArgumentError(StrCat(path, ": tenant '", tenant->name, "': key ", kHashPrefix,
-                                                 Hex(sha).substr(0, 8), "... is there twice"));
+                                                 Hex(sha).substr(0, 8), "... appears twice"));
       }
       keys.entries_.push_back({sha, tenant});
     }
@@ -163,11 +164,11 @@ absl::StatusOr<std::shared_ptr<const Tenant>> KeyRing::Authenticate(std::string_
   const bool bearer = absl::StartsWithIgnoreCase(ToAbsl(authorization), ToAbsl(kScheme));
   std::shared_ptr<const Tenant> tenant = keys->Find(bearer ? authorization.substr(kScheme.size()) : "");
   if (tenant != nullptr) return tenant;
-  return absl::UnauthenticatedError("expected an API key that this router knows: \"authorization: Bearer KEY\"");
+  return absl::UnauthenticatedError("expected an API key of this router: \"authorization: Bearer KEY\"");
 }
 
 absl::Status KeyRing::Reload() {
-  BATON_CHECK(asks(), "there is no file to read");
+  BATON_CHECK(asks(), "Reload needs a file of keys");
   ASSIGN_OR_RETURN(ApiKeys keys, ApiKeys::Load(path_));
   auto shared = std::make_shared<const ApiKeys>(std::move(keys));
   const std::lock_guard lock(mutex_);
@@ -177,7 +178,7 @@ absl::Status KeyRing::Reload() {
 
 NewKey DrawKey() {
   std::array<uint8_t, 32> bytes;
-  BATON_CHECK(RAND_bytes(bytes.data(), bytes.size()) == 1, "no random bytes");
+  BATON_CHECK(RAND_bytes(bytes.data(), bytes.size()) == 1, "OpenSSL returned no random bytes");
   const std::string key = "baton-" + Hex(bytes);
   return {key, kHashPrefix + Hex(ShaOf(key))};
 }

@@ -53,7 +53,7 @@ absl::StatusOr<Caller> Callers::AuthenticateOperator(std::string_view authorizat
   ASSIGN_OR_RETURN(Caller caller, Authenticate(authorization));
   if (!keys_.asks() || caller->is_operator) return caller;
   return absl::PermissionDeniedError(
-      absl::StrCat("tenant '", caller->name, "' may not see this: expected a tenant with operator = true"));
+      absl::StrCat("tenant '", caller->name, "' is no operator: expected a key of a tenant with operator = true"));
 }
 
 std::optional<TenantQuotas::Refusal> Callers::Check(const Caller& caller) {

@@ -30,8 +30,8 @@ class Parts {
     if (ids.empty()) return absl::OkStatus();
     const auto bad = std::ranges::find_if(ids, [&](TokenId id) { return id < 0 || id >= room_.model.vocab; });
     if (bad != ids.end()) {
-      return absl::InternalError(StrCat("the tokenizer of '", room_.model.name, "' made token ", *bad,
-                                        ", its model has only ", room_.model.vocab));
+      return absl::InternalError(StrCat("the tokenizer of '", room_.model.name, "' returned token ", *bad,
+                                        ", but the size of its vocabulary is ", room_.model.vocab));
     }
     tokens_ += std::ssize(ids);
     auto* last = segments_.empty() ? nullptr : std::get_if<std::vector<TokenId>>(&segments_.back());
@@ -73,7 +73,7 @@ absl::StatusOr<Reference> ReadReference(const v1::OutputOf& proto, const std::st
       return absl::InvalidArgumentError(StrCat(field, ".on_failure: unknown value ", int{proto.on_failure()}));
   }
   if (!proto.substitute().empty() && reference.on_failure != OnFailure::kSubstitute) {
-    return absl::InvalidArgumentError(field + ".substitute: is for ON_FAILURE_SUBSTITUTE only");
+    return absl::InvalidArgumentError(field + ".substitute: requires on_failure ON_FAILURE_SUBSTITUTE");
   }
   RETURN_IF_ERROR(room.CheckText(proto.substitute(), 0));
   reference.substitute = room.model.tokenizer->Encode(proto.substitute(), Tokenizer::SpecialTokens::kAsText);
@@ -239,9 +239,9 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& 
         content += part.text();
       } else if (part.has_output_of()) {
         if (marked.mark.size() > kMaxMarkBytes) {
-          return absl::InvalidArgumentError(
-              StrCat(part_field, ".output_of: the messages beside it have ", marked.mark.size() / kMarkMore.size() - 2,
-                     " times U+E000 after a U+E002, limit ", kMaxMarkBytes / kMarkMore.size() - 2));
+          return absl::InvalidArgumentError(StrCat(part_field, ".output_of: the chat has U+E002 followed by ",
+                                                   marked.mark.size() / kMarkMore.size() - 2, " times U+E000, limit ",
+                                                   kMaxMarkBytes / kMarkMore.size() - 2));
         }
         ASSIGN_OR_RETURN(Reference reference, ReadReference(part.output_of(), part_field + ".output_of", room));
         content += StrCat(marked.mark, marked.references.size(), kMarkEnd);
@@ -341,7 +341,8 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
     rest.remove_prefix(static_cast<size_t>(end - rest.data()));
     if (error != std::errc() || index >= marked.references.size() || !rest.starts_with(kMarkEnd)) {
       return absl::InvalidArgumentError(
-          StrCat("chat: the template of '", model.name, "' changes messages in a way that output_of cannot follow"));
+          StrCat("chat: the template of '", model.name,
+                 "' changes the text of messages, so output_of is not supported with it"));
     }
     rest.remove_prefix(kMarkEnd.size());
     parts.AddReference(marked.references[index]);

@@ -25,13 +25,13 @@ absl::Status ReadContext(const v1::GenerateRequest& in, const ServedModel& model
   RETURN_IF_ERROR(CheckRequestId("context_id", in.context_id()));
   if (in.context_id().empty()) {
     if (!in.has_context_length()) return absl::OkStatus();
-    return absl::InvalidArgumentError("context_length: is for a context_id only");
+    return absl::InvalidArgumentError("context_length: requires a context_id");
   }
   if (in.has_context_length() && in.context_length() < 0) {
     return absl::InvalidArgumentError(StrCat("context_length: expected >= 0, got ", in.context_length()));
   }
   if (in.has_chat()) {
-    return absl::InvalidArgumentError("context_id: expected segments to continue it with; a chat is a whole prompt");
+    return absl::InvalidArgumentError("context_id: expected segments, got chat; a chat cannot continue a context");
   }
   out.id = in.context_id();
   if (in.has_context_length()) out.length = in.context_length();

@@ -84,14 +84,14 @@ TEST_CASE("a file of keys that is wrong is refused with its line") {
   };
   CHECK(refusal("") == ": expected at least one tenant, got none");
   CHECK(absl::StrContains(refusal("[t]\n"), ":1: tenant 't' has no keys"));
-  CHECK(absl::StrContains(refusal("keys = []\n"), ":1: expected tables named after tenants, got 'keys'"));
+  CHECK(absl::StrContains(refusal("keys = []\n"), ":1: expected a table for each tenant, got 'keys'"));
   CHECK(absl::StrContains(refusal("[t]\nkeys = [\"secret\"]\n"), ":2: keys: expected \"sha256:\""));
   CHECK(absl::StrContains(refusal("[t]\nkeys = [\"sha256:" + std::string(63, 'a') + "g\"]\n"), ":2: keys: expected"));
   CHECK(absl::StrContains(refusal("[\"a/b\"]\nkeys = []\n"), ":1: 'a/b': expected a tenant of"));
   CHECK(absl::StrContains(refusal(Entry("t", key, "max_request = 3\n")), ":3: 'max_request': expected keys"));
   CHECK(absl::StrContains(refusal(Entry("t", key, "max_requests = 0\n")), ":3: max_requests: expected 1 to"));
   CHECK(absl::StrContains(refusal(Entry("t", key, "max_requests = \"3\"\n")), ":3: max_requests: expected 1 to"));
-  CHECK(absl::StrContains(refusal(Entry("t", key) + Entry("u", key)), "is there twice"));
+  CHECK(absl::StrContains(refusal(Entry("t", key) + Entry("u", key)), "appears twice"));
   // Error messages go to logs, so they must not contain a key.
   CHECK_FALSE(absl::StrContains(refusal("[t]\nkeys = [\"secret\"]\n"), "secret"));
 }

@@ -372,7 +372,7 @@ TEST_CASE("a tenant's messages that wait for a thread hold no more bytes than le
   for (int i = 0; i < 16; ++i) CHECK(ask(t.alpha).ok());  // 122 MiB of the tenant's 128
   const absl::Status refused = ask(t.alpha);
   CHECK(absl::IsResourceExhausted(refused));
-  CHECK(absl::StrContains(ToAbsl(Message(refused)), "too many large requests"));
+  CHECK(absl::StrContains(ToAbsl(Message(refused)), "too many bytes of large requests"));
   CHECK(ask(t.beta).ok());
   go.Notify();
 }

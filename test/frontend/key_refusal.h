@@ -5,6 +5,6 @@
 
 namespace baton {
 
-inline const std::string kKeyRefusal = "expected an API key that this router knows: \"authorization: Bearer KEY\"";
+inline const std::string kKeyRefusal = "expected an API key of this router: \"authorization: Bearer KEY\"";
 
 }  // namespace baton

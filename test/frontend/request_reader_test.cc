@@ -107,7 +107,7 @@ TEST_CASE("a bad field is refused by name, value and limit") {
   }
   SECTION("a length of no context") {
     request.set_context_length(3);
-    Has(ErrorOf(request), "context_length: is for a context_id only");
+    Has(ErrorOf(request), "context_length: requires a context_id");
   }
   SECTION("a negative length") {
     request.set_context_id("c");
@@ -357,7 +357,7 @@ TEST_CASE("bad references are refused by field") {
   Has(error(), "segments[1].output_of.request_id: 129 bytes, limit 128");
   reference.set_request_id("up");
   reference.set_substitute("none");
-  Has(error(), "segments[1].output_of.substitute: is for ON_FAILURE_SUBSTITUTE only");
+  Has(error(), "segments[1].output_of.substitute: requires on_failure ON_FAILURE_SUBSTITUTE");
   reference.clear_substitute();
   reference.set_timeout_ms(-1);
   Has(error(), "segments[1].output_of.timeout_ms: expected >= 0, got -1");
@@ -399,7 +399,7 @@ TEST_CASE("a reference in a chat stands where the template puts the message") {
   for (int i = 0; i < 1000; ++i) marks += "\uE000";
   message.mutable_parts(0)->set_text(marks);
   CHECK(Message(ReadRequest(request, models, absl::UnixEpoch()).status()) ==
-        "chat.messages[0].parts[1].output_of: the messages beside it have 1000 times U+E000 after a U+E002, limit 30");
+        "chat.messages[0].parts[1].output_of: the chat has U+E002 followed by 1000 times U+E000, limit 30");
   message.set_content("both");
   CHECK(Message(ReadRequest(request, models, absl::UnixEpoch()).status()) ==
         "chat.messages[0]: expected content or parts, got both");

@@ -265,7 +265,7 @@ class UiKeyTest(unittest.TestCase):
         self.browser.open(self.server.http + "/ui")
         self.assert_nothing_shown()
         self.give("baton-wrong")
-        self.browser.wait(f'{TEXT_OF("refusal")} === "This key is not known here."')
+        self.browser.wait(f'{TEXT_OF("refusal")} === "This router does not accept this key."')
         self.assert_nothing_shown()
 
         self.give(self.team.key)

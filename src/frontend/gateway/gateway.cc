@@ -98,18 +98,18 @@ bool OpenAiGateway::IsOtherSites(const HttpRequest& request) const {
 std::optional<HttpResponse> OpenAiGateway::WhyNot(const Route* route, const HttpRequest& head, const CallId& id) {
   if (route == nullptr) {
     const std::string shown = absl::CHexEscape(head.path.substr(0, 256));
-    return ErrorResponse(id, absl::NotFoundError(absl::StrCat("there is nothing at '", shown, "'")));
+    return ErrorResponse(id, absl::NotFoundError(absl::StrCat("unknown path '", shown, "'")));
   }
   const bool is_read = route->method == "GET" && head.method == "HEAD";
   if (head.method != route->method && !is_read) return OtherMethod(*route, head, id);
   if (!route->takes_query && !head.query.empty()) {
-    return ErrorResponse(id, absl::InvalidArgumentError(StrCat("query: ", route->path, " takes none, got '",
+    return ErrorResponse(id, absl::InvalidArgumentError(StrCat("query: expected none for ", route->path, ", got '",
                                                                absl::CHexEscape(head.query.substr(0, 256)), "'")));
   }
   // Health checks need no key. Without this check, a caller without a key could fill memory with
   // bodies.
   if (route->method == "GET" && HasBody(head)) {
-    return ErrorResponse(id, absl::InvalidArgumentError(StrCat("body: ", route->path, " takes none")));
+    return ErrorResponse(id, absl::InvalidArgumentError(StrCat("body: expected none for ", route->path)));
   }
   return std::nullopt;
 }
@@ -119,13 +119,13 @@ void OpenAiGateway::WarnOfKey(const HttpRequest& head, const Route* route) {
   if (!kept_back) return;
   const bool none = head.header("authorization").empty();
   spdlog::warn("HTTP: {} called {} with {}; {} more such calls since the last such line", head.peer,
-               route == nullptr ? "a path that is not there" : std::string(route->path),
-               none ? "no key" : "a key that is not known", *kept_back);
+               route == nullptr ? "an unknown path" : std::string(route->path), none ? "no key" : "an unknown key",
+               *kept_back);
 }
 
 OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const CallId& id) {
   const auto refused = [&id](const absl::Status& status) { return Decision{.refusal = ErrorResponse(id, status)}; };
-  if (IsOtherSites(head)) return refused(absl::PermissionDeniedError("Origin: pages of other sites have no access"));
+  if (IsOtherSites(head)) return refused(absl::PermissionDeniedError("Origin: pages of other sites are refused"));
   if (checks_host_) {
     const absl::Status host = CheckHost(head.header("host"));
     if (!host.ok()) return refused(host);

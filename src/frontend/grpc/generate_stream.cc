@@ -56,7 +56,7 @@ void GenerateStream::OnUpdate(TokenUpdate update) {
     if (pending_bytes_ <= kMaxUnreadBytes && !paused) return;
     cut_off_ = true;
     pending_.Clear();
-    LogFields(spdlog::level::warn, "a client was cut off: it does not read what it asked for", {{"request", id_}});
+    LogFields(spdlog::level::warn, "disconnected a client that does not read its answer", {{"request", id_}});
   }
   handle_.LetGo();
   context_->TryCancel();  // also ends a write that hangs

@@ -21,11 +21,11 @@ bool BodyBytes::Take(const std::string& account, size_t bytes) {
 
 void BodyBytes::Give(const std::string& account, size_t bytes) {
   const std::lock_guard lock(mutex_);
-  BATON_CHECK(bytes <= taken_, "bytes were given back that nobody took");
+  BATON_CHECK(bytes <= taken_, "more bytes were returned than taken");
   taken_ -= bytes;
   if (account.empty() || bytes == 0) return;
   const auto held = held_.find(account);
-  BATON_CHECK(held != held_.end() && bytes <= held->second, "bytes were given back to another account");
+  BATON_CHECK(held != held_.end() && bytes <= held->second, "more bytes were returned to an account than it took");
   held->second -= bytes;
   if (held->second == 0) held_.erase(held);
 }

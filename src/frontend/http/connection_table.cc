@@ -105,8 +105,8 @@ void ConnectionTable::CheckInvariants() const {
   const auto counted = std::ranges::count_if(entries_, [](const auto& entry) { return !entry.second.has_key; });
   BATON_CHECK(entries_.size() <= most_, "too many connections");
   BATON_CHECK(without_key == without_key_ && static_cast<size_t>(counted) == without_key_,
-              "those without a key do not add up");
-  BATON_CHECK(silent == silent_.size(), "those that are silent do not add up");
+              "the count of connections without a key is wrong");
+  BATON_CHECK(silent == silent_.size(), "the count of silent connections is wrong");
 }
 
 void ConnectionTable::FallSilent(Id id, Entry& entry) {

@@ -107,7 +107,7 @@ void HttpConnection::Guard(Work&& work) {
   try {
     work();
   } catch (const std::exception& e) {
-    spdlog::error("HTTP: a connection is closed: {}", e.what());
+    spdlog::error("HTTP: closing a connection: {}", e.what());
     Leave(Gone::kLeft);
   }
 }
@@ -145,7 +145,7 @@ void HttpConnection::CheckDeadlines(TimePoint now) {
   if (now < deadline_) return;
   if (state_ == State::kHandshake || state_ == State::kLinger || (state_ == State::kHead && !parser_)) return Close();
   const bool head = state_ == State::kHead;
-  Guard([&] { Refuse(408, absl::StrCat("the ", head ? "request's headers" : "body", " did not come in time")); });
+  Guard([&] { Refuse(408, absl::StrCat("the ", head ? "request's headers" : "body", " did not arrive in time")); });
 }
 
 // --- Input --------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ bool HttpConnection::Receive(std::string_view bytes) {
   // A TLS message begins with a control character, and an HTTP request with a letter.
   if (!tls_->begun() && !bytes.empty() && absl::ascii_isalpha(static_cast<unsigned char>(bytes[0]))) {
     tls_.reset();
-    Refuse(400, "this port takes encrypted requests only: expected https://, got http://");
+    Refuse(400, "this port speaks HTTPS only: expected https://, got http://");
     return false;
   }
   const absl::Status status = tls_->Receive(bytes, input_);
@@ -224,7 +224,7 @@ void HttpConnection::OnHandshake() {
 }
 
 void HttpConnection::FailTls(const absl::Status& why) {
-  spdlog::debug("HTTP: a connection is closed: {}", std::string(why.message()));
+  spdlog::debug("HTTP: closing a connection: {}", std::string(why.message()));
   // Sends the client the alert with the reason, if the socket takes it.
   if (!awaiting_room_) {
     Error ignored;
@@ -302,7 +302,7 @@ std::optional<size_t> HttpConnection::Put(Error& error) {
     // The parser throws this for a long field. The limit of headers does not cover trailers.
     Refuse(400, "the request is refused: a field is too long");
   } catch (const std::bad_alloc&) {
-    Refuse(503, "overloaded: there is no memory to read the request");
+    Refuse(503, "overloaded: out of memory while reading the request");
   }
   return std::nullopt;
 }
@@ -325,7 +325,7 @@ bool HttpConnection::HeadIsFine() {
   const bool encoded = head.count(http::field::transfer_encoding) > 0;
   if (encoded && (http_1_0_ || head.count(http::field::transfer_encoding) > 1 ||
                   !boost::beast::iequals(head[http::field::transfer_encoding], "chunked"))) {
-    return refused(400, "Transfer-Encoding: only chunked is supported, of HTTP/1.1");
+    return refused(400, "Transfer-Encoding: only chunked is supported, and only in HTTP/1.1");
   }
   keep_alive_ = head.keep_alive();
   request_ = HeadOf(head);
@@ -498,7 +498,7 @@ void HttpConnection::Leave(Gone why) {
   if (closed_) return;
   const std::shared_ptr<HttpReply> reply = reply_;
   if (why == Gone::kCutOff) {
-    spdlog::warn("a client was cut off: it does not read what it asked for");
+    spdlog::warn("disconnected a client that does not read its answer");
     Error ignored;
     // Drops bytes that the client has not read.
     socket_.set_option(asio::socket_base::linger(true, 0), ignored);

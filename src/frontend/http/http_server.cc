@@ -119,7 +119,7 @@ void HttpServer::Parts::Accept() {
 void HttpServer::Parts::OnAccept(const Error& error, Runner& runner, HttpConnection::Socket socket) {
   if (!acceptor->is_open()) return;
   if (error) {
-    spdlog::warn("HTTP: a connection was not taken: {}", error.message());
+    spdlog::warn("HTTP: cannot accept a connection: {}", error.message());
     accept_pause->expires_after(kAcceptPause);
     return accept_pause->async_wait([this](const Error& aborted) {
       if (!aborted && acceptor->is_open()) Accept();
@@ -128,7 +128,7 @@ void HttpServer::Parts::OnAccept(const Error& error, Runner& runner, HttpConnect
   try {
     Take(runner, std::move(socket));
   } catch (const std::exception& e) {
-    spdlog::error("HTTP: a connection was not taken: {}", e.what());
+    spdlog::error("HTTP: cannot accept a connection: {}", e.what());
   }
   Accept();
 }
@@ -136,7 +136,7 @@ void HttpServer::Parts::OnAccept(const Error& error, Runner& runner, HttpConnect
 void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
   if (shared.connections >= shared.options.max_connections + kTurnedAway) {
     shared.Tell(HttpEvent::kTurnedAway);
-    return Warn("neither answered nor kept: too many are about to be closed");
+    return Warn("one was closed without an answer, because too many are closing");
   }
   Error ignored;
   const std::string address = socket.remote_endpoint(ignored).address().to_string();
@@ -151,10 +151,10 @@ void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
   const bool has_room = room == ConnectionTable::Room::kFree || room == ConnectionTable::Room::kMade;
   if (room != ConnectionTable::Room::kFree) {
     shared.Tell(has_room ? HttpEvent::kReplaced : HttpEvent::kTurnedAway);
-    const char* what = has_room                               ? "taken for an idle one"
-                       : room == ConnectionTable::Room::kNone ? "answered 503, for all are in use"
-                                                              : "answered 503, for all of its address are in use";
-    Warn(absl::StrCat(what, "; its address is ", address));
+    const char* what = has_room                               ? "replaced an idle one"
+                       : room == ConnectionTable::Room::kNone ? "was answered 503, because none is idle"
+                                                              : "was answered 503, because none of its address is idle";
+    Warn(absl::StrCat("one from ", address, " ", what));
   }
   asio::post(runner.loop->context, [connection, has_room] { has_room ? connection->Start() : connection->TurnAway(); });
 }
@@ -162,9 +162,8 @@ void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
 void HttpServer::Parts::Warn(const std::string& what) {
   const std::optional<int64_t> kept_back = full.Pass();
   if (!kept_back) return;
-  spdlog::warn(
-      "HTTP: there is no room for all connections ({} of {} open): one was {}; {} more since the last such line",
-      shared.connections.load(), shared.options.max_connections, what, *kept_back);
+  spdlog::warn("HTTP: too many connections ({} of {} open): {}; {} more since the last such line",
+               shared.connections.load(), shared.options.max_connections, what, *kept_back);
 }
 
 void HttpServer::Parts::Sweep(Runner& runner) {

@@ -113,10 +113,13 @@ absl::Status TlsSession::Receive(std::string_view bytes, std::string& plaintext)
     const bool fine = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_ZERO_RETURN;
     if (fine && idle_bytes_ <= kMostIdleBytes) return absl::OkStatus();
     failed_ = true;
-    if (fine) return absl::InvalidArgumentError("TLS: messages that carry nothing");
+    if (fine) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("TLS: more than ", kMostIdleBytes, " bytes of messages without data"));
+    }
     const char* reason = ERR_reason_error_string(ERR_peek_error());
     ERR_clear_error();
-    return absl::InvalidArgumentError(absl::StrCat("TLS: ", reason == nullptr ? "no memory" : reason));
+    return absl::InvalidArgumentError(absl::StrCat("TLS: ", reason == nullptr ? "out of memory" : reason));
   }
 }
 
@@ -139,7 +142,7 @@ bool TlsSession::Close() {
 }
 
 void TlsSession::Sent(size_t bytes) {
-  BATON_CHECK(bytes <= outgoing_.size() - sent_, "more was sent than there was");
+  BATON_CHECK(bytes <= outgoing_.size() - sent_, "more bytes were sent than were pending");
   sent_ += bytes;
   if (sent_ < outgoing_.size()) {
     // Under a steady load, outgoing_ is never empty, so sent bytes are erased here.

@@ -104,7 +104,7 @@ void ReadFixed(FieldReader& body, const ApiField& field) {
   if (value == nullptr) return;
   const std::string text = value->dump();
   if (text == field.value || (!field.other_value.empty() && text == field.other_value)) return;
-  body.Refuse(field.name, StrCat("is not supported beside ", field.value, ", got ", ShowJson(*value)));
+  body.Refuse(field.name, StrCat("expected ", field.value, ", got ", ShowJson(*value), ", which is not supported"));
 }
 
 }  // namespace

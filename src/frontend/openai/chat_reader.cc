@@ -75,7 +75,7 @@ void ReadMessage(FieldReader& message, Outputs outputs, v1::ChatMessage& out, ji
       const auto* reasoning = message.Text(name);
       if (reasoning == nullptr) continue;
       if (!out.reasoning_content().empty() && out.reasoning_content() != *reasoning) {
-        message.Refuse(name, "expected what reasoning_content says, or only one of them");
+        message.Refuse(name, "expected the same text as reasoning_content, or only one of the two");
       }
       out.set_reasoning_content(*reasoning);
     }
@@ -125,7 +125,7 @@ void ReadTopLogprobs(BodyDraft& draft, const ApiField& field) {
   const auto top = draft.body.Integer32(field.name);
   if (!top) return;
   if (!draft.call.logprobs) {
-    if (*top != 0) draft.body.Refuse(field.name, "is for logprobs: true only");
+    if (*top != 0) draft.body.Refuse(field.name, "requires logprobs: true");
     return;
   }
   if (*top < 0 || *top > kMaxTopLogprobs) {
@@ -149,7 +149,8 @@ void ReadMessages(BodyDraft& draft, const ApiField& field) {
       jinja::Value& calls = draft.values.tool_calls.emplace_back(jinja::None{});
       ReadMessage(message, outputs, *chat.add_messages(), calls);
       if (!calls.IsNone() && !ShowsCalls(model)) {
-        message.Refuse("tool_calls", StrCat("expected a model whose chat template has them, got '", model.name, "'"));
+        message.Refuse("tool_calls",
+                       StrCat("expected a model whose chat template renders tool calls, got '", model.name, "'"));
       }
     }
     body.Check(message.Finish());

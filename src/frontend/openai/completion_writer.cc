@@ -58,7 +58,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
 void CompletionWriter::SetThinking(Thinking thinking) {
   if (thinking == Thinking::kNone) return;
   for (Choice& choice : choices_) {
-    BATON_CHECK(chat_ && !choice.begun, "what is reasoning is told before a chat's answer begins");
+    BATON_CHECK(chat_ && !choice.begun, "SetThinking is called before a chat's answer begins");
     choice.reasoning_parser.emplace(thinking);
     std::vector<std::string> marks = ReasoningParser::marks();
     if (choice.tool_parser != nullptr) std::ranges::move(choice.tool_parser->marks(), std::back_inserter(marks));
@@ -199,7 +199,7 @@ void CompletionWriter::AppendChoice(const Choice& choice, size_t index, std::str
 }
 
 std::string CompletionWriter::Body() const {
-  BATON_CHECK(!stream_ && done(), "there is no whole answer");
+  BATON_CHECK(!stream_ && done(), "a whole answer needs a call that has ended and does not stream");
   std::string out = identity_;
   for (size_t i = 0; i < choices_.size(); ++i) {
     if (i > 0) out += ',';

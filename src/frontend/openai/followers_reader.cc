@@ -30,8 +30,7 @@ void ReadFollowers(BodyDraft& draft, const ApiField& field) {
     return body.Refuse(field.name, StrCat(list->size(), " elements, limit ", kMaxFollowers));
   }
   if (draft.call.samples != 1) {
-    return body.Refuse(field.name,
-                       StrCat("expected one choice whose output they wait for, got n ", draft.call.samples));
+    return body.Refuse(field.name, StrCat("expected n = 1, got ", draft.call.samples));
   }
   for (size_t i = 0; i < list->size() && body.ok(); ++i) {
     FieldReader fields((*list)[i], ElementPath(body.Path(field.name), i));

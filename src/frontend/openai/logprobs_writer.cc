@@ -40,7 +40,7 @@ void AppendToken(std::string& out, std::string_view bytes, float logprob) {
 }  // namespace
 
 void LogprobsWriter::Add(const TokenUpdate& update) {
-  BATON_CHECK(update.logprobs.size() == update.tokens.size(), "a token has no log probability, which was asked for");
+  BATON_CHECK(update.logprobs.size() == update.tokens.size(), "each token needs its log probability");
   for (size_t i = 0; i < update.tokens.size(); ++i) {
     if (chat_) {
       AddForChat(update.tokens[i], update.logprobs[i]);

@@ -26,7 +26,7 @@ Thinking ThinkingOf(const ServedModel& model, std::string_view prompt_end) {
 
 ReasoningParser::ReasoningParser(Thinking thinking)
     : stage_(thinking == Thinking::kBegun ? Stage::kReasoning : Stage::kStart) {
-  BATON_CHECK(thinking != Thinking::kNone, "there is nothing to parse");
+  BATON_CHECK(thinking != Thinking::kNone, "a parser needs a model that may think");
 }
 
 bool ReasoningParser::Begins() {

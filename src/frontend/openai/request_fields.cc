@@ -102,7 +102,7 @@ void ReadStreamOptions(BodyDraft& draft, const ApiField& field) {
     if (options.Bool(name).value_or(false)) options.Refuse(name, "is not supported");
   }
   draft.body.Check(options.Finish());
-  if (!draft.call.stream && !object->empty()) draft.body.Refuse(field.name, "is for stream: true only");
+  if (!draft.call.stream && !object->empty()) draft.body.Refuse(field.name, "requires stream: true");
 }
 
 void ReadTimeout(BodyDraft& draft, const ApiField& field) {
@@ -113,7 +113,7 @@ void ReadTimeout(BodyDraft& draft, const ApiField& field) {
 void ReadBestOf(BodyDraft& draft, const ApiField& field) {
   const auto best_of = draft.body.Integer(field.name);
   if (!best_of || *best_of == draft.call.samples) return;
-  draft.body.Refuse(field.name, StrCat("is not supported beside n, got ", *best_of, " with n ", draft.call.samples));
+  draft.body.Refuse(field.name, StrCat("expected the same as n, ", draft.call.samples, ", got ", *best_of));
 }
 
 void ReadLabel(BodyDraft& draft, const ApiField& field) { draft.body.Text(field.name); }
@@ -139,11 +139,11 @@ absl::Status MakeRequests(const v1::GenerateRequest& common, std::vector<v1::Seg
     if (prompt.segments_size() > 0) *request.mutable_segments() = std::move(prompt);
   }
   if (call.choices() > kMaxChoices) {
-    return absl::InvalidArgumentError(StrCat("n: ", call.samples, " of each of ", prompts.size(), " prompts, limit ",
-                                             kMaxChoices, " choices in all"));
+    return absl::InvalidArgumentError(StrCat("n: ", call.samples, " choices for each of ", prompts.size(),
+                                             " prompts, limit ", kMaxChoices, " choices per call"));
   }
   if (call.choices() > 1 && !common.request_id().empty()) {
-    return absl::InvalidArgumentError(StrCat("request_id: expected one choice to call so, got ", call.choices()));
+    return absl::InvalidArgumentError(StrCat("request_id: expected a call with one choice, got ", call.choices()));
   }
   return absl::OkStatus();
 }

@@ -71,7 +71,7 @@ TEST_CASE("a stranger is told how to show a key, and the log who it was, but no 
   w.c.node.reset();
   spdlog::set_default_logger(before);
   const std::string text = log.str();
-  const size_t line = text.find("127.0.0.1 called /version with a key that is not known");
+  const size_t line = text.find("127.0.0.1 called /version with an unknown key");
   CHECK(line != std::string::npos);
   CHECK(text.find("called", line + 20) == std::string::npos);
   CHECK(text.find("sesame") == std::string::npos);

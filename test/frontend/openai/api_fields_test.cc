@@ -135,7 +135,7 @@ TEST_CASE("each row is read as its state says, by each of its APIs") {
       } else if (field.state == State::kFixed) {
         CHECK(ReadWith(api, name, Json::parse(field.value)).message() == "");
         CHECK(Message(ReadWith(api, name, "other")) ==
-              StrCat(name, ": is not supported beside ", field.value, ", got 'other'"));
+              StrCat(name, ": expected ", field.value, ", got 'other', which is not supported"));
       } else if (field.state == State::kRefused) {
         CHECK(Message(ReadWith(api, name, 1)) == StrCat(name, ": ", field.reason));
       }

@@ -103,7 +103,7 @@ TEST_CASE("streams and their options") {
   CHECK(
       MustReadCompletion(R"("prompt": "a", "stream": true, "stream_options": {"include_usage": true})").include_usage);
   CHECK(CompletionError(R"("prompt": "a", "stream_options": {"include_usage": true})") ==
-        "stream_options: is for stream: true only");
+        "stream_options: requires stream: true");
   CHECK(CompletionError(R"("prompt": "a", "stream": true, "stream_options": {"continuous_usage_stats": true})") ==
         "stream_options.continuous_usage_stats: is not supported");
   CHECK(CompletionError(R"("prompt": "a", "stream": true, "stream_options": {"x": 1})") ==
@@ -120,14 +120,17 @@ TEST_CASE("values that ask for nothing are accepted") {
 
 TEST_CASE("what is not supported is refused by name") {
   CHECK(CompletionError(R"("prompt": "a", "anything": 1)") == "anything: is not supported");
-  CHECK(CompletionError(R"("prompt": "a", "best_of": 3)") == "best_of: is not supported beside n, got 3 with n 1");
-  CHECK(CompletionError(R"("prompt": "a", "suffix": "s")") == R"(suffix: is not supported beside "", got 's')");
+  CHECK(CompletionError(R"("prompt": "a", "best_of": 3)") == "best_of: expected the same as n, 1, got 3");
+  CHECK(CompletionError(R"("prompt": "a", "suffix": "s")") ==
+        R"(suffix: expected "", got 's', which is not supported)");
   CHECK(CompletionError(R"("prompt": "a", "logit_bias": {"5": 1})") ==
-        "logit_bias: is not supported beside {}, got an object");
+        "logit_bias: expected {}, got an object, which is not supported");
   CHECK(CompletionError(R"("prompt": "a", "response_format": {"type": "json_object"})") ==
-        R"(response_format: is not supported beside {"type":"text"}, got an object)");
-  CHECK(CompletionError(R"("prompt": "a", "store": true)") == "store: is not supported beside false, got true");
-  CHECK(CompletionError(R"("prompt": "a", "min_tokens": 3)") == "min_tokens: is not supported beside 0, got 3");
+        R"(response_format: expected {"type":"text"}, got an object, which is not supported)");
+  CHECK(CompletionError(R"("prompt": "a", "store": true)") ==
+        "store: expected false, got true, which is not supported");
+  CHECK(CompletionError(R"("prompt": "a", "min_tokens": 3)") ==
+        "min_tokens: expected 0, got 3, which is not supported");
 }
 
 TEST_CASE("a wrong value is refused by field, with what was expected") {
@@ -167,7 +170,7 @@ TEST_CASE("a wrong value is refused by field, with what was expected") {
       {R"("prompt": "a", "metadata": ["k"])", "metadata: expected an object, got a list of 1"},
       {R"("prompt": "a", "metadata": {"k": 3})", "metadata: expected an object of strings, got 3"},
       {R"("prompt": "a", "timeout_ms": 0)", "timeout_ms: expected an integer in [1, 31536000000], got 0"},
-      {R"("prompt": ["a", "b"], "request_id": "r")", "request_id: expected one choice to call so, got 2"},
+      {R"("prompt": ["a", "b"], "request_id": "r")", "request_id: expected a call with one choice, got 2"},
   };
   for (const auto& [fields, error] : cases) CHECK(CompletionError(fields) == error);
 }
@@ -176,7 +179,7 @@ TEST_CASE("choices are limited in number") {
   std::string prompts;
   for (int i = 0; i < 9; ++i) prompts += i > 0 ? ",\"a\"" : "\"a\"";
   CHECK(CompletionError(StrCat("\"n\": 16, \"prompt\": [", prompts, "]")) ==
-        "n: 16 of each of 9 prompts, limit 128 choices in all");
+        "n: 16 choices for each of 9 prompts, limit 128 choices per call");
 }
 
 TEST_CASE("a model that is not served is not found") {

@@ -90,8 +90,7 @@ TEST_CASE("followers are few, for one choice, and in chats only") {
   };
   CHECK(ReadWithFollowers(StrCat(R"([{"messages": [)", outputs(16), "]}]")).ok());
   CHECK(FollowerMessageError(outputs(17)) == "followers[0].messages: expected 1 to 16 parts of type 'output', got 17");
-  CHECK(FollowersError(StrCat("[", kFollower, "]"), R"(, "n": 2)") ==
-        "followers: expected one choice whose output they wait for, got n 2");
+  CHECK(FollowersError(StrCat("[", kFollower, "]"), R"(, "n": 2)") == "followers: expected n = 1, got 2");
   CHECK(FollowerMessageError(R"({"role": "user", "content": [{"type": "output"}]}], "followers": [)") ==
         "followers[0].followers: is not supported");
 }
