@@ -23,7 +23,7 @@ std::string ReadAll(const std::string& path) {
   return text.str();
 }
 
-TEST_CASE("a command line is a name, words and options") {
+TEST_CASE("A command line has a name, words and options") {
   const ScenarioCommand command("add A  tokens=0..3 priority=2 B");
   CHECK(command.name == "add");
   CHECK(command.words == std::vector<std::string>{"A", "B"});
@@ -34,7 +34,7 @@ TEST_CASE("a command line is a name, words and options") {
   CHECK(ParseTokens("0..3,9") == std::vector<int32_t>{0, 1, 2, 3, 9});
 }
 
-TEST_CASE("a scenario runs every command in order, but comments, and an update writes what they print") {
+TEST_CASE("A scenario runs its commands in order, and an update rewrites it") {
   const TempDir directory;
   const std::string path = directory / "scenario.txt";
   const std::string text = "# a comment\none 1\ntwo\n----\none\ntwo\n\nthree\n----\nthree\n";
@@ -55,7 +55,7 @@ TEST_CASE("a scenario runs every command in order, but comments, and an update w
   CHECK(ReadAll(path) == "one\n----\none\n");
 }
 
-TEST_CASE("scenario files are found by the beginnings of their names") {
+TEST_CASE("Scenario files are found by the beginnings of their names") {
   const std::vector<std::string> files = ScenarioFiles({"handoff_normal", "agents_stop.txt"});
   REQUIRE(files.size() == 2);
   CHECK(files[0].ends_with("/agents_stop.txt"));
@@ -67,7 +67,7 @@ void Post(Mail& mail, std::vector<std::string>& log, const std::string& text) {
   mail.Post({"", text, [&log, text] { log.push_back(text); }, nullptr});
 }
 
-TEST_CASE("mail is taken by its place or by a word, the oldest first") {
+TEST_CASE("Mail is taken by its place or by a word, oldest first") {
   Mail mail;
   std::vector<std::string> log;
   for (const char* text : {"reserve a", "push a", "push b"}) Post(mail, log, text);
@@ -77,7 +77,7 @@ TEST_CASE("mail is taken by its place or by a word, the oldest first") {
   CHECK(mail.empty());
 }
 
-TEST_CASE("delivered mail arrives in order with what it causes, and held mail stays") {
+TEST_CASE("DeliverAll delivers in order, with caused mail, and keeps held mail") {
   Mail mail;
   std::vector<std::string> log;
   mail.Post({"", "first", [&] { Post(mail, log, "caused"); }, nullptr});
@@ -88,7 +88,7 @@ TEST_CASE("delivered mail arrives in order with what it causes, and held mail st
   CHECK(mail.in_flight()[0].text == "held");
 }
 
-TEST_CASE("events and ticks come in the order of their times, a tick first at one instant") {
+TEST_CASE("Events and ticks run in order of time, a tick first when equal") {
   Timeline timeline(absl::Seconds(2));
   const absl::Time begin = timeline.Now();
   std::vector<std::string> log;
@@ -108,7 +108,7 @@ TEST_CASE("events and ticks come in the order of their times, a tick first at on
   CHECK(log.back() == "tick 6");
 }
 
-TEST_CASE("dice of one seed fall alike, within their limits") {
+TEST_CASE("Dice of one seed repeat, within their limits") {
   Dice<std::mt19937> one(5), other(5);
   for (int i = 0; i < 100; ++i) {
     CHECK(one.Below(7) == other.Below(7));
@@ -136,7 +136,7 @@ struct CountedWorld {
   bool pools_read = false;
 };
 
-TEST_CASE("a world is checked after each event and after it has settled, with each seed") {
+TEST_CASE("A world is checked after each event and when settled, for each seed") {
   std::vector<uint64_t> ran;
   const Seeds seeds = ForEachWorld<CountedWorld>(3, [&](const CountedWorld& world) {
     ran.push_back(world.seed);
@@ -149,7 +149,7 @@ TEST_CASE("a world is checked after each event and after it has settled, with ea
   CHECK(ran.front() == seeds.first());
 }
 
-TEST_CASE("blocks are back when none is referenced or quarantined") {
+TEST_CASE("AllBlocksBack holds when no block is referenced or quarantined") {
   BlockPool pool(3);
   CHECK(AllBlocksBack(pool.counts()));
   std::optional<BlockRef> block = pool.Allocate();
