@@ -372,7 +372,7 @@ class RandomWorkflow {
   int alone_ = 0;
 };
 
-TEST_CASE("whatever steps, timing, cache and failures are, an agent says what it says to its prompt alone") {
+TEST_CASE("Outputs equal those of whole prompts for all timings and failures") {
   spdlog::set_level(spdlog::level::off);
   Totals totals;
   const Seeds seeds = ForEachSeed(1000, [&](uint64_t seed) { RandomWorkflow(seed, totals).Run(); });

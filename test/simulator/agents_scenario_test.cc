@@ -179,7 +179,7 @@ class Scenario {
   size_t steps_told_ = 0;
 };
 
-TEST_CASE("agents and sessions whose workers die, that stall, stop or are cancelled go as it is written down") {
+TEST_CASE("Agents and sessions behave as their scenarios when workers fail") {
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<Scenario>({"agents_", "sessions_"});
   spdlog::set_level(spdlog::level::info);

@@ -42,7 +42,7 @@ struct Overload {
 
 }  // namespace
 
-TEST_CASE("full decode workers refuse a hand-off a few times for each good one, however long requests wait") {
+TEST_CASE("Full decode workers refuse a hand-off only a few times") {
   Overload o(256);
   constexpr int kRequests = 300;
   std::vector<RequestId> ids;
@@ -60,7 +60,7 @@ TEST_CASE("full decode workers refuse a hand-off a few times for each good one, 
   CHECK(o.cluster->BlocksHeld() == 0);
 }
 
-TEST_CASE("a request that needs most of a decode worker is not overtaken by all small ones") {
+TEST_CASE("A request that needs most of a decode worker is not starved by small ones") {
   Overload o(256);
   std::vector<RequestId> small;
   for (int i = 0; i < 200; ++i) {

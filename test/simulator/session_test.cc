@@ -55,7 +55,7 @@ int64_t PrefillTokens(const SessionsResult& result) {
   return tokens;
 }
 
-TEST_CASE("decoders over one module say in sessions what they say one after the other without sharing") {
+TEST_CASE("Decoders of one module give the same outputs with and without sharing") {
   const auto sessions = Sessions(6);
   ClusterShape shape = SessionShape();
   const SessionsResult alone = Run(shape, sessions, {.share = false, .concurrent = 1});
@@ -66,7 +66,7 @@ TEST_CASE("decoders over one module say in sessions what they say one after the 
   }
 }
 
-TEST_CASE("a decoder of its own weights says other things than one of the module's") {
+TEST_CASE("A decoder with its own weights gives other outputs") {
   const SessionsResult own = Run(SessionShape(), Sessions(1), {});
   std::vector<std::string> agents = kAgents;
   agents.front() = "base";
@@ -74,7 +74,7 @@ TEST_CASE("a decoder of its own weights says other things than one of the module
   CHECK(own.sessions[0][0].tokens != base.sessions[0][0].tokens);
 }
 
-TEST_CASE("prefill computes each token of a session's context once, whichever decoders take turns") {
+TEST_CASE("Prefill computes each token of a session's context once") {
   const auto sessions = Sessions(1);
   ClusterShape shape = SessionShape();
   for (const bool shadow : {true, false}) {
@@ -89,7 +89,7 @@ TEST_CASE("prefill computes each token of a session's context once, whichever de
   }
 }
 
-TEST_CASE("shadow prefill leaves a turn its own words to compute") {
+TEST_CASE("Shadow prefill leaves a turn only its own tokens to compute") {
   ClusterShape shape = SessionShape();
   const auto computed = [&](bool shadow) {
     shape.shadow_prefill = shadow;
@@ -101,7 +101,7 @@ TEST_CASE("shadow prefill leaves a turn its own words to compute") {
   CHECK(computed(false) >= added + 50 - kBlockTokens);
 }
 
-TEST_CASE("no more sessions than allowed run at a time, and all of them do in the end") {
+TEST_CASE("The limit on active sessions holds, and all sessions end") {
   const SessionsResult result = Run(SessionShape(), Sessions(5), {.concurrent = 2});
   for (size_t s = 0; s < 5; ++s) {
     int running = 0;
@@ -114,7 +114,7 @@ TEST_CASE("no more sessions than allowed run at a time, and all of them do in th
   CHECK_FALSE(RunSessions(SessionShape(), Sessions(2), {.arrivals = {absl::Seconds(1)}}).ok());
 }
 
-TEST_CASE("of more sessions than KV memory holds some wait, and less is computed twice") {
+TEST_CASE("Sessions beyond KV memory wait, and fewer tokens are computed twice") {
   const auto sessions = Sessions(200);
   ClusterShape shape = SessionShape();
   const SessionsResult roomy = Run(shape, sessions, {});
@@ -130,7 +130,7 @@ TEST_CASE("of more sessions than KV memory holds some wait, and less is computed
   CHECK(4 * PrefillTokens(as_seen) < 3 * PrefillTokens(any_number));
 }
 
-TEST_CASE("what sessions lose comes back from host memory, for the time that copies take") {
+TEST_CASE("Evicted session KV returns from host memory at the cost of copies") {
   const auto sessions = Sessions(60);
   ClusterShape shape = SessionShape();
   const SessionsResult roomy = Run(shape, sessions, {});
@@ -157,7 +157,7 @@ TEST_CASE("what sessions lose comes back from host memory, for the time that cop
   CHECK(copied < 3 * in);
 }
 
-TEST_CASE("a turn begins a tool's pause after the end of the one before it") {
+TEST_CASE("A turn begins a tool's pause after the previous turn's end") {
   auto sessions = Sessions(3);
   for (Session& session : sessions) session[5].pause = absl::Seconds(7);
   const SessionsResult result = Run(SessionShape(), sessions, {});
@@ -170,7 +170,7 @@ TEST_CASE("a turn begins a tool's pause after the end of the one before it") {
   CheckSameTokens(result, Run(SessionShape(), Sessions(3), {}));
 }
 
-TEST_CASE("where memory holds all sessions, none waits") {
+TEST_CASE("No session waits when memory holds all sessions") {
   ClusterShape shape = SessionShape();
   const SessionsResult without = Run(shape, Sessions(24), {});
   shape.sessions = SessionLimits{};

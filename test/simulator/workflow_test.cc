@@ -61,7 +61,7 @@ void CheckSameTokens(const RunResult& a, const RunResult& b) {
   }
 }
 
-TEST_CASE("a simulation repeats exactly, and another seed gives other times") {
+TEST_CASE("A simulation repeats exactly, and another seed gives other times") {
   const auto workflows = Cascades(3, 500, 40);
   ClusterShape shape = Shape();
   const RunResult first = Run(shape, workflows, {}), second = Run(shape, workflows, {});
@@ -73,7 +73,7 @@ TEST_CASE("a simulation repeats exactly, and another seed gives other times") {
   CheckSameTokens(first, other);
 }
 
-TEST_CASE("simulated agents say the same, overlapped or not, and all blocks come back") {
+TEST_CASE("Outputs are equal with and without overlap, and all blocks are free") {
   for (const char* model : {"qwen2.5-7b", "qwen2.5-32b", "llama-3.1-8b"}) {
     for (const int64_t prefix : {0, 1000}) {
       CAPTURE(model, prefix);
@@ -86,7 +86,7 @@ TEST_CASE("simulated agents say the same, overlapped or not, and all blocks come
   }
 }
 
-TEST_CASE("a downstream prompt whose prefix is computed meanwhile starts sooner") {
+TEST_CASE("A downstream prompt starts sooner when its prefix is computed early") {
   const auto workflows = Cascades(1, 2000, 64);
   const auto waited = [&](bool overlap) {
     const RunResult result = Run(Shape(), workflows, {.overlap = overlap});
@@ -100,7 +100,7 @@ TEST_CASE("a downstream prompt whose prefix is computed meanwhile starts sooner"
 
 // A step takes 31 ms for 16 or 64 tokens, because it reads the weights. Upstream requests end 65 ms
 // apart.
-TEST_CASE("a downstream prompt does not wait for a step of another that still grows") {
+TEST_CASE("A downstream prompt does not wait for another streaming prompt's step") {
   const auto waited = [](bool overlap) {
     absl::Duration sum;
     const RunResult result = Run(Shape("qwen2.5-32b", 200), Cascades(4, 0, 32), {.overlap = overlap});
@@ -110,7 +110,7 @@ TEST_CASE("a downstream prompt does not wait for a step of another that still gr
   CHECK(waited(true) <= waited(false));
 }
 
-TEST_CASE("under shortest-job-first short workflows overtake long ones that came before them, and say the same") {
+TEST_CASE("Shortest-job-first lets short workflows overtake without other outputs") {
   std::vector<Workflow> workflows;
   for (int i = 0; i < 8; ++i) {
     const std::string name = "long " + std::to_string(i);
@@ -142,7 +142,7 @@ TEST_CASE("under shortest-job-first short workflows overtake long ones that came
   }
 }
 
-TEST_CASE("under shortest-job-first nobody is overtaken by what came more than two bounds later, however much comes") {
+TEST_CASE("Shortest-job-first bounds how much later a request may overtake") {
   // Prompts of 1,000 tokens, which arrive twice as fast as they can be computed. The second one is
   // four times as long, and its expected work is 50 s.
   constexpr absl::Duration kBound = absl::Milliseconds(300), kEvery = absl::Milliseconds(30);
@@ -169,13 +169,13 @@ TEST_CASE("under shortest-job-first nobody is overtaken by what came more than t
   CHECK(overtook > 3);  // the order is not first come, first served
 }
 
-TEST_CASE("an upstream is as fast as it is told to be") {
+TEST_CASE("An upstream request decodes at its configured pace") {
   const RunResult result = Run(Shape("qwen2.5-7b", 25), Cascades(1, 0, 51), {});
   const AgentRan& a = result.workflows[0].at("A");
   CHECK(absl::ToDoubleSeconds(a.ended - a.first) == Approx(50 / 25.0).epsilon(0.01));
 }
 
-TEST_CASE("what cannot run is refused") {
+TEST_CASE("Workflows that cannot run are refused") {
   CHECK_FALSE(RunWorkflows(Shape(), {{{.name = "B", .parts = {OutputOf{"A"}}, .output = 1}}}, {}).ok());
   CHECK_FALSE(RunWorkflows(Shape(), Cascades(2, 0, 4), {.arrivals = {absl::Seconds(1)}}).ok());
   CHECK_FALSE(RunWorkflows(Shape(), Cascades(2, 0, 4), {.arrivals = {absl::Seconds(1), absl::Seconds(0)}}).ok());
