@@ -28,7 +28,7 @@ std::string NameOf(const KeyRing& ring, const std::string& authorization) {
   return tenant.ok() ? (*tenant)->name : std::string(tenant.status().message());
 }
 
-TEST_CASE("a key that was drawn lets its tenant in, and its hash does not") {
+TEST_CASE("A drawn key authenticates its tenant, and its hash does not") {
   const NewKey a = DrawKey(), b = DrawKey(), unknown = DrawKey();
   CHECK(a.key != b.key);
   const KeyFile file(Entry("alpha", a, "max_requests = 4\ntokens_per_minute = 1000\n") + Entry("beta", b));
@@ -52,14 +52,14 @@ TEST_CASE("a key that was drawn lets its tenant in, and its hash does not") {
   CHECK(absl::IsUnauthenticated((*ring)->Authenticate("").status()));
 }
 
-TEST_CASE("a router without keys asks nobody") {
+TEST_CASE("A router without keys accepts every call") {
   const KeyRing ring;
   CHECK_FALSE(ring.asks());
   CHECK(NameOf(ring, "") == "");
   CHECK(NameOf(ring, "Bearer whatever") == "");
 }
 
-TEST_CASE("a file that is read again replaces the keys, and one that is wrong replaces nothing") {
+TEST_CASE("Reload replaces the keys, and keeps them when the file is wrong") {
   const NewKey first = DrawKey(), second = DrawKey();
   KeyFile file(Entry("t", first));
   const auto ring = KeyRing::Load(file.path());
@@ -74,7 +74,7 @@ TEST_CASE("a file that is read again replaces the keys, and one that is wrong re
   CHECK(NameOf(**ring, "Bearer " + second.key) == "t");
 }
 
-TEST_CASE("a file of keys that is wrong is refused with its line") {
+TEST_CASE("A wrong file of keys is refused with its line") {
   const NewKey key = DrawKey();
   const auto refusal = [](const std::string& text) {
     const KeyFile file(text);

@@ -64,7 +64,7 @@ void End(Cluster& c, const std::string& id) {
   c.decode->Send(TokensEvent(id, "x", FinishReason::kStop));
 }
 
-TEST_CASE("every route of HTTP but health refuses missing and wrong keys in the same words") {
+TEST_CASE("Every HTTP route but /health refuses missing and wrong keys alike") {
   Tenants t;
   const std::vector<std::pair<std::string, std::string>> routes = {
       {"POST", "/v1/completions"}, {"POST", "/v1/chat/completions"},
@@ -91,7 +91,7 @@ TEST_CASE("every route of HTTP but health refuses missing and wrong keys in the 
   CHECK(t.Http("GET", "/v1/models", "", &t.alpha).status == 200);
 }
 
-TEST_CASE("a stranger's body is not read, nor a tenant's for what is not there") {
+TEST_CASE("A body is not read when the call has no valid key or no route") {
   Tenants t;
   const auto answer_to = [&](const std::string& request, const NewKey* key) {
     HttpClient client(t.c->node->http()->address());
@@ -110,7 +110,7 @@ TEST_CASE("a stranger's body is not read, nor a tenant's for what is not there")
   CHECK(answer_to("DELETE /generate", &t.alpha) == 405);
 }
 
-TEST_CASE("a router with keys answers to any name, and its health tells a stranger no model's") {
+TEST_CASE("A router with keys accepts any host name and hides models in /health") {
   Tenants t;
   t.c->prefill->Die();
   t.c->decode->Die();
@@ -122,7 +122,7 @@ TEST_CASE("a router with keys answers to any name, and its health tells a strang
   CHECK(health.body.find("bytes") == std::string::npos);
 }
 
-TEST_CASE("a key that is gone when its request's body has come lets nobody in") {
+TEST_CASE("A key that is removed while its request's body arrives is refused") {
   Tenants t;
   HttpClient client(t.c->node->http()->address());
   client.Send(absl::StrCat("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n",
@@ -134,7 +134,7 @@ TEST_CASE("a key that is gone when its request's body has come lets nobody in") 
   CHECK(client.Read().status == 401);
 }
 
-TEST_CASE("every method of gRPC refuses missing and wrong keys") {
+TEST_CASE("Every gRPC method refuses missing and wrong keys") {
   Tenants t;
   for (const NewKey* key : {static_cast<const NewKey*>(nullptr), &t.unknown}) {
     const auto refused = [&](const auto& call) {
@@ -164,7 +164,7 @@ TEST_CASE("every method of gRPC refuses missing and wrong keys") {
   }
 }
 
-TEST_CASE("what tells of all tenants is told to operators alone") {
+TEST_CASE("Views of all tenants are for operators only") {
   Tenants t;
   CHECK(t.Http("GET", "/metrics", "", &t.alpha).status == 403);
   CHECK(t.Http("GET", "/metrics", "", &t.beta).status == 200);
@@ -175,7 +175,7 @@ TEST_CASE("what tells of all tenants is told to operators alone") {
   CHECK(response.workers_size() == 0);
 }
 
-TEST_CASE("a tenant's requests, workflows and KV are nothing to another, whatever it calls them") {
+TEST_CASE("Tenants share no requests, workflows or KV") {
   Tenants t;
   v1::GenerateRequest request = Call::Request("r", "hello");
   request.set_cache_salt("salt");
@@ -216,8 +216,7 @@ TEST_CASE("a tenant's requests, workflows and KV are nothing to another, whateve
   CHECK(trace(t.beta) == 1);  // the tenant's own request
 }
 
-TEST_CASE(
-    "a reference to another tenant's output goes the way of one to nobody's, while that runs and when it is over") {
+TEST_CASE("A reference to another tenant's output is like one to an unknown request") {
   Tenants t;
   const auto refusal_of = [&](const std::string& upstream) {
     const std::string body = R"({"segments": {"segments": [{"output_of": {"request_id": ")" + upstream +
@@ -240,7 +239,7 @@ TEST_CASE(
   CHECK(t.c->prefill->Next().prefill().request_id() == "theirs");
 }
 
-TEST_CASE("who waits for an announced output waits for its tenant's own, whatever another's of that name does") {
+TEST_CASE("A reference to an announced request waits for the tenant's own request") {
   Tenants t;
   const auto wait_for = [&](const std::string& id, const std::string& upstream) {
     v1::GenerateRequest request = Call::Request(id, "0123456789abcdef");
@@ -280,7 +279,7 @@ TEST_CASE("who waits for an announced output waits for its tenant's own, whateve
   CHECK(std::string(append.tokens().begin(), append.tokens().end()).ends_with("own"));
 }
 
-TEST_CASE("a key that is nearly right is refused as one that is not right at all") {
+TEST_CASE("A nearly right key is refused like any wrong key") {
   Tenants t;
   const std::string refusal = t.Http("GET", "/v1/models", "", &t.unknown).body;
   const std::string& key = t.alpha.key;
@@ -296,7 +295,7 @@ TEST_CASE("a key that is nearly right is refused as one that is not right at all
   }
 }
 
-TEST_CASE("a tenant beyond its quota waits until its own requests end, and nobody else does") {
+TEST_CASE("A tenant beyond its quota waits, and other tenants do not") {
   Tenants t("max_requests = 1\n");
   KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "first");
@@ -315,7 +314,7 @@ TEST_CASE("a tenant beyond its quota waits until its own requests end, and nobod
   CHECK(t.c->prefill->Next().prefill().request_id() == "third");
 }
 
-TEST_CASE("a body counts in the share of the tenant whose key its head has") {
+TEST_CASE("A body counts in the share of the tenant of its key") {
   Tenants t;
   const auto keys = KeyRing::Load(t.directory / "keys.toml");
   REQUIRE(keys.ok());
@@ -348,7 +347,7 @@ class Refused final : public CallSink {
   RequestHandle handle_;
 };
 
-TEST_CASE("a tenant's messages that wait for a thread hold no more bytes than leave as many to others") {
+TEST_CASE("A tenant's waiting messages leave as many bytes to other tenants") {
   Tenants t;
   ServedModels models(std::vector<ServedModel>{});
   const auto keys = KeyRing::Load(t.directory / "keys.toml");
@@ -377,7 +376,7 @@ TEST_CASE("a tenant's messages that wait for a thread hold no more bytes than le
   go.Notify();
 }
 
-TEST_CASE("a request counts what it may use until it ends, then what it used, and nothing if it was refused") {
+TEST_CASE("A request counts its upper bound until it ends, and its use afterwards") {
   Tenants t("tokens_per_minute = 17\n");
   const auto refusal = absl::ResourceExhaustedError("tenant 'alpha': tokens of a minute: its 17 are in use");
   const auto ask = [&](const char* id) { return KeyedCall(t, &t.alpha, Call::Request(id, "hello")).Finish(); };
@@ -399,7 +398,7 @@ TEST_CASE("a request counts what it may use until it ends, then what it used, an
   CHECK(t.c->prefill->Next().prefill().request_id() == "third");
 }
 
-TEST_CASE("a call of several choices is let in as a whole, and the next call is not read") {
+TEST_CASE("A call's choices are admitted together, and the next call is not read") {
   Tenants t("tokens_per_minute = 20\n");
   HttpClient client(t.c->node->http()->address());
   const std::string body = R"({"prompt": "hello", "max_tokens": 8, "n": 2})";
@@ -413,7 +412,7 @@ TEST_CASE("a call of several choices is let in as a whole, and the next call is 
   CHECK(t.Http("POST", "/v1/completions", "not JSON", &t.alpha).status == 429);
 }
 
-TEST_CASE("a prompt that waits for outputs counts what is known of it, and the tokens that it may make") {
+TEST_CASE("A streaming prompt counts its known tokens and its output limit") {
   Tenants t("tokens_per_minute = 500\n");
   v1::GenerateRequest request = Call::Request("open", "hello");
   request.mutable_sampling()->clear_max_tokens();
@@ -426,7 +425,7 @@ TEST_CASE("a prompt that waits for outputs counts what is known of it, and the t
   CHECK(status == absl::ResourceExhaustedError("tenant 'alpha': tokens of a minute: its 500 are in use"));
 }
 
-TEST_CASE("sessions of one name and several salts are several") {
+TEST_CASE("Sessions with one name and different salts are different sessions") {
   Tenants t("max_sessions = 1\n");
   v1::GenerateRequest request = Call::Request("first", "hello");
   request.set_session_id("s");

@@ -34,7 +34,7 @@ v1::Chat Hello() {
   return chat;
 }
 
-TEST_CASE("tools are given to the template with their members in their order") {
+TEST_CASE("Tools reach the template with their members in order") {
   v1::Chat chat = Hello();
   constexpr char kTemplate[] = "{% if tools %}{% for t in tools %}{{ t | tojson }};{% endfor %}{% endif %}.";
   CHECK(Render(chat, kTemplate) == ".");
@@ -43,7 +43,7 @@ TEST_CASE("tools are given to the template with their members in their order") {
         R"({"type": "function", "function": {"name": "z", "description": "a"}};{"b": 1, "a": 2};.)");
 }
 
-TEST_CASE("a call's arguments are the object that their JSON is, and else the string") {
+TEST_CASE("A call's arguments are an object when they are JSON, else a string") {
   v1::Chat chat = Hello();
   chat.mutable_messages(0)->set_tool_calls(
       R"([{"id":"1","function":{"name":"f","arguments":"{\"y\": 1, \"x\": [\"é\"]}"}},)"
@@ -53,7 +53,7 @@ TEST_CASE("a call's arguments are the object that their JSON is, and else the st
                "tojson }};{% endfor %}") == R"(f={"y": 1, "x": ["é"]};g="no JSON";h=0;)");
 }
 
-TEST_CASE("values that are given stand for the chat's texts of JSON, which are not parsed") {
+TEST_CASE("Given values replace the chat's JSON texts, which are not parsed") {
   v1::Chat chat = Hello();
   chat.set_tools("no JSON");
   chat.set_template_kwargs("no JSON");
@@ -69,7 +69,7 @@ TEST_CASE("values that are given stand for the chat's texts of JSON, which are n
   CHECK(Render(Hello(), "{{ tools is none }}{{ messages[0].tool_calls is defined }}") == "TrueFalse");
 }
 
-TEST_CASE("a message has its name and the call that it answers only where they are set") {
+TEST_CASE("A message has name and tool_call_id only when they are set") {
   v1::Chat chat = Hello();
   constexpr char kTemplate[] =
       "{% for m in messages %}{% if m.name is defined %}{{ m.name }}{% endif %}{% if 'tool_calls' in m %}!{% endif %}"
@@ -80,7 +80,7 @@ TEST_CASE("a message has its name and the call that it answers only where they a
   CHECK(Render(chat, kTemplate) == ";nc;");
 }
 
-TEST_CASE("the template has a chat's own variables, and what an assistant thought") {
+TEST_CASE("The template receives a chat's variables and reasoning") {
   v1::Chat chat = Hello();
   constexpr char kTemplate[] =
       "{{ messages[0].reasoning_content | default('-') }};{% if thinking is defined %}{{ thinking }}{% endif %}";
@@ -90,7 +90,7 @@ TEST_CASE("the template has a chat's own variables, and what an assistant though
   CHECK(Render(chat, kTemplate) == "hm;False");
 }
 
-TEST_CASE("a chat's variables that are no object, or the server's, are refused by field") {
+TEST_CASE("Variables that are no object, or reserved, are refused by field") {
   v1::Chat chat = Hello();
   chat.set_template_kwargs("[1]");
   CHECK(ChatError(chat) == "chat.template_kwargs: expected a JSON object, got a list of 1");
@@ -100,7 +100,7 @@ TEST_CASE("a chat's variables that are no object, or the server's, are refused b
   CHECK(ChatError(chat) == "chat.template_kwargs.tools: is none of the variables that a client may set");
 }
 
-TEST_CASE("tools and calls that are no JSON, too deep or too large are refused by field") {
+TEST_CASE("Tools and calls that are not JSON, or too deep or large, are refused") {
   v1::Chat chat = Hello();
   SECTION("tools") {
     chat.set_tools("[");
@@ -122,7 +122,7 @@ TEST_CASE("tools and calls that are no JSON, too deep or too large are refused b
   }
 }
 
-TEST_CASE("what a tool's text may look like, a variable's or a thought, no reference is put there") {
+TEST_CASE("Text that looks like a mark never becomes a reference") {
   v1::Chat chat = Hello();
   chat.mutable_messages(0)->clear_content();
   chat.mutable_messages(0)->add_parts()->mutable_output_of()->set_request_id("up");

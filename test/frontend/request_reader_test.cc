@@ -36,7 +36,7 @@ std::vector<ServedModel> ModelsWithTemplate(const char* chat_template) {
   return list;
 }
 
-TEST_CASE("segments are tokenised on their own and joined, after the tokenizer's prefix if text comes first") {
+TEST_CASE("Segments are tokenised separately after the tokenizer's prefix") {
   std::vector<ServedModel> list;
   list.push_back(ByteModel("a", {200, 201}));
   list.push_back(ByteModel("b"));
@@ -55,7 +55,7 @@ TEST_CASE("segments are tokenised on their own and joined, after the tokenizer's
   CHECK(read->spec.tokens == std::vector<TokenId>{7, '!'});
 }
 
-TEST_CASE("unset sampling fields have the documented defaults") {
+TEST_CASE("Unset sampling fields have the documented defaults") {
   const auto read = ReadRequest(Text("hello"), OneByteModel(), absl::UnixEpoch());
   REQUIRE(read.ok());
   CHECK(read->spec.sampling.max_tokens == 59);  // the rest of the context, which is less than 512
@@ -65,7 +65,7 @@ TEST_CASE("unset sampling fields have the documented defaults") {
   CHECK_FALSE(read->prefill_only);
 }
 
-TEST_CASE("what the client leaves unset is the model's default, and what it sets is not") {
+TEST_CASE("Unset sampling fields have the model's defaults") {
   std::vector<ServedModel> list;
   list.push_back(ByteModel("bytes"));
   SamplingParams& defaults = list[0].sampling;
@@ -99,13 +99,13 @@ TEST_CASE("what the client leaves unset is the model's default, and what it sets
   CHECK(read->spec.sampling.draw.repetition_penalty == 1);
 }
 
-TEST_CASE("a bad field is refused by name, value and limit") {
+TEST_CASE("A bad field is refused by name, value and limit") {
   v1::GenerateRequest request = Text("hello");
   SECTION("unknown model") {
     request.set_model("gpt");
     Has(ErrorOf(request), "model: unknown: 'gpt'; served here: 'bytes'");
   }
-  SECTION("a length of no context") {
+  SECTION("a length without a context") {
     request.set_context_length(3);
     Has(ErrorOf(request), "context_length: requires a context_id");
   }
@@ -125,7 +125,7 @@ TEST_CASE("a bad field is refused by name, value and limit") {
   }
   SECTION("no prompt") { Has(ErrorOf({}), "prompt: expected segments or chat"); }
   SECTION("empty prompt") { Has(ErrorOf(Text("")), "prompt: is empty"); }
-  SECTION("a segment of nothing") {
+  SECTION("an empty segment") {
     request.mutable_segments()->add_segments();
     Has(ErrorOf(request), "segments[1]: expected text, token_ids or output_of");
   }
@@ -150,11 +150,11 @@ TEST_CASE("a bad field is refused by name, value and limit") {
     request.mutable_sampling()->set_max_tokens(std::numeric_limits<int32_t>::max());
     Has(ErrorOf(request), "sampling.max_tokens: 2147483647");
   }
-  SECTION("less than no max_tokens") {
+  SECTION("negative max_tokens") {
     request.mutable_sampling()->set_max_tokens(-1);
     Has(ErrorOf(request), "sampling.max_tokens: expected >= 0, got -1");
   }
-  SECTION("sampling that is no number, negative or infinite") {
+  SECTION("sampling values that are NaN, negative or infinite") {
     const float bad = GENERATE(-1.0f, NAN, INFINITY, -INFINITY);
     SECTION("temperature") {
       request.mutable_sampling()->set_temperature(bad);
@@ -177,7 +177,7 @@ TEST_CASE("a bad field is refused by name, value and limit") {
     for (int i = 0; i < 1'000'000; ++i) request.mutable_sampling()->add_stop()->push_back('x');
     Has(ErrorOf(request), "sampling.stop is 1000000 strings");
   }
-  SECTION("a session that would look like another's") {
+  SECTION("a session id with control characters") {
     request.set_session_id("x\nbilling");
     Has(ErrorOf(request), "session_id: expected no control characters");
   }
@@ -211,13 +211,13 @@ TEST_CASE("a bad field is refused by name, value and limit") {
     request.set_priority(std::numeric_limits<int32_t>::min());
     Has(ErrorOf(request), "priority: expected [-1000, 1000], got -2147483648");
   }
-  SECTION("an expected length below nothing") {
+  SECTION("a negative expected length") {
     request.set_expected_tokens(-1);
     Has(ErrorOf(request), "expected_tokens: expected >= 0, got -1");
   }
 }
 
-TEST_CASE("a request may say which workflow and agent it belongs to, and how long its output will be") {
+TEST_CASE("A request has an optional workflow, agent and expected length") {
   v1::GenerateRequest request = Text("hello");
   request.set_workflow("run 7");
   request.set_agent("planner");
@@ -237,7 +237,7 @@ TEST_CASE("a request may say which workflow and agent it belongs to, and how lon
   CHECK(read_prefill->agent == "planner");
 }
 
-TEST_CASE("a PrefillOnly request is a Generate request with the same fields and no output") {
+TEST_CASE("A PrefillOnly request is a Generate request with the same fields and no output") {
   v1::PrefillOnlyRequest prefill;
   prefill.set_model("bytes");
   prefill.mutable_segments()->add_segments()->set_text("hello");
@@ -272,7 +272,7 @@ TEST_CASE("a PrefillOnly request is a Generate request with the same fields and 
   CHECK(read->context.length == 0);
 }
 
-TEST_CASE("text that cannot fit is refused before it is tokenised") {
+TEST_CASE("Text that cannot fit is refused before it is tokenised") {
   std::vector<ServedModel> list;
   list.push_back(ByteModel("bytes"));
   list[0].chat_template = *ChatTemplate::Parse("{{ messages[0].content }}", "", "");
@@ -281,7 +281,7 @@ TEST_CASE("text that cannot fit is refused before it is tokenised") {
   v1::GenerateRequest request;
   size_t encoded = 0;
   SECTION("by itself") { request = Text(std::string(1 << 20, 'a')); }
-  SECTION("after what came before") {
+  SECTION("after earlier segments") {
     request = Text("hello");
     request.mutable_segments()->add_segments()->set_text(std::string(59, 'a'));
     encoded = 5;
@@ -297,13 +297,13 @@ TEST_CASE("text that cannot fit is refused before it is tokenised") {
   CHECK(tokenizer.bytes_encoded_ == encoded);
 }
 
-TEST_CASE("a chat with a model that has no template is UNIMPLEMENTED") {
+TEST_CASE("A chat is UNIMPLEMENTED when its model has no template") {
   v1::GenerateRequest request;
   request.mutable_chat()->add_messages()->set_role("user");
   Has(ErrorOf(request, absl::StatusCode::kUnimplemented), "chat: model 'bytes' has no chat template");
 }
 
-TEST_CASE("references are read with their options, between the tokens around them") {
+TEST_CASE("References are read with their options, between the tokens around them") {
   v1::GenerateRequest request = Text("ab");
   v1::OutputOf& first = *request.mutable_segments()->add_segments()->mutable_output_of();
   first.set_request_id("up.1");
@@ -332,7 +332,7 @@ TEST_CASE("references are read with their options, between the tokens around the
   CHECK(std::get<Reference>(read->prompt.segments[3]).timeout == absl::InfiniteDuration());
 }
 
-TEST_CASE("max_tokens that cannot fit behind what is known of a prompt is refused at once") {
+TEST_CASE("A max_tokens beyond the context is refused while a prompt streams") {
   v1::GenerateRequest request = Text("abcd");
   request.mutable_segments()->add_segments()->mutable_output_of()->set_request_id("up");
   request.mutable_segments()->add_segments()->set_text("e");
@@ -346,7 +346,7 @@ TEST_CASE("max_tokens that cannot fit behind what is known of a prompt is refuse
   Has(ErrorOf(request), "sampling.max_tokens: 64 after a prompt of at least 1 tokens, limit 63");
 }
 
-TEST_CASE("bad references are refused by field") {
+TEST_CASE("Bad references are refused by field") {
   v1::GenerateRequest request = Text("ab");
   v1::OutputOf& reference = *request.mutable_segments()->add_segments()->mutable_output_of();
   const auto error = [&] { return ErrorOf(request, absl::StatusCode::kInvalidArgument); };
@@ -369,7 +369,7 @@ TEST_CASE("bad references are refused by field") {
   Has(error(), "join: unknown value 5");
 }
 
-TEST_CASE("a reference in a chat stands where the template puts the message") {
+TEST_CASE("A reference in a chat stands where the template puts the message") {
   const ServedModels models(
       ModelsWithTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}!"));
   v1::GenerateRequest request;
@@ -405,7 +405,7 @@ TEST_CASE("a reference in a chat stands where the template puts the message") {
         "chat.messages[0]: expected content or parts, got both");
 }
 
-TEST_CASE("a chat is rendered with its roles and contents") {
+TEST_CASE("A chat is rendered with its roles and contents") {
   const ServedModels models(ModelsWithTemplate(
       "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}!{% endif %}"));
   v1::GenerateRequest request;
@@ -432,7 +432,7 @@ TEST_CASE("a chat is rendered with its roles and contents") {
   CHECK(error() == "chat.messages: expected 1 to 4096, got 0");
 }
 
-TEST_CASE("a chat that is too much for its template is refused for good") {
+TEST_CASE("A chat beyond the limits of its template is refused permanently") {
   const ServedModels models(
       ModelsWithTemplate("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"));
   v1::GenerateRequest request;
@@ -445,7 +445,7 @@ TEST_CASE("a chat that is too much for its template is refused for good") {
   CHECK(absl::IsInvalidArgument(read.status()));
 }
 
-TEST_CASE("substitutes count as text that has to be tokenised") {
+TEST_CASE("Substitutes count as text to tokenise") {
   v1::GenerateRequest request;
   request.mutable_segments()->add_segments()->set_text("abc");
   request.mutable_segments()->add_segments()->mutable_output_of()->set_substitute("defgh");
@@ -454,7 +454,7 @@ TEST_CASE("substitutes count as text that has to be tokenised") {
   CHECK(TextBytes(request.chat()) == 3);
 }
 
-TEST_CASE("where several models are served, a request must name one") {
+TEST_CASE("A request must name its model when several are served") {
   std::vector<ServedModel> list;
   list.push_back(ByteModel("a"));
   list.push_back(ByteModel("b"));
@@ -463,7 +463,7 @@ TEST_CASE("where several models are served, a request must name one") {
   CHECK(Message(read.status()) == "model: must be named where several are served; served here: 'a', 'b'");
 }
 
-TEST_CASE("a request for no tokens is prefill-only, and may fill the whole context") {
+TEST_CASE("A request with max_tokens 0 is prefill-only and may fill the context") {
   v1::GenerateRequest request = Text(std::string(64, 'a'));
   request.mutable_sampling()->set_max_tokens(0);
   const auto read = ReadRequest(request, OneByteModel(), absl::UnixEpoch());
@@ -473,7 +473,7 @@ TEST_CASE("a request for no tokens is prefill-only, and may fill the whole conte
   CHECK(absl::IsInvalidArgument(ReadRequest(request, OneByteModel(), absl::UnixEpoch()).status()));
 }
 
-TEST_CASE("prefill-only may fill the whole context") {
+TEST_CASE("A PrefillOnly request may fill the whole context") {
   v1::PrefillOnlyRequest request;
   request.mutable_segments()->add_segments()->set_text(std::string(64, 'a'));
   const auto read = ReadRequest(AsGenerate(request), OneByteModel(), absl::UnixEpoch());

@@ -48,7 +48,7 @@ struct WatchedQueue {
   }
 };
 
-TEST_CASE("one tenant's tasks begin in the order in which they came") {
+TEST_CASE("One tenant's tasks begin in order of arrival") {
   WatchedQueue w(1);
   auto held = w.Hold("a");
   for (const char* task : {"1", "2", "3"}) REQUIRE(w.Give("a", task));
@@ -56,7 +56,7 @@ TEST_CASE("one tenant's tasks begin in the order in which they came") {
   CHECK(w.Finish() == std::vector<std::string>{"1", "2", "3"});
 }
 
-TEST_CASE("tenants take turns, however many tasks each has given") {
+TEST_CASE("Tenants alternate, however many tasks each has queued") {
   WatchedQueue w(1);
   auto held = w.Hold("a");
   for (const char* task : {"a1", "a2", "a3", "a4"}) REQUIRE(w.Give("a", task));
@@ -66,7 +66,7 @@ TEST_CASE("tenants take turns, however many tasks each has given") {
   CHECK(w.Finish() == std::vector<std::string>{"b1", "c1", "a1", "b2", "a2", "a3", "a4"});
 }
 
-TEST_CASE("a tenant's task waits for the end of one task of a tenant that keeps all threads busy") {
+TEST_CASE("A tenant waits for at most one task of a tenant that fills all threads") {
   WatchedQueue w(2);
   auto first = w.Hold("flood"), second = w.Hold("flood");
   for (const char* task : {"f1", "f2", "f3"}) REQUIRE(w.Give("flood", task));
@@ -81,7 +81,7 @@ TEST_CASE("a tenant's task waits for the end of one task of a tenant that keeps 
   last.set_value();
 }
 
-TEST_CASE("a tenant that has tasks on other threads comes after one that has none") {
+TEST_CASE("A tenant with running tasks comes after one without") {
   WatchedQueue w(2);
   auto busy = w.Hold("busy"), other = w.Hold("other");
   REQUIRE(w.Give("busy", "b1"));  // arrived first
@@ -97,7 +97,7 @@ TEST_CASE("a tenant that has tasks on other threads comes after one that has non
   last.set_value();
 }
 
-TEST_CASE("a tenant whose line is full is refused, and others are not") {
+TEST_CASE("A tenant with a full queue is refused, and other tenants are not") {
   WatchedQueue w(1);
   auto held = w.Hold("a");
   for (size_t i = 0; i < kCapacity; ++i) CHECK(w.Give("a", "a"));

@@ -49,7 +49,7 @@ double Followers(Cluster& c, const std::string& code) {
   return MetricValue(c.metrics, absl::StrCat("baton_followers_total{code=\"", code, "\"}"));
 }
 
-TEST_CASE("what follows a chat is prefilled as the chat is answered, and not counted in its usage") {
+TEST_CASE("Prefill hints run with their chat and do not count in its usage") {
   Cluster c;
   Serve(c);
   HttpClient client(c.node->http()->address());
@@ -83,7 +83,7 @@ TEST_CASE("what follows a chat is prefilled as the chat is answered, and not cou
   CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="OK"})") == 1);
 }
 
-TEST_CASE("a client that goes away cancels what would have followed") {
+TEST_CASE("A client that leaves cancels its prefill hints") {
   Cluster c;
   Serve(c);
   HttpClient client(c.node->http()->address());
@@ -95,7 +95,7 @@ TEST_CASE("a client that goes away cancels what would have followed") {
   CHECK(c.prefill->Next().cancel().request_id() == follower);
 }
 
-TEST_CASE("a chat is answered though the template or the context does not take what follows it") {
+TEST_CASE("A chat is answered when template or context refuse its hints") {
   Cluster c;
   Serve(c);
   HttpClient client(c.node->http()->address());
@@ -106,7 +106,7 @@ TEST_CASE("a chat is answered though the template or the context does not take w
   CHECK(json::parse(client.Read().body)["choices"][0]["message"]["content"] == "hello");
 }
 
-TEST_CASE("a malformed follower is refused by name, before anything of the chat is done") {
+TEST_CASE("A malformed prefill hint is refused by name before the chat starts") {
   Cluster c;
   Serve(c);
   HttpClient client(c.node->http()->address());
@@ -117,7 +117,7 @@ TEST_CASE("a malformed follower is refused by name, before anything of the chat 
   CHECK(c.node->router().live_requests() == 0);
 }
 
-TEST_CASE("followers' texts count among a tenant's tokens, of which half are left for calls") {
+TEST_CASE("Prefill hints count in a tenant's tokens and leave half for calls") {
   const TempDir directory;
   const NewKey key = DrawKey();
   directory.Write("keys.toml", "[team]\nkeys = [\"" + key.hash + "\"]\ntokens_per_minute = 120\n");
@@ -135,7 +135,7 @@ TEST_CASE("followers' texts count among a tenant's tokens, of which half are lef
   CHECK(client.Read().status == 200);
 }
 
-TEST_CASE("followers are none of a tenant's requests") {
+TEST_CASE("Prefill hints do not count as requests of a tenant") {
   const TempDir directory;
   const NewKey key = DrawKey();
   directory.Write("keys.toml", "[team]\nkeys = [\"" + key.hash + "\"]\nmax_requests = 1\n");

@@ -80,7 +80,7 @@ std::vector<RequestId> PassPrefills(Cluster& c, size_t count) {
   return ids;
 }
 
-TEST_CASE("a completion is answered whole, or as it comes") {
+TEST_CASE("A completion is answered whole or as a stream") {
   Cluster c;
   HttpClient client = Connect(c);
   client.Post("/v1/completions", kHello, "x-request-id: mine\r\n");
@@ -114,7 +114,7 @@ TEST_CASE("a completion is answered whole, or as it comes") {
   CHECK(text == "ab");
 }
 
-TEST_CASE("a chat goes through the model's template, and is answered whole or as it comes") {
+TEST_CASE("A chat is rendered by the template and answered whole or as a stream") {
   Cluster c;
   ServedModel model = ByteModel("bytes");
   auto chat_template = ChatTemplate::Parse("{% for m in messages %}<{{ m.content }}>{% endfor %}", "", "");
@@ -151,7 +151,7 @@ TEST_CASE("a chat goes through the model's template, and is answered whole or as
   CHECK(events.back()["usage"]["completion_tokens"] == 5);
 }
 
-TEST_CASE("a chat's reasoning is told apart, unless its template's variables turn thinking off") {
+TEST_CASE("A chat's reasoning is separated unless its variables disable thinking") {
   Cluster c;
   c.Serve(MarkedModel("bytes",
                       "{{ messages[0].content }}:{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"));
@@ -178,7 +178,7 @@ TEST_CASE("a chat's reasoning is told apart, unless its template's variables tur
         "chat_template_kwargs.messages: is none of the variables that a client may set");
 }
 
-TEST_CASE("several prompts and samples are one answer, in their order") {
+TEST_CASE("Several prompts and samples make one answer, in order") {
   Cluster c;
   HttpClient client = Connect(c);
   client.Post("/v1/completions", R"({"prompt": ["a", "b"], "n": 2, "max_tokens": 4})");
@@ -207,10 +207,10 @@ TEST_CASE("several prompts and samples are one answer, in their order") {
   CHECK(texts == std::vector<std::string>{"x0y0", "x1y1"});
 }
 
-TEST_CASE("if one choice of several fails, the others are cancelled and there is one error") {
+TEST_CASE("One failed choice cancels the others, and there is one error") {
   Cluster c;
   HttpClient client = Connect(c);
-  SECTION("before anything was said") {
+  SECTION("before the first part") {
     client.Post("/v1/completions", R"({"prompt": "a", "n": 2, "stream": true})");
     const std::vector<RequestId> ids = PassPrefills(c, 2);
     c.decode->Send(FailedEvent<worker::v1::DecodeEvent>(ids[1], absl::InternalError("the backend broke")));
@@ -230,7 +230,7 @@ TEST_CASE("if one choice of several fails, the others are cancelled and there is
     while (const auto part = client.ReadPart()) stream += *part;
     CHECK(EventsOf(stream, /*whole=*/false).back()["error"]["message"] == "the backend broke");
   }
-  SECTION("where the last prompt is refused") {
+  SECTION("when the last prompt is refused") {
     client.Post("/v1/completions", kHello);  // when its job arrives, the workers are attached
     PassPrefill(c);
     c.decode->Send(TokensEvent("r", "x", FinishReason::kStop));
@@ -246,7 +246,7 @@ TEST_CASE("if one choice of several fails, the others are cancelled and there is
   Await("the requests to end", [&] { return c.node->router().live_requests() == 0; });
 }
 
-TEST_CASE("a client that goes away cancels all its requests") {
+TEST_CASE("A client that leaves cancels all its requests") {
   Cluster c;
   HttpClient client = Connect(c);
   SECTION("while it waits for a whole answer") {
@@ -272,7 +272,7 @@ TEST_CASE("a client that goes away cancels all its requests") {
   }
 }
 
-TEST_CASE("a stream that waits says so, and what fails then is an event") {
+TEST_CASE("A waiting stream sends comments, and a later error is an event") {
   Cluster c;
   c.options.stream_silence = 0.05;
   c.Serve(ByteModel("bytes"));
@@ -313,7 +313,7 @@ TEST_CASE("a stream that waits says so, and what fails then is an event") {
     waits();
     breaks();
   }
-  SECTION("to a client that has gone, which is noticed by it") {
+  SECTION("to a client that has left, which the write detects") {
     client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
     PassPrefill(c);
     waits();
@@ -322,7 +322,7 @@ TEST_CASE("a stream that waits says so, and what fails then is an event") {
   }
 }
 
-TEST_CASE("what a body gets wrong is named, in OpenAI's shape") {
+TEST_CASE("Errors name the wrong field in OpenAI's format") {
   Cluster c;
   const auto refused = [&](const std::string& path, const std::string& body) {
     const HttpAnswer answer = Post(c, path, body);
@@ -343,7 +343,7 @@ TEST_CASE("what a body gets wrong is named, in OpenAI's shape") {
   CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="INVALID_ARGUMENT"})") >= 8);
 }
 
-TEST_CASE("paths and methods that are not there are told so") {
+TEST_CASE("Unknown paths and methods are refused") {
   Cluster c;
   const HttpAnswer unknown = Get(c, "/v2/completions");
   CHECK(unknown.status == 404);
@@ -365,7 +365,7 @@ TEST_CASE("paths and methods that are not there are told so") {
   ErrorMessageOf(broken);
 }
 
-TEST_CASE("a browser's page of another site has no access") {
+TEST_CASE("Requests from pages of other sites are refused") {
   Cluster c;
   for (const char* origin : {"http://evil.example", "null", "http://localhost:1", "http://localhostx"}) {
     const HttpAnswer answer = Post(c, "/tokenize", R"({"prompt": "a"})", absl::StrCat("Origin: ", origin, "\r\n"));
@@ -378,7 +378,7 @@ TEST_CASE("a browser's page of another site has no access") {
   }
 }
 
-TEST_CASE("where the port speaks HTTPS, a page that came in clear is another site's") {
+TEST_CASE("An HTTPS port refuses pages that were loaded over plain HTTP") {
   Authority authority("ours");
   Cluster c;
   c.options.tls = authority.Issue("router");
@@ -393,7 +393,7 @@ TEST_CASE("where the port speaks HTTPS, a page that came in clear is another sit
   CHECK(status_for("http://localhost") == 403);
 }
 
-TEST_CASE("without keys, a router answers to addresses and localhost only, unless other machines may reach it") {
+TEST_CASE("Without keys, a loopback router accepts only addresses and localhost") {
   Cluster c;
   const auto status_for = [&](const std::string& host, const std::string& version = "HTTP/1.1") {
     HttpClient client = Connect(c);
@@ -413,7 +413,7 @@ TEST_CASE("without keys, a router answers to addresses and localhost only, unles
   CHECK(status_for("Host: baton-router\r\n") == 200);
 }
 
-TEST_CASE("a query is refused where none is taken") {
+TEST_CASE("A query is refused on routes without query parameters") {
   Cluster c;
   for (const char* path : {"/health", "/version", "/metrics", "/v1/models", "/v1/models/bytes"}) {
     INFO(path);
@@ -428,7 +428,7 @@ TEST_CASE("a query is refused where none is taken") {
   CHECK(Get(c, "/version?").status == 200);
 }
 
-TEST_CASE("overload and absent workers are told with the time to wait") {
+TEST_CASE("Overload and missing workers are refused with a retry delay") {
   Cluster c({.live_requests = 1, .worker_wait = absl::Milliseconds(50)});
   Await("the workers to attach", [&] { return Get(c, "/health").status == 200; });
   HttpClient first = Connect(c);
@@ -445,7 +445,7 @@ TEST_CASE("overload and absent workers are told with the time to wait") {
   CHECK(Post(c, "/v1/completions", R"({"prompt": "b"})").status == 503);
 }
 
-TEST_CASE("a call's timeout is its requests' deadline") {
+TEST_CASE("A call's timeout sets the deadline of its requests") {
   Cluster c;
   HttpClient client = Connect(c);
   const auto is_late = [&](const char* path, const char* body) {
@@ -462,7 +462,7 @@ TEST_CASE("a call's timeout is its requests' deadline") {
   }
 }
 
-TEST_CASE("long bodies are read elsewhere and answered alike") {
+TEST_CASE("Long bodies are read on another thread with the same answers") {
   Cluster c;
   const std::string body = absl::StrCat(R"({"prompt": "hello", "request_id": "r")", std::string(40'000, ' '), "}");
   HttpClient client = Connect(c);
@@ -476,7 +476,7 @@ TEST_CASE("long bodies are read elsewhere and answered alike") {
   ErrorMessageOf(too_long);
 }
 
-TEST_CASE("the calls of gRPC are there as JSON") {
+TEST_CASE("The gRPC calls are available as JSON over HTTP") {
   Cluster c;
   HttpClient client = Connect(c);
   const std::string request = R"({"segments": {"segments": [{"text": "hello"}]}, "request_id": "r",
@@ -513,7 +513,7 @@ TEST_CASE("the calls of gRPC are there as JSON") {
   CHECK(filled["context_length"] == 5);
 }
 
-TEST_CASE("the router tells of itself") {
+TEST_CASE("Routes of health, version, models and metrics answer") {
   Cluster c;
   HttpClient client = Connect(c);
   client.Post("/v1/completions", kHello);  // when its job arrives, the workers are attached
@@ -536,7 +536,7 @@ TEST_CASE("the router tells of itself") {
   ErrorMessageOf(health);
 }
 
-TEST_CASE("a router finishes what runs and refuses what is new when it shuts down") {
+TEST_CASE("A router that shuts down finishes requests and refuses new ones") {
   Cluster c;
   HttpClient client = Connect(c), other = Connect(c);
   client.Post("/v1/completions", kHello);
@@ -555,7 +555,7 @@ TEST_CASE("a router finishes what runs and refuses what is new when it shuts dow
   shutdown.wait();
 }
 
-TEST_CASE("a router refuses requests that still run when its time to shut down is over") {
+TEST_CASE("A router ends requests that run beyond its grace period") {
   Cluster c;
   HttpClient late = Connect(c);
   late.Post("/v1/completions", R"({"prompt": "hello", "request_id": "late"})");
@@ -566,7 +566,7 @@ TEST_CASE("a router refuses requests that still run when its time to shut down i
   ErrorMessageOf(ended);
 }
 
-TEST_CASE("a client that does not read a stream is cut off and holds nobody else up") {
+TEST_CASE("A client that does not read is disconnected and delays no other") {
   Cluster c;
   HttpClient slow(c.node->http()->address(), /*receive_buffer=*/4096);
   slow.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "slow"})");

@@ -7,7 +7,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("addresses and localhost are hosts, and no others") {
+TEST_CASE("CheckHost accepts addresses and localhost only") {
   const auto accepts = [](const char* host) { return CheckHost(host).ok(); };
   for (const char* host :
        {"", "127.0.0.1", "127.0.0.1:8000", "10.1.2.3", "localhost", "LocalHost:1", "[::1]", "[::1]:80"}) {

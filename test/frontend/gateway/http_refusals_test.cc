@@ -38,7 +38,7 @@ struct World {
   }
 };
 
-TEST_CASE("whatever HTTP answers is counted by its code") {
+TEST_CASE("Every HTTP answer is counted by its code") {
   World w;
   for (const char* code : {"200", "401", "403", "404", "405", "413", "431"}) {
     CHECK(w.c.metrics.Text().find(absl::StrCat("baton_http_responses_total{code=\"", code, "\"} 0")) !=
@@ -59,7 +59,7 @@ TEST_CASE("whatever HTTP answers is counted by its code") {
   }
 }
 
-TEST_CASE("a stranger is told how to show a key, and the log who it was, but no key and not each call") {
+TEST_CASE("A call without a key gets a hint, and the log its address but no key") {
   World w;
   std::ostringstream log;
   const auto before = spdlog::default_logger();
@@ -77,14 +77,14 @@ TEST_CASE("a stranger is told how to show a key, and the log who it was, but no 
   CHECK(text.find("sesame") == std::string::npos);
 }
 
-TEST_CASE("who shows two keys is refused") {
+TEST_CASE("A call with two keys is refused") {
   World w;
   const HttpAnswer answer = w.Ask("GET /version", w.Mine() + "authorization: Bearer other\r\n");
   CHECK(answer.status == 400);
   CHECK(json::parse(answer.body)["error"]["param"] == "Authorization");
 }
 
-TEST_CASE("a client is told not to send again what would fail again") {
+TEST_CASE("Errors that would repeat ask the client not to retry") {
   Cluster c;
   HttpClient client(c.node->http()->address());
   client.Post("/v1/completions", R"({"prompt": "hello", "timeout_ms": 50})");
@@ -95,7 +95,7 @@ TEST_CASE("a client is told not to send again what would fail again") {
   CHECK_FALSE(client.Read().headers.contains("x-should-retry"));
 }
 
-TEST_CASE("a body that nests too deep is refused for that by every route") {
+TEST_CASE("Every route refuses a body that nests too deep") {
   Cluster c;
   HttpClient client(c.node->http()->address());
   const std::string arrays = R"({"prompt":)" + std::string(50'000, '[') + std::string(50'000, ']') + "}";
@@ -117,7 +117,7 @@ TEST_CASE("a body that nests too deep is refused for that by every route") {
   }
 }
 
-TEST_CASE("too long a prompt is told in OpenAI's words, from every route") {
+TEST_CASE("A prompt that is too long gets OpenAI's message on every route") {
   Cluster c;
   HttpClient client(c.node->http()->address());
   const std::string text(70, 'x');  // the model's context has 64 tokens
@@ -141,7 +141,7 @@ TEST_CASE("too long a prompt is told in OpenAI's words, from every route") {
   }
 }
 
-TEST_CASE("ids that are drawn tell nothing of one another") {
+TEST_CASE("Drawn request ids are unpredictable") {
   World w;
   std::set<std::string> ids, beginnings;
   for (int i = 0; i < 20; ++i) {
@@ -154,7 +154,7 @@ TEST_CASE("ids that are drawn tell nothing of one another") {
   CHECK(beginnings.size() == 20);
 }
 
-TEST_CASE("series by code are there before the first count") {
+TEST_CASE("Series by code exist before the first count") {
   Cluster c;
   const std::string text = c.metrics.Text();
   for (const char* name : {"baton_requests_total", "baton_followers_total"}) {

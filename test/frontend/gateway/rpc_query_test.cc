@@ -13,7 +13,7 @@ RpcQuery MustRead(const std::string& query) {
   return *read;
 }
 
-TEST_CASE("a query says how a call is answered, and until when") {
+TEST_CASE("A query sets the form and the deadline of an answer") {
   CHECK_FALSE(MustRead("").stream);
   CHECK(MustRead("").timeout == absl::InfiniteDuration());
   CHECK(MustRead("stream=true").stream);
@@ -24,7 +24,7 @@ TEST_CASE("a query says how a call is answered, and until when") {
   CHECK(ReadRpcQuery("timeout_ms=1", /*may_stream=*/false)->timeout == absl::Milliseconds(1));
 }
 
-TEST_CASE("what else a query has is refused by name") {
+TEST_CASE("Unknown query parameters are refused by name") {
   const auto error = [](const std::string& query, bool may_stream = true) {
     const absl::StatusOr<RpcQuery> read = ReadRpcQuery(query, may_stream);
     CHECK(absl::IsInvalidArgument(read.status()));

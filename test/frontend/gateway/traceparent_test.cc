@@ -59,7 +59,7 @@ void CheckFresh(const TraceContext& span) {
   CHECK_FALSE(span.sampled);
 }
 
-TEST_CASE("workers and client are told the router's span in the client's trace") {
+TEST_CASE("Workers and client receive the router's span in the client's trace") {
   Cluster c;
   CheckJoined(TraceOverHttp(c, "traceparent: " + kHeader + "\r\n"));
   CheckJoined(TraceOverHttp(c, "TraceParent: " + kHeader + "\r\ntracestate: vendor=1\r\n"));
@@ -68,7 +68,7 @@ TEST_CASE("workers and client are told the router's span in the client's trace")
   CheckJoined(TraceOverGrpc(c, {kHeader}));
 }
 
-TEST_CASE("a call without a trace, or with one that cannot be understood, gets its own") {
+TEST_CASE("A call without a valid traceparent gets its own trace") {
   Cluster c;
   CheckFresh(TraceOverHttp(c, ""));
   CheckFresh(TraceOverHttp(c, "traceparent: " + kHeader + "-\r\n"));
@@ -80,7 +80,7 @@ TEST_CASE("a call without a trace, or with one that cannot be understood, gets i
   CHECK(one.trace_id != another.trace_id);
 }
 
-TEST_CASE("an answer that is an error tells the trace, too") {
+TEST_CASE("Error answers carry the trace too") {
   Cluster c;
   HttpClient client(c.node->http()->address());
   for (const std::string& body : {std::string("{"), std::string(R"({"prompt": ""})")}) {
@@ -105,7 +105,7 @@ TEST_CASE("an answer that is an error tells the trace, too") {
   CHECK(context.GetServerInitialMetadata().contains("traceparent"));
 }
 
-TEST_CASE("the timeline of a workflow tells the trace of each request") {
+TEST_CASE("The timeline of a workflow has the trace of each request") {
   Cluster c;
   TraceOverHttp(c, "traceparent: " + kHeader + "\r\n",
                 R"({"prompt": "hello", "max_tokens": 8, "request_id": "r", "workflow": "w"})");

@@ -49,7 +49,7 @@ std::string Body(const std::string& id, const std::string& more) {
   return absl::StrCat(R"({"prompt": "hello", "max_tokens": 8, "seed": 99, "request_id": ")", id, "\", ", more, "}");
 }
 
-TEST_CASE("the page needs nothing but itself, and its policy allows its own script and style alone") {
+TEST_CASE("The page loads nothing else, and its policy allows only its own code") {
   Cluster c;
   const HttpAnswer page = Ask(c, "GET", "/ui");
   CHECK(page.status == 200);
@@ -75,7 +75,7 @@ TEST_CASE("the page needs nothing but itself, and its policy allows its own scri
   }
 }
 
-TEST_CASE("the page's data tell of workers, sessions and tokens, and of no salt") {
+TEST_CASE("The page's data has workers, sessions and tokens, and no salt") {
   Cluster c;
   HttpClient client(c.node->http()->address());
   client.Post("/v1/completions", Body("r", R"("session_id": "talk", "cache_salt": "secret-salt")"));
@@ -101,7 +101,7 @@ TEST_CASE("the page's data tell of workers, sessions and tokens, and of no salt"
   CHECK(status["completion_tokens"] == "5");
 }
 
-TEST_CASE("a run's timeline is there while it runs and after, for who knows its salt") {
+TEST_CASE("A workflow's timeline is available with its salt, live or ended") {
   Cluster c;
   HttpClient client(c.node->http()->address());
   client.Post("/v1/completions", Body("r", R"("workflow": "trip", "agent": "writer", "cache_salt": "s")"));
@@ -132,7 +132,7 @@ TEST_CASE("a run's timeline is there while it runs and after, for who knows its 
   CHECK(Ask(c, "POST", "/ui/trace", R"({"workflow": "nobody", "cache_salt": "s"})").status == 404);
 }
 
-TEST_CASE("what the page's routes are asked wrongly is told") {
+TEST_CASE("Wrong requests to the page's routes are refused by name") {
   Cluster c;
   const auto refused = [&](const std::string& method, const std::string& path, const std::string& body, int code) {
     const HttpAnswer answer = Ask(c, method, path, body);
@@ -160,7 +160,7 @@ TEST_CASE("what the page's routes are asked wrongly is told") {
   CHECK(other.Read().status == 403);
 }
 
-TEST_CASE("with keys, the page is anybody's, workers are the operators', and a run is its tenant's") {
+TEST_CASE("With keys, workers are for operators and a workflow for its tenant") {
   TempDir directory;
   const NewKey alpha = DrawKey(), beta = DrawKey(), boss = DrawKey();
   directory.Write("keys.toml", absl::StrCat("[alpha]\nkeys = [\"", alpha.hash, "\"]\n[beta]\nkeys = [\"", beta.hash,

@@ -19,7 +19,7 @@ size_t TakeAll(BodyBytes& bytes, const std::string& account) {
   return taken;
 }
 
-TEST_CASE("what is of no account may fill the memory") {
+TEST_CASE("Bytes without an account may fill the budget") {
   BodyBytes bytes(100);
   CHECK(TakeAll(bytes, "") == 100);
   CHECK_FALSE(bytes.Take("a", 1));
@@ -27,7 +27,7 @@ TEST_CASE("what is of no account may fill the memory") {
   CHECK(bytes.Take("a", 1));
 }
 
-TEST_CASE("an account that takes all it can leaves as much to others") {
+TEST_CASE("An account that takes all it can leaves as many bytes to other accounts") {
   BodyBytes bytes(120);
   CHECK(TakeAll(bytes, "a") == 60);
   CHECK(TakeAll(bytes, "b") == 30);
@@ -43,7 +43,7 @@ TEST_CASE("an account that takes all it can leaves as much to others") {
   CHECK(TakeAll(bytes, "c") == 60);
 }
 
-TEST_CASE("accounts that all want everything come to hold the same, and one that comes then finds as much") {
+TEST_CASE("Accounts that want everything converge to equal shares") {
   BodyBytes bytes(400);
   std::mt19937 random(1);
   std::map<std::string, std::vector<size_t>> bodies{{"a", {}}, {"b", {}}, {"c", {}}};
@@ -66,7 +66,7 @@ TEST_CASE("accounts that all want everything come to hold the same, and one that
   CHECK(bytes.Take("d", 40));
 }
 
-TEST_CASE("a charge gives back what it took, and a body that finds no room keeps what it has") {
+TEST_CASE("A charge returns its bytes, and keeps them when it finds no room") {
   const auto bytes = std::make_shared<BodyBytes>(100);
   auto charge = std::make_unique<BodyCharge>(bytes, "a");
   CHECK(charge->Add(40));

@@ -26,7 +26,7 @@ struct WatchedTable {
   }
 };
 
-TEST_CASE("strangers are at most half of all connections, the longest silent goes") {
+TEST_CASE("Strangers are at most half, and the longest silent one is closed") {
   WatchedTable w(16, /*asks=*/true);
   for (int i = 0; i < 8; ++i) CHECK(w.Add(i, absl::StrCat("10.0.0.", i)) == Room::kFree);
   w.table.EndRequest(0);  // active since then
@@ -39,7 +39,7 @@ TEST_CASE("strangers are at most half of all connections, the longest silent goe
   CHECK(w.closed.back() == 5);
 }
 
-TEST_CASE("strangers of one address are at most a quarter, and close each other's") {
+TEST_CASE("Strangers of one address are at most a quarter and close each other") {
   WatchedTable w(16, /*asks=*/true);
   CHECK(w.Add(100, "10.0.0.9") == Room::kFree);
   for (int i = 0; i < 4; ++i) CHECK(w.Add(i, "2001:db8::1") == Room::kFree);
@@ -48,7 +48,7 @@ TEST_CASE("strangers of one address are at most a quarter, and close each other'
   CHECK(w.Add(5, "2001:db8:0:1::1") == Room::kFree);
 }
 
-TEST_CASE("a table full of those who have keys takes no one") {
+TEST_CASE("A table full of connections with keys adds no connection") {
   WatchedTable w(4, /*asks=*/true);
   for (int i = 0; i < 4; ++i) {
     CHECK(w.Add(i, "10.0.0.1") == Room::kFree);
@@ -60,7 +60,7 @@ TEST_CASE("a table full of those who have keys takes no one") {
   CHECK(w.Add(5, "10.0.0.2") == Room::kFree);
 }
 
-TEST_CASE("where no keys are asked for, who waits for an answer stays, and this machine may have all") {
+TEST_CASE("Without keys, waiting connections stay and loopback has no limit") {
   WatchedTable w(8, /*asks=*/false);
   for (int i = 0; i < 8; ++i) CHECK(w.Add(i, "127.0.0.1") == Room::kFree);
   w.table.BeginRequest(0);
@@ -80,7 +80,7 @@ TEST_CASE("where no keys are asked for, who waits for an answer stays, and this 
   CHECK(w.closed.back() == 11);
 }
 
-TEST_CASE("whatever connections do, the table adds up") {
+TEST_CASE("The table's counts add up after random events") {
   std::mt19937 random(7);
   for (const bool asks : {true, false}) {
     WatchedTable w(12, asks);

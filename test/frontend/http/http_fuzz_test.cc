@@ -87,7 +87,7 @@ std::string Mutated(std::mt19937& random) {
   return bytes;
 }
 
-TEST_CASE("whatever bytes come, the server answers the next request") {
+TEST_CASE("The server answers after malformed input") {
   ForEachSeed(1, [](uint64_t seed) {
     std::mt19937 random(seed);
     // The sizes of reads cut requests at any byte, as a network would.

@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("connections beyond the limit are told so") {
+TEST_CASE("Connections beyond the limit are answered 503") {
   World w([](HttpOptions& o) { o.max_connections = 2; });
   HttpClient first = w.Client(), second = w.Client();
   first.Get("/wait");
@@ -27,7 +27,7 @@ TEST_CASE("connections beyond the limit are told so") {
   CHECK(w.server->connections() == 2);
 }
 
-TEST_CASE("strangers who hold connections leave room for those who have keys, and for each other") {
+TEST_CASE("Strangers leave room for connections with keys and for each other") {
   std::atomic<int> opened = 0, closed = 0, replaced = 0;
   World w([&](HttpOptions& o) {
     o.max_connections = 16;
@@ -60,7 +60,7 @@ TEST_CASE("strangers who hold connections leave room for those who have keys, an
   CHECK(opened == 28);
 }
 
-TEST_CASE("bodies that together are too large are not all read") {
+TEST_CASE("Bodies beyond the common budget are not read") {
   World w([](HttpOptions& o) { o.max_bodies_bytes = 1500; });
   HttpClient first = w.Client();
   first.Post("/wait", std::string(1000, 'x'));
@@ -74,7 +74,7 @@ TEST_CASE("bodies that together are too large are not all read") {
   CHECK(Exchange(w, request).status == 200);
 }
 
-TEST_CASE("bodies of one account leave room for another's") {
+TEST_CASE("Bodies of one account leave room for bodies of another") {
   World w([](HttpOptions& o) { o.max_bodies_bytes = 3000; });
   const auto status_for = [&w](const std::string& account) {
     return Exchange(w, absl::StrCat("POST /echo HTTP/1.1\r\nHost: x\r\nx-account: ", account,
@@ -92,7 +92,7 @@ TEST_CASE("bodies of one account leave room for another's") {
   CHECK(status_for("a") == 200);
 }
 
-TEST_CASE("whole answers that nobody reads count among the bodies of their account") {
+TEST_CASE("Unread whole answers count in the budget of their account") {
   std::mutex mutex;
   std::vector<int> answers;
   World w([&](HttpOptions& o) {

@@ -21,7 +21,7 @@ struct ReplyWorld {
 
 const HttpResponse kHead{.status = 200, .headers = {{"x-open", "yes"}}, .body = ""};
 
-TEST_CASE("an open answer begins with its first part") {
+TEST_CASE("An open answer begins with its first part") {
   ReplyWorld w;
   w.reply.Open(kHead, "?");
   CHECK(w.woken == 0);
@@ -36,7 +36,7 @@ TEST_CASE("an open answer begins with its first part") {
   CHECK_FALSE(w.reply.BreakSilence());
 }
 
-TEST_CASE("an open answer begins with its sign where it is silent for long, and repeats that") {
+TEST_CASE("An open answer begins with its sign after a silence, and repeats it") {
   ReplyWorld w;
   w.reply.Open(kHead, "?");
   REQUIRE(w.reply.BreakSilence());
@@ -50,7 +50,7 @@ TEST_CASE("an open answer begins with its sign where it is silent for long, and 
   CHECK(w.reply.BreakSilence());
 }
 
-TEST_CASE("until an open answer has begun, another may be sent whole") {
+TEST_CASE("Until an open answer has begun, a whole answer may replace it") {
   ReplyWorld w;
   w.reply.Open(kHead, "?");
   CHECK(w.reply.TrySend({.status = 503, .headers = {}, .body = "no"}));
@@ -58,7 +58,7 @@ TEST_CASE("until an open answer has begun, another may be sent whole") {
   CHECK_FALSE(w.reply.BreakSilence());
 }
 
-TEST_CASE("an answer that is not open has nothing to say before it is given") {
+TEST_CASE("An answer that is not open sends nothing before it is given") {
   ReplyWorld w;
   CHECK_FALSE(w.reply.BreakSilence());
   w.reply.Send({.status = 200, .headers = {}, .body = "a"});
@@ -66,7 +66,7 @@ TEST_CASE("an answer that is not open has nothing to say before it is given") {
   CHECK_FALSE(w.reply.BreakSilence());
 }
 
-TEST_CASE("nobody who has gone is told anything") {
+TEST_CASE("An answer without a client drops writes and calls back once") {
   ReplyWorld w;
   w.reply.Open(kHead, "?");
   w.reply.Leave(Gone::kLeft);

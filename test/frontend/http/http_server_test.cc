@@ -11,7 +11,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("requests of one connection are answered one after the other") {
+TEST_CASE("Requests of one connection are answered in order") {
   World w;
   HttpClient client = w.Client();
   client.Post("/echo?a=b?c", "one");
@@ -36,7 +36,7 @@ TEST_CASE("requests of one connection are answered one after the other") {
   CHECK(client.Read().headers["x-method"] == "GET");
 }
 
-TEST_CASE("a body may come in chunks, and with a question before it") {
+TEST_CASE("A body may be chunked and preceded by Expect: 100-continue") {
   World w;
   HttpClient client = w.Client();
   client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
@@ -56,7 +56,7 @@ TEST_CASE("a body may come in chunks, and with a question before it") {
   CHECK(client.AtEnd());
 }
 
-TEST_CASE("a client of HTTP/1.0 gets parts until the connection ends") {
+TEST_CASE("An HTTP/1.0 client gets parts until the connection ends") {
   World w;
   HttpClient client = w.Client();
   client.Send("GET /wait HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -70,7 +70,7 @@ TEST_CASE("a client of HTTP/1.0 gets parts until the connection ends") {
   CHECK_FALSE(answer.headers.contains("transfer-encoding"));
 }
 
-TEST_CASE("what is not HTTP is refused") {
+TEST_CASE("Input that is not HTTP is refused") {
   World w;
   CHECK(Exchange(w, "hello\r\n\r\n").status == 400);
   CHECK(Exchange(w, "GET / HTTP/1.1\r\n\r\n").status == 400);  // no Host
@@ -94,7 +94,7 @@ TEST_CASE("what is not HTTP is refused") {
   CHECK(Exchange(w, post + "Expect: miracles\r\nContent-Length: 1\r\n\r\n").status == 417);
 }
 
-TEST_CASE("what is too large is refused, however it comes") {
+TEST_CASE("Heads and bodies beyond the limits are refused") {
   World w([](HttpOptions& o) { o.max_body_bytes = 1000; });
   const std::string get = "GET /echo HTTP/1.1\r\nHost: x\r\n", post = "POST /echo HTTP/1.1\r\nHost: x\r\n";
   CHECK(Exchange(w, absl::StrCat("GET /", std::string(20 << 10, 'x'), " HTTP/1.1\r\nHost: x\r\n\r\n")).status == 431);
@@ -123,7 +123,7 @@ TEST_CASE("what is too large is refused, however it comes") {
       400);
 }
 
-TEST_CASE("what is between chunks counts for the body") {
+TEST_CASE("Bytes between chunks count for the body") {
   World w([](HttpOptions& o) { o.max_body_bytes = 1000; });
   const std::string post = "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
   std::string chunks;
@@ -132,7 +132,7 @@ TEST_CASE("what is between chunks counts for the body") {
   CHECK(Exchange(w, absl::StrCat(post, chunks, chunks, "0\r\n\r\n")).status == 413);
 }
 
-TEST_CASE("the fields of a trailer are no headers") {
+TEST_CASE("Fields of a trailer are not headers") {
   World w;
   const std::string chunks = "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n";
   HttpClient client = w.Client();
@@ -152,7 +152,7 @@ TEST_CASE("the fields of a trailer are no headers") {
   }
 }
 
-TEST_CASE("a request that its head forbids is answered without its body") {
+TEST_CASE("A request that is refused by its head is answered without its body") {
   World w([](HttpOptions& o) { o.max_bodies_bytes = 1000; });
   const std::string stranger = "POST /echo HTTP/1.1\r\nHost: x\r\nAuthorization: none\r\n";
   CHECK(Exchange(w, stranger + "Content-Length: 2000\r\n\r\n").status == 401);
@@ -173,7 +173,7 @@ TEST_CASE("a request that its head forbids is answered without its body") {
   CHECK(client.Read().status == 200);
 }
 
-TEST_CASE("a client that sends slowly is refused") {
+TEST_CASE("A client that sends slowly is refused") {
   SECTION("before the end of its headers") {
     const WorldMode mode = EachMode();
     // On a slow machine, the timeout may end before the server has read the input. The test then
@@ -205,7 +205,7 @@ TEST_CASE("a client that sends slowly is refused") {
   }
 }
 
-TEST_CASE("a client that closes its side gets its answer") {
+TEST_CASE("A client that closes its side gets its answer") {
   World w;
   HttpClient whole = w.Client(), parts = w.Client(), broken = w.Client();
   whole.Get("/wait");
@@ -235,7 +235,7 @@ TEST_CASE("a client that closes its side gets its answer") {
   CHECK(w.handler.NobodyIsGone());
 }
 
-TEST_CASE("a client that is gone is noticed") {
+TEST_CASE("The server notices a client that leaves") {
   World w;
   HttpClient client = w.Client();
   client.Get("/wait");
@@ -255,7 +255,7 @@ TEST_CASE("a client that is gone is noticed") {
     client.Close();
     kept.reply->Write("b");
   }
-  SECTION("with more requests than are read ahead") {
+  SECTION("with more requests than the server reads ahead") {
     std::string requests;
     for (int i = 0; i < 1000; ++i) requests += "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n";
     client.Send(requests);
@@ -270,7 +270,7 @@ TEST_CASE("a client that is gone is noticed") {
   kept.reply->End();
 }
 
-TEST_CASE("an answer that is open begins by itself when it has been silent for long") {
+TEST_CASE("An open answer begins by itself after a silence") {
   World w([](HttpOptions& o) { o.max_silence = absl::Milliseconds(40); });
   HttpClient client = w.Client();
   client.Get("/wait");
@@ -279,7 +279,7 @@ TEST_CASE("an answer that is open begins by itself when it has been silent for l
   CHECK(client.ReadHead().headers["x-open"] == "yes");
   for (int i = 0; i < 3; ++i) CHECK(client.ReadPart() == "?");
   CHECK_FALSE(kept.reply->TrySend({.status = 500, .headers = {}, .body = {}}));
-  SECTION("and goes on") {
+  SECTION("and continues") {
     kept.reply->Write("a");
     std::optional<std::string> part;
     while ((part = client.ReadPart()) == "?") continue;
@@ -291,14 +291,14 @@ TEST_CASE("an answer that is open begins by itself when it has been silent for l
     client.Get("/echo");
     CHECK(client.Read().status == 200);
   }
-  SECTION("so that it is noticed if the client has gone") {
+  SECTION("and a client that has left is noticed") {
     client.Close();
     CHECK(w.handler.NextGone() == Gone::kLeft);
   }
 }
 
-TEST_CASE("a client that does not read is cut off") {
-  SECTION("when too much waits for it") {
+TEST_CASE("A client that does not read is disconnected") {
+  SECTION("when too many bytes wait for it") {
     World w([](HttpOptions& o) { o.max_unread_bytes = 100 << 10; });
     HttpClient client = w.Client(/*receive_buffer=*/4096);
     client.Get("/wait");
@@ -317,7 +317,7 @@ TEST_CASE("a client that does not read is cut off") {
   }
 }
 
-TEST_CASE("a client that reads is not cut off, however much comes at once") {
+TEST_CASE("A client that reads stays connected, however much it is sent at once") {
   World w([](HttpOptions& o) { o.max_unread_bytes = 100 << 10; });
   HttpClient client = w.Client();
   client.Get("/wait");
@@ -336,7 +336,7 @@ TEST_CASE("a client that reads is not cut off, however much comes at once") {
   CHECK(w.handler.NobodyIsGone());
 }
 
-TEST_CASE("a server that drains ends connections with their answers, one that stops ends them at once") {
+TEST_CASE("Drain ends connections after their answers, and Stop at once") {
   World w;
   HttpClient waiting = w.Client(), streaming = w.Client(), idle = w.Client();
   waiting.Get("/wait");
@@ -359,7 +359,7 @@ TEST_CASE("a server that drains ends connections with their answers, one that st
   cut.reply->Write("nobody reads this");
 }
 
-TEST_CASE("an address that is taken is refused") {
+TEST_CASE("Listening on an address in use fails") {
   World w;
   HttpOptions options;
   options.listen = w.server->address();

@@ -109,7 +109,7 @@ TEST_CASE("TLS 1.2 and 1.3 are spoken, older ones are not") {
   CHECK(version_of(TLS1_VERSION) == 0);
 }
 
-TEST_CASE("keys are exchanged by curves that take little time, and by nothing else") {
+TEST_CASE("Keys are exchanged by fast curves only") {
   HttpsWorld w;
   const auto agrees = [&](int version, const std::string& groups, const std::string& ciphers) {
     const auto context = w.authority.ClientContext();
@@ -137,7 +137,7 @@ TEST_CASE("keys are exchanged by curves that take little time, and by nothing el
   CHECK_FALSE(agrees(TLS1_2_VERSION, "P-256", "kRSA"));
 }
 
-TEST_CASE("of the protocols that a client offers HTTP/1.1 is chosen, and a client of others alone is refused") {
+TEST_CASE("ALPN chooses HTTP/1.1 and refuses clients without it") {
   HttpsWorld w;
   const auto chosen_of = [&](const std::string& offered) -> std::string {
     const auto context = w.authority.ClientContext();
@@ -155,7 +155,7 @@ TEST_CASE("of the protocols that a client offers HTTP/1.1 is chosen, and a clien
   CHECK(w.Client().encrypted());  // this client offers no protocol
 }
 
-TEST_CASE("a client that trusts another authority goes, and others are served") {
+TEST_CASE("A client that does not trust the certificate leaves; others are served") {
   HttpsWorld w;
   Authority others("others");
   CHECK_FALSE(w.Client(others.ClientContext().get()).encrypted());
@@ -164,7 +164,7 @@ TEST_CASE("a client that trusts another authority goes, and others are served") 
   CHECK(client.Read().body == "x");
 }
 
-TEST_CASE("who does not encrypt is told that this port does") {
+TEST_CASE("A client without TLS is answered 400 on an HTTPS port") {
   HttpsWorld w;
   for (const std::string begin : {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "G", "POST /echo HTTP/1.1\r\n"}) {
     HttpClient client = w.PlainClient();
@@ -176,14 +176,14 @@ TEST_CASE("who does not encrypt is told that this port does") {
   }
 }
 
-TEST_CASE("what is no TLS ends the connection") {
+TEST_CASE("Input that is not TLS ends the connection") {
   HttpsWorld w;
   std::string hello = ClientHello(w.authority.ClientContext().get());
   SECTION("from the first byte") { hello = std::string("\0\1\2\3", 4) + std::string(100, '\xff'); }
   SECTION("within its first message") { hello.replace(20, 50, std::string(50, '\xff')); }
   SECTION("after its first message") { hello += std::string(100, 'x'); }
-  SECTION("with a length that no record has") { hello[3] = '\xff'; }
-  SECTION("longer than hellos are") { hello = hello.substr(0, 5) + std::string("\1\1\0\0", 4); }
+  SECTION("with an invalid length of a record") { hello[3] = '\xff'; }
+  SECTION("with a hello that is too long") { hello = hello.substr(0, 5) + std::string("\1\1\0\0", 4); }
   HttpClient client = w.PlainClient();
   client.Send(hello);
   CHECK(client.EndsAtLast());
@@ -191,7 +191,7 @@ TEST_CASE("what is no TLS ends the connection") {
   w.AwaitNobody();
 }
 
-TEST_CASE("a client that stalls within the handshake, or says nothing after it, is sent away") {
+TEST_CASE("A client that stalls in the handshake or after it is disconnected") {
   // On a slow machine, the timeout may end before the server has read the input. The test then
   // repeats with twice the time.
   for (absl::Duration timeout = absl::Milliseconds(300);; timeout *= 2) {
@@ -212,7 +212,7 @@ TEST_CASE("a client that stalls within the handshake, or says nothing after it, 
   }
 }
 
-TEST_CASE("bodies and answers of many records arrive as they are") {
+TEST_CASE("Bodies and answers of many records arrive unchanged") {
   HttpsWorld w;
   HttpClient client = w.Client();
   std::string body;
@@ -223,7 +223,7 @@ TEST_CASE("bodies and answers of many records arrive as they are") {
   }
 }
 
-TEST_CASE("a client that cuts its side off without a word has its answer, and the server's word that it has all") {
+TEST_CASE("A client that closes its side without close_notify gets its answer") {
   HttpsWorld w;
   HttpClient whole = w.Client(), part = w.Client();
   whole.Send("GET / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx");
@@ -237,7 +237,7 @@ TEST_CASE("a client that cuts its side off without a word has its answer, and th
   CHECK(part.was_told_of_the_end());
 }
 
-TEST_CASE("an answer waits for the rest of a message that its client cut in two") {
+TEST_CASE("An answer waits for the rest of a split TLS message") {
   // Clients of this test stay open.
   HttpsWorld w([](HttpOptions& o) { o.linger_timeout = absl::ZeroDuration(); });
   const auto context = w.authority.ClientContext();
@@ -249,7 +249,7 @@ TEST_CASE("an answer waits for the rest of a message that its client cut in two"
   const std::string key_update{24, 0, 0, 1, 0};
   const size_t cut = GENERATE(2, 4);  // within the message's header, and after it
   const std::string request = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfirst";
-  SECTION("which comes") {
+  SECTION("which arrives") {
     std::string bytes = records.Seal(TlsRecords::kData, request);
     bytes += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
     // In one write, so that the answer is there before the rest of the message.
@@ -261,7 +261,7 @@ TEST_CASE("an answer waits for the rest of a message that its client cut in two"
     client.SendRaw(records.Seal(TlsRecords::kData, request));
     CHECK(client.Read().body == "first");
   }
-  SECTION("which never comes, while more requests than are kept do") {
+  SECTION("which never arrives, while too many requests do") {
     std::string many;
     for (int i = 0; i < 3; ++i) many += records.Seal(TlsRecords::kData, request + std::string(8000, '\n'));
     many += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
@@ -270,7 +270,7 @@ TEST_CASE("an answer waits for the rest of a message that its client cut in two"
     client.SendRaw(records.Seal(TlsRecords::kData, request));
     w.AwaitNobody();
   }
-  SECTION("which never comes, for the client has ended its side") {
+  SECTION("which never arrives, because the client has ended its side") {
     client.SendRaw(records.Seal(TlsRecords::kData, request));
     CHECK(client.Read().body == "first");  // the next input therefore arrives after the handshake
     std::string bytes = records.Seal(TlsRecords::kData, request);
@@ -281,7 +281,7 @@ TEST_CASE("an answer waits for the rest of a message that its client cut in two"
   }
 }
 
-TEST_CASE("messages that carry nothing end the connection") {
+TEST_CASE("Too many bytes without data end the connection") {
   // This client does not read the end.
   HttpsWorld w([](HttpOptions& o) { o.linger_timeout = absl::ZeroDuration(); });
   HttpClient client = w.Client();
@@ -290,7 +290,7 @@ TEST_CASE("messages that carry nothing end the connection") {
   w.AwaitNobody();
 }
 
-TEST_CASE("a client that asks for ever new keys and reads none of them is cut off") {
+TEST_CASE("A client that requests keys forever without reading is disconnected") {
   HttpsWorld w;
   const auto context = w.authority.ClientContext();
   HttpClient client = HttpClient(w.server->address(), /*receive_buffer=*/4096, context.get());
@@ -303,7 +303,7 @@ TEST_CASE("a client that asks for ever new keys and reads none of them is cut of
   w.AwaitNobody();
 }
 
-TEST_CASE("no session is resumed") {
+TEST_CASE("TLS sessions are not resumed") {
   HttpsWorld w;
   for (const int only : {TLS1_2_VERSION, TLS1_3_VERSION}) {
     const auto context = w.authority.ClientContext();
@@ -316,7 +316,7 @@ TEST_CASE("no session is resumed") {
   }
 }
 
-TEST_CASE("a client is not told that it has all of an answer that is cut") {
+TEST_CASE("A truncated answer has no close_notify") {
   HttpsWorld w;
   HttpClient cut = w.Client(), idle = w.Client();
   cut.Send("POST /no-end HTTP/1.0\r\nContent-Length: 1\r\n\r\nx");
@@ -328,7 +328,7 @@ TEST_CASE("a client is not told that it has all of an answer that is cut") {
   CHECK(idle.was_told_of_the_end());
 }
 
-TEST_CASE("a body that ends in what is no TLS keeps no room from others") {
+TEST_CASE("A body that ends in invalid TLS returns its budget") {
   HttpsWorld w([](HttpOptions& o) { o.max_bodies_bytes = 100'000; });
   HttpClient broken = w.Client(), other = w.Client();
   const std::string body(80'000, 'x');
@@ -339,7 +339,7 @@ TEST_CASE("a body that ends in what is no TLS keeps no room from others") {
   CHECK(other.Read().status == 200);
 }
 
-TEST_CASE("a renewed certificate is shown to those who come, and one that is no good to nobody") {
+TEST_CASE("A renewed certificate is used for new connections, an invalid one not") {
   HttpsWorld w;
   HttpClient before = w.Client();
   CHECK(ServerSeenBy(before) == "server");

@@ -114,7 +114,7 @@ Talk Converse(TlsWorld& w, std::mt19937& random, const std::string& question, co
   return talk;
 }
 
-TEST_CASE("the same plaintext comes out however the ciphertext is cut") {
+TEST_CASE("The plaintext is the same for every split of the ciphertext") {
   TlsWorld w;
   ForEachSeed(40, [&](uint64_t seed) {
     std::mt19937 random(seed);
@@ -126,7 +126,7 @@ TEST_CASE("the same plaintext comes out however the ciphertext is cut") {
   });
 }
 
-TEST_CASE("ciphertext that was changed is refused, and nothing that was not sent comes out") {
+TEST_CASE("Changed ciphertext is refused and yields no wrong plaintext") {
   TlsWorld w;
   int refused = 0;
   const Seeds seeds = ForEachSeed(300, [&](uint64_t seed) {
@@ -150,7 +150,7 @@ void Agree(TlsSession& server, Client& client) {
   REQUIRE(server.established());
 }
 
-TEST_CASE("messages that carry nothing count from the last that did, also where they come with it") {
+TEST_CASE("Idle bytes count from the last plaintext, also within one input") {
   TlsWorld w;
   TlsSession server(w.server_context.get());
   Client client(w.client_context.get());
@@ -166,7 +166,7 @@ TEST_CASE("messages that carry nothing count from the last that did, also where 
   CHECK_FALSE(server.Receive(updates(), heard).ok());
 }
 
-TEST_CASE("a record that comes in part, and then with many others, is no message that carries nothing") {
+TEST_CASE("A record that arrives in parts is not idle input") {
   TlsWorld w;
   TlsSession server(w.server_context.get());
   Client client(w.client_context.get());
@@ -198,7 +198,7 @@ std::string Handshake(std::string_view content) {
   return std::string{22, 3, 1, 0, static_cast<char>(content.size())} + std::string(content);
 }
 
-TEST_CASE("a hello that says that it is long is refused before memory is taken for it") {
+TEST_CASE("A hello that announces too much is refused before memory is taken") {
   TlsWorld w;
   const std::string told("\x15\x03\x03\x00\x02\x02\x2f", 7), most("\1\0\x40\0", 4), more("\1\0\x40\1", 4);
   std::string heard;
@@ -211,14 +211,14 @@ TEST_CASE("a hello that says that it is long is refused before memory is taken f
     CHECK(refuses(*std::make_unique<TlsSession>(w.server_context.get()), Handshake(more)));
     CHECK_FALSE(refuses(*std::make_unique<TlsSession>(w.server_context.get()), Handshake(most)));
   }
-  SECTION("in records of a byte, of which each comes by itself") {
+  SECTION("in records of one byte that arrive one by one") {
     TlsSession server(w.server_context.get());
     std::string bytes;
     for (const char byte : more) bytes += Handshake(std::string(1, byte));
     for (const char byte : bytes.substr(0, bytes.size() - 1)) CHECK_FALSE(refuses(server, std::string(1, byte)));
     CHECK(refuses(server, bytes.substr(bytes.size() - 1)));
   }
-  SECTION("and not one of a client that has much to say") {
+  SECTION("but not for a client with many extensions") {
     for (const auto& [bytes, fine] : {std::pair(14'000, true), std::pair(17'000, false)}) {
       const auto context = Verbose(w, static_cast<size_t>(bytes));
       TlsSession server(w.server_context.get());
@@ -231,7 +231,7 @@ TEST_CASE("a hello that says that it is long is refused before memory is taken f
       CHECK(server.established());
     }
   }
-  SECTION("also as the second, which a server asks for that wants another key") {
+  SECTION("also as the second hello after a request for another key") {
     SSL_CTX_set1_groups_list(w.server_context.get(), "P-256");
     SSL_CTX_set1_groups_list(w.client_context.get(), "X25519:P-256");
     const bool long_second = GENERATE(true, false);
@@ -253,7 +253,7 @@ TEST_CASE("a hello that says that it is long is refused before memory is taken f
   }
 }
 
-TEST_CASE("the end is said once, after the handshake, and what comes is received still") {
+TEST_CASE("Close_notify is sent once, and input is still received") {
   TlsWorld w;
   TlsSession server(w.server_context.get());
   Client client(w.client_context.get());

@@ -128,7 +128,7 @@ std::vector<Choice> FromBody(const std::string& text) {
   return choices;
 }
 
-TEST_CASE("a stream says what a body says") {
+TEST_CASE("A stream has the content of a whole body") {
   ForEachSeed(300, [](uint64_t seed) {
     std::mt19937 random(seed);
     CompletionCall call;

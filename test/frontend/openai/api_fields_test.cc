@@ -98,7 +98,7 @@ const std::map<std::string, std::string>& Examples() {
   return *examples;
 }
 
-TEST_CASE("a row has what its state needs, and an API has a field once") {
+TEST_CASE("Each row is complete, and each API has a field once") {
   std::set<std::pair<Api, std::string_view>> seen;
   for (const ApiField& field : ApiFields()) {
     INFO(std::string(field.name));
@@ -118,7 +118,7 @@ TEST_CASE("a row has what its state needs, and an API has a field once") {
   }
 }
 
-TEST_CASE("each row is read as its state says, by each of its APIs") {
+TEST_CASE("Each row is read by each of its APIs according to its state") {
   for (const ApiField& field : ApiFields()) {
     for (const Api api : kApis) {
       if (!field.apis.contains(api)) continue;
@@ -143,7 +143,7 @@ TEST_CASE("each row is read as its state says, by each of its APIs") {
   }
 }
 
-TEST_CASE("a field of another API, or of none, is refused by name") {
+TEST_CASE("A field of another API, or of none, is refused by name") {
   std::set<std::string> names = {"unknown"};
   for (const ApiField& field : ApiFields()) names.insert(std::string(field.name));
   for (const Api api : kApis) {
@@ -158,7 +158,7 @@ TEST_CASE("a field of another API, or of none, is refused by name") {
   }
 }
 
-TEST_CASE("completions and chats accept each label, and each fixed field at its documented value") {
+TEST_CASE("Completions and chats accept labels, and fixed fields at their value") {
   const Json fields = Json::parse(R"({
       "user": "u", "safety_identifier": "u", "prompt_cache_key": "k", "metadata": {"a": "b"}, "best_of": 1,
       "logit_bias": {}, "suffix": "", "functions": [], "min_tokens": 0, "response_format": {"type": "text"},
@@ -171,7 +171,7 @@ TEST_CASE("completions and chats accept each label, and each fixed field at its 
   }
 }
 
-TEST_CASE("of several errors the first field of the table is named, and sampling comes after the model") {
+TEST_CASE("Of several errors, the first in the table's order is reported") {
   const auto error = [](const char* fields) {
     Json body = LeastBody(Api::kChat);
     body.update(Json::parse(fields));
@@ -185,7 +185,7 @@ TEST_CASE("of several errors the first field of the table is named, and sampling
   CHECK(error(R"({"unknown": 1, "messages": 3})") == "messages");
 }
 
-TEST_CASE("a second value that changes nothing is accepted") {
+TEST_CASE("A second value without effect is accepted") {
   CHECK(ReadWith(Api::kChat, "service_tier", "default").ok());
   CHECK_FALSE(ReadWith(Api::kChat, "service_tier", "flex").ok());
   CHECK_FALSE(ReadWith(Api::kChat, "store", "").ok());

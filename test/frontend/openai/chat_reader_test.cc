@@ -35,7 +35,7 @@ std::string TextOf(const jinja::Value& value) { return *jinja::ToJson(value, -1)
 std::string WithHello(std::string_view fields) { return StrCat(kHello, ", ", fields); }
 std::string OneMessage(std::string_view message) { return StrCat("\"messages\": [", message, "]"); }
 
-TEST_CASE("a chat is one request, of as many tokens as the server's default has") {
+TEST_CASE("A chat is one request with the server's default of max_tokens") {
   const CompletionCall call = MustRead(kHello);
   REQUIRE(call.requests.size() == 1);
   CHECK(call.requests[0].ShortDebugString() ==
@@ -44,11 +44,11 @@ TEST_CASE("a chat is one request, of as many tokens as the server's default has"
   CHECK(call.tools == ToolFormat::kNone);
 }
 
-TEST_CASE("a body without messages is a chat still, also where it names a context") {
+TEST_CASE("A chat body without messages is still a chat, also with a context") {
   CHECK(MustRead(R"("messages": [], "context_id": "trip")").requests[0].has_chat());
 }
 
-TEST_CASE("roles, names, parts and references") {
+TEST_CASE("Roles, names, parts and references are read") {
   const CompletionCall call = MustRead(
       R"("messages": [{"role": "developer", "content": "be kind"}, {"role": "user", "name": "ann", "content":
          [{"type": "text", "text": "a"}, {"type": "output_of", "output_of": "up"}, {"type": "output_of", "output_of":
@@ -59,7 +59,7 @@ TEST_CASE("roles, names, parts and references") {
         R"(name: "ann" })");
 }
 
-TEST_CASE("an assistant's calls and a tool's answer") {
+TEST_CASE("An assistant's calls and a tool's answer are read") {
   const CompletionCall call = MustRead(
       R"("messages": [{"role": "assistant", "content": null, "refusal": null, "audio": null, "function_call": null,
          "annotations": [], "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments":
@@ -75,7 +75,7 @@ TEST_CASE("an assistant's calls and a tool's answer") {
   CHECK(chat.messages(1).content() == "2");
 }
 
-TEST_CASE("what an assistant thought is passed on, and stands for an answer without text") {
+TEST_CASE("An assistant's reasoning is passed on, and replaces missing text") {
   const CompletionCall call = MustRead(
       OneMessage(R"({"role": "assistant", "content": "2", "reasoning_content": "hm"}, {"role": "assistant", "content":
                     null, "reasoning_content": "well"}, {"role": "assistant", "content": "3", "reasoning_content": null})"));
@@ -90,7 +90,7 @@ TEST_CASE("what an assistant thought is passed on, and stands for an answer with
         "messages[0].reasoning_content: is not supported");
 }
 
-TEST_CASE("variables of the template are passed on, but for the server's own") {
+TEST_CASE("Template variables are passed on, except reserved ones") {
   const auto with = [](std::string_view variables) {
     return WithHello(StrCat("\"chat_template_kwargs\": ", variables));
   };
@@ -104,14 +104,14 @@ TEST_CASE("variables of the template are passed on, but for the server's own") {
         "chat_template_kwargs: 65544 bytes of JSON, limit 65536");
 }
 
-TEST_CASE("max_tokens and max_completion_tokens are one") {
+TEST_CASE("Both max_tokens and max_completion_tokens set the same limit") {
   CHECK(MustRead(WithHello(R"("max_tokens": 5)")).requests[0].sampling().max_tokens() == 5);
   CHECK(MustRead(WithHello(R"("max_completion_tokens": 6)")).requests[0].sampling().max_tokens() == 6);
   CHECK(ErrorOf(WithHello(R"("max_tokens": 5, "max_completion_tokens": 6)")) ==
         "max_completion_tokens: expected the same as max_tokens, 5, got 6");
 }
 
-TEST_CASE("log probabilities are asked for in two fields") {
+TEST_CASE("Two fields request log probabilities") {
   CHECK(MustRead(WithHello(R"("logprobs": true)")).logprobs == 0);
   CHECK(MustRead(WithHello(R"("logprobs": true, "top_logprobs": 20)")).requests[0].sampling().logprobs() == 20);
   CHECK_FALSE(MustRead(WithHello(R"("logprobs": false, "top_logprobs": 0)")).logprobs);
@@ -120,7 +120,7 @@ TEST_CASE("log probabilities are asked for in two fields") {
   CHECK(ErrorOf(WithHello(R"("logprobs": 3)")) == "logprobs: expected true or false, got 3");
 }
 
-TEST_CASE("n samples of a chat are one prompt") {
+TEST_CASE("All samples of a chat share one prompt") {
   const CompletionCall call = MustRead(WithHello(R"("n": 3, "seed": 1, "timeout_ms": 10)"));
   REQUIRE(call.requests.size() == 1);
   CHECK(call.choices() == 3);
@@ -128,7 +128,7 @@ TEST_CASE("n samples of a chat are one prompt") {
   CHECK(call.requests[0].chat().messages(0).content() == "hello");
 }
 
-TEST_CASE("tools go to the template as they were written, where its format of calls is known") {
+TEST_CASE("Tools reach the template unchanged when its format is supported") {
   const std::string fields = WithHello(StrCat("\"tools\": [", kTool, "]"));
   const CompletionCall call = MustRead(fields, "qwen");
   CHECK(call.tools == ToolFormat::kHermes);
@@ -145,7 +145,7 @@ TEST_CASE("tools go to the template as they were written, where its format of ca
         "in 'other'");
 }
 
-TEST_CASE("the format of calls is told by the chat template") {
+TEST_CASE("The chat template determines the format of calls") {
   const auto format = [](const char* chat_template) { return ToolFormatOf(MarkedModel("m", chat_template)); };
   CHECK(*format("{% if tools %}<tool_call>{% endif %}") == ToolFormat::kHermes);
   CHECK(*format("{% if tools %}<|python_tag|>{% endif %}") == ToolFormat::kLlama);
@@ -158,7 +158,7 @@ TEST_CASE("the format of calls is told by the chat template") {
   CHECK(absl::IsInvalidArgument(ToolFormatOf(none).status()));
 }
 
-TEST_CASE("tools and calls of more than 1 MiB are refused by name") {
+TEST_CASE("Tools and calls of more than 1 MiB are refused by name") {
   const std::string large(1 << 20, 'x');
   CHECK(ErrorOf(WithHello(StrCat(R"("tools": [{"function": {"name": "f", "description": ")", large, "\"}}]")),
                 "qwen") == "tools: 1048620 bytes, limit 1048576");
@@ -167,7 +167,7 @@ TEST_CASE("tools and calls of more than 1 MiB are refused by name") {
   CHECK(ErrorOf(OneMessage(calls), "qwen") == "messages[0].tool_calls: 1048618 bytes, limit 1048576");
 }
 
-TEST_CASE("a model that may not call tools is not shown them") {
+TEST_CASE("Tools are hidden from the model when tool_choice is none") {
   const CompletionCall call =
       MustRead(WithHello(StrCat("\"tools\": [", kTool, "], \"tool_choice\": \"none\"")), "qwen");
   CHECK(call.tools == ToolFormat::kNone);
@@ -175,7 +175,7 @@ TEST_CASE("a model that may not call tools is not shown them") {
   CHECK(MustRead(WithHello("\"tools\": [], \"tool_choice\": \"auto\"")).tools == ToolFormat::kNone);
 }
 
-TEST_CASE("what is not supported of tools is refused by name") {
+TEST_CASE("Unsupported fields of tools are refused by name") {
   const auto with = [](std::string_view tool) { return WithHello(StrCat("\"tools\": [", tool, "]")); };
   CHECK(ErrorOf(with(R"({"type": "custom"})"), "qwen") ==
         "tools[0].type: expected 'function', got 'custom', which is not supported");
@@ -196,7 +196,7 @@ TEST_CASE("what is not supported of tools is refused by name") {
         "functions: expected [], got a list of 1, which is not supported");
 }
 
-TEST_CASE("fields of other kinds of answer are refused by name, unless they ask for nothing") {
+TEST_CASE("Fields of other kinds of answer are refused unless they have no effect") {
   CHECK(ErrorOf(WithHello(R"("modalities": ["audio"])")) ==
         R"(modalities: expected ["text"], got a list of 1, which is not supported)");
   CHECK(ErrorOf(WithHello(R"("audio": {"voice": "v"})")) == "audio: is not supported");
@@ -209,7 +209,7 @@ TEST_CASE("fields of other kinds of answer are refused by name, unless they ask 
             .requests.size() == 1);
 }
 
-TEST_CASE("a wrong message is refused by field") {
+TEST_CASE("A wrong message is refused by field") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("n": 1)", "messages: expected a list of messages, got none"},
       {R"("messages": "hi")", "messages: expected a list, got 'hi'"},

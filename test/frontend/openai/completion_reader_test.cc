@@ -26,7 +26,7 @@ std::string CompletionError(std::string_view fields) {
   return std::string(Message(call.status()));
 }
 
-TEST_CASE("a text prompt is one request, of 16 tokens as OpenAI has it") {
+TEST_CASE("A text prompt is one request with OpenAI's default of 16 tokens") {
   const CompletionCall call = MustReadCompletion(R"("prompt": "hello")");
   REQUIRE(call.requests.size() == 1);
   CHECK(call.requests[0].ShortDebugString() ==
@@ -36,7 +36,7 @@ TEST_CASE("a text prompt is one request, of 16 tokens as OpenAI has it") {
   CHECK(call.timeout == absl::InfiniteDuration());
 }
 
-TEST_CASE("every sampling field comes through") {
+TEST_CASE("Every sampling field reaches the request") {
   const CompletionCall call = MustReadCompletion(
       R"("prompt": "x", "max_tokens": 3, "temperature": 0.5, "top_p": 1, "top_k": 7, "min_p": 0.25,
          "repetition_penalty": 1.5, "presence_penalty": -1, "frequency_penalty": 2, "seed": 9, "stop": ["a", "b"],
@@ -51,7 +51,7 @@ TEST_CASE("every sampling field comes through") {
   CHECK(MustReadCompletion(R"("prompt": "x", "seed": -1)").requests[0].sampling().seed() == ~uint64_t{0});
 }
 
-TEST_CASE("several prompts are a request each, of which there are samples") {
+TEST_CASE("Each of several prompts is a request with its samples") {
   const CompletionCall call = MustReadCompletion(R"("prompt": ["a", [98, 99]], "n": 2, "seed": 10)");
   REQUIRE(call.requests.size() == 2);
   CHECK(call.samples == 2);
@@ -65,7 +65,7 @@ TEST_CASE("several prompts are a request each, of which there are samples") {
   CHECK_FALSE(MustReadCompletion(R"("prompt": ["a", "b"])").requests[1].sampling().has_seed());
 }
 
-TEST_CASE("agents' fields are the protocol's") {
+TEST_CASE("Fields for agents are those of the protocol") {
   const CompletionCall call = MustReadCompletion(
       R"("session_id": "s", "request_id": "r", "cache_salt": "c", "priority": -3, "workflow": "w", "agent": "a",
          "expected_tokens": 40, "timeout_ms": 1500, "join": "arrival", "segments": [{"text": "t"}, {"token_ids": [1]},
@@ -85,7 +85,7 @@ TEST_CASE("agents' fields are the protocol's") {
   CHECK(context.context_length() == 5);
 }
 
-TEST_CASE("an echo is the prompt's text") {
+TEST_CASE("An echo has the prompt's text") {
   CHECK(MustReadCompletion(R"("prompt": ["a", [98, 257]], "n": 2, "echo": true)").echo ==
         std::vector<std::string>{"a", "b<|eot_id|>"});
   CHECK(MustReadCompletion(R"("segments": [{"text": "a"}, {"text": "b"}], "echo": true)").echo ==
@@ -97,7 +97,7 @@ TEST_CASE("an echo is the prompt's text") {
         "echo: is not supported with a context_id");
 }
 
-TEST_CASE("streams and their options") {
+TEST_CASE("Streams and their options are read") {
   CHECK(MustReadCompletion(R"("prompt": "a", "stream": true)").stream);
   CHECK_FALSE(MustReadCompletion(R"("prompt": "a", "stream": true)").include_usage);
   CHECK(
@@ -110,7 +110,7 @@ TEST_CASE("streams and their options") {
         "stream_options.x: is not supported");
 }
 
-TEST_CASE("values that ask for nothing are accepted") {
+TEST_CASE("Values without effect are accepted") {
   const CompletionCall call = MustReadCompletion(
       R"("prompt": "a", "user": "me", "metadata": {"k": "v"}, "store": false, "logit_bias": {}, "best_of": 1, "suffix": "",
          "response_format": {"type": "text"}, "service_tier": "default", "anything": null, "temperature": null,
@@ -118,7 +118,7 @@ TEST_CASE("values that ask for nothing are accepted") {
   CHECK(call.requests.size() == 1);
 }
 
-TEST_CASE("what is not supported is refused by name") {
+TEST_CASE("Unsupported fields are refused by name") {
   CHECK(CompletionError(R"("prompt": "a", "anything": 1)") == "anything: is not supported");
   CHECK(CompletionError(R"("prompt": "a", "best_of": 3)") == "best_of: expected the same as n, 1, got 3");
   CHECK(CompletionError(R"("prompt": "a", "suffix": "s")") ==
@@ -133,7 +133,7 @@ TEST_CASE("what is not supported is refused by name") {
         "min_tokens: expected 0, got 3, which is not supported");
 }
 
-TEST_CASE("a wrong value is refused by field, with what was expected") {
+TEST_CASE("A wrong value is refused by field, with the expected value") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("max_tokens": 1)", "prompt: expected a text, a list of token ids, or a list of either, got none"},
       {R"("prompt": 3)", "prompt: expected a text, a list of token ids, or a list of either, got 3"},
@@ -175,14 +175,14 @@ TEST_CASE("a wrong value is refused by field, with what was expected") {
   for (const auto& [fields, error] : cases) CHECK(CompletionError(fields) == error);
 }
 
-TEST_CASE("choices are limited in number") {
+TEST_CASE("The number of choices is limited") {
   std::string prompts;
   for (int i = 0; i < 9; ++i) prompts += i > 0 ? ",\"a\"" : "\"a\"";
   CHECK(CompletionError(StrCat("\"n\": 16, \"prompt\": [", prompts, "]")) ==
         "n: 16 choices for each of 9 prompts, limit 128 choices per call");
 }
 
-TEST_CASE("a model that is not served is not found") {
+TEST_CASE("An unknown model is NOT_FOUND") {
   const auto body = ParseJsonBody(R"({"model": "gpt", "prompt": "a"})");
   const auto call = ReadCompletion(*body, TestModels());
   CHECK(absl::IsNotFound(call.status()));

@@ -41,7 +41,7 @@ RequestOutcome Outcome(FinishReason finish, int32_t prompt = 5, int32_t cached =
 constexpr char kUsage[] =
     R"({"prompt_tokens":5,"completion_tokens":3,"total_tokens":8,"prompt_tokens_details":{"cached_tokens":2}})";
 
-TEST_CASE("a completion as one body") {
+TEST_CASE("A whole completion is one JSON body") {
   CompletionWriter writer = Writer(Call(/*chat=*/false, /*stream=*/false));
   std::string out;
   writer.Update(0, Text("Hi \"you\""), out);
@@ -55,7 +55,7 @@ TEST_CASE("a completion as one body") {
                                 R"("finish_reason":"length"}],"usage":)", kUsage, "}"));
 }
 
-TEST_CASE("a chat as one body") {
+TEST_CASE("A whole chat is one JSON body") {
   CompletionWriter writer = Writer(Call(/*chat=*/true, /*stream=*/false));
   std::string out;
   writer.Update(0, Text("Hi"), out);
@@ -65,7 +65,7 @@ TEST_CASE("a chat as one body") {
                                 R"("refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":)", kUsage, "}"));
 }
 
-TEST_CASE("a completion as a stream, with usage") {
+TEST_CASE("A streamed completion ends with its usage") {
   CompletionCall call = Call(/*chat=*/false, /*stream=*/true);
   call.include_usage = true;
   CompletionWriter writer = Writer(call);
@@ -82,7 +82,7 @@ TEST_CASE("a completion as a stream, with usage") {
                       head, R"(],"usage":)", kUsage, "}\n\ndata: [DONE]\n\n"));
 }
 
-TEST_CASE("a chat as a stream tells the role first") {
+TEST_CASE("A streamed chat begins with the role") {
   CompletionWriter writer = Writer(Call(/*chat=*/true, /*stream=*/true));
   std::string out;
   writer.Update(0, Text("Hi"), out);
@@ -94,7 +94,7 @@ TEST_CASE("a chat as a stream tells the role first") {
                       R"(},"logprobs":null,"finish_reason":"length"}]})", "\n\n", "data: [DONE]\n\n"));
 }
 
-TEST_CASE("a stream that answers nothing has its role and its end") {
+TEST_CASE("A stream without output has its role and its end") {
   CompletionWriter writer = Writer(Call(/*chat=*/true, /*stream=*/true));
   std::string out;
   writer.End(0, Outcome(FinishReason::kLength, 5, 2, 0), out);
@@ -102,7 +102,7 @@ TEST_CASE("a stream that answers nothing has its role and its end") {
   CHECK(out.ends_with("data: [DONE]\n\n"));
 }
 
-TEST_CASE("an error in a stream is an event, and the stream is not done") {
+TEST_CASE("An error in a stream is an event, and the stream is not done") {
   std::string out;
   CompletionWriter::Fail(absl::UnavailableError("no worker"), out);
   CHECK(out ==
@@ -110,7 +110,7 @@ TEST_CASE("an error in a stream is an event, and the stream is not done") {
         "\"code\":\"unavailable\"}}\n\n");
 }
 
-TEST_CASE("choices interleave, and a prompt counts once however often it is sampled") {
+TEST_CASE("Choices interleave, and a prompt with many samples counts once") {
   CompletionCall call = Call(/*chat=*/false, /*stream=*/false, 2);
   call.samples = 2;
   call.echo = {"A:", "B:"};
@@ -131,7 +131,7 @@ TEST_CASE("choices interleave, and a prompt counts once however often it is samp
         R"({"prompt_tokens":12,"completion_tokens":40,"total_tokens":52,"prompt_tokens_details":{"cached_tokens":2}})");
 }
 
-TEST_CASE("a stream's usage comes once, after all choices") {
+TEST_CASE("A stream's usage comes once, after all choices") {
   CompletionCall call = Call(/*chat=*/true, /*stream=*/true);
   call.samples = 2;
   call.include_usage = true;
@@ -145,7 +145,7 @@ TEST_CASE("a stream's usage comes once, after all choices") {
   CHECK(out.ends_with("data: [DONE]\n\n"));
 }
 
-TEST_CASE("log probabilities of a chat") {
+TEST_CASE("A chat's log probabilities have tokens, bytes and alternatives") {
   CompletionCall call = Call(/*chat=*/true, /*stream=*/false);
   call.logprobs = 2;
   CompletionWriter writer = Writer(call);
@@ -161,7 +161,7 @@ TEST_CASE("log probabilities of a chat") {
         "{\"token\":\"\uFFFD\",\"logprob\":-9999,\"bytes\":[195],\"top_logprobs\":[]}],\"refusal\":null}");
 }
 
-TEST_CASE("log probabilities of a completion, with offsets in characters") {
+TEST_CASE("A completion's log probabilities have offsets in characters") {
   CompletionCall call = Call(/*chat=*/false, /*stream=*/false);
   call.logprobs = 2;
   CompletionWriter writer = Writer(call);
@@ -179,7 +179,7 @@ TEST_CASE("log probabilities of a completion, with offsets in characters") {
         R"("text_offset":[0,0,1,1]})");
 }
 
-TEST_CASE("a stream's chunk has the log probabilities of the tokens that came with it") {
+TEST_CASE("A stream's chunk has the log probabilities of its own tokens") {
   CompletionCall call = Call(/*chat=*/true, /*stream=*/true);
   call.logprobs = 0;
   CompletionWriter writer = Writer(call);

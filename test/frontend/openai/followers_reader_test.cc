@@ -28,7 +28,7 @@ std::string FollowerMessageError(std::string_view message) {
   return FollowersError(StrCat(R"([{"messages": [)", message, "]}]"));
 }
 
-TEST_CASE("a chat says what follows it, with its own output in it") {
+TEST_CASE("A chat's prefill hints contain its own output") {
   const auto call =
       ReadWithFollowers(R"([{"messages": [{"role": "developer", "content": "be kind"}, {"role": "user", "content":
       [{"type": "text", "text": "a"}, {"type": "output"}]}]}, {"model": "qwen", "messages": [{"role": "assistant",
@@ -50,11 +50,11 @@ TEST_CASE("a chat says what follows it, with its own output in it") {
         R"(model: "plain" chat { messages { role: "user" content: "hello" } } sampling { })");
 }
 
-TEST_CASE("none is as good as no field") {
+TEST_CASE("An empty list of hints counts as absent") {
   for (const char* none : {"[]", "null"}) CHECK(ReadWithFollowers(none)->followers.empty());
 }
 
-TEST_CASE("what a follower gets wrong is named") {
+TEST_CASE("Errors in a prefill hint are named") {
   CHECK(FollowersError("{}") == "followers: expected a list, got an object");
   CHECK(FollowersError("[1]") == "followers[0]: expected an object, got 1");
   CHECK(FollowersError(StrCat("[", kFollower, ", {}]")) ==
@@ -80,7 +80,7 @@ TEST_CASE("what a follower gets wrong is named") {
   CHECK(Message(unknown.status()).starts_with("followers[0].model: "));
 }
 
-TEST_CASE("followers are few, for one choice, and in chats only") {
+TEST_CASE("Prefill hints are few, need one choice, and are for chats only") {
   CHECK(ReadWithFollowers(StrCat("[", absl::StrJoin(std::vector<std::string>(4, kFollower), ","), "]")).ok());
   CHECK(FollowersError(StrCat("[", absl::StrJoin(std::vector<std::string>(5, kFollower), ","), "]")) ==
         "followers: 5 elements, limit 4");
@@ -95,7 +95,7 @@ TEST_CASE("followers are few, for one choice, and in chats only") {
         "followers[0].followers: is not supported");
 }
 
-TEST_CASE("the chat itself has no output to refer to") {
+TEST_CASE("A chat cannot refer to its own output") {
   const auto body =
       ParseJsonBody(R"({"model": "plain", "messages": [{"role": "user", "content": [{"type": "output"}]}]})");
   CHECK(Message(ReadChat(*body, TestModels()).status()) ==

@@ -86,7 +86,7 @@ bool IsAnswer(const absl::StatusOr<T>& result) {
   return HttpStatusOf(result.status()) < 500 && body.size() < 2000 && ParseJsonBody(body).ok();
 }
 
-TEST_CASE("a body that is nearly right is read or refused") {
+TEST_CASE("A nearly right body is read or refused") {
   ForEachSeed(20, [](uint64_t seed) {
     std::mt19937 random(seed);
     const auto chat_tokens = [](const v1::Chat&, const ChatValues&,

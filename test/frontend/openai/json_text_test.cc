@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("text is written so that JSON gives it back") {
+TEST_CASE("JSON text reads back unchanged") {
   CHECK(JsonString("a \"b\" \\ / \n\r\t\b\x01\x1f\x7f") == "\"a \\\"b\\\" \\\\ / \\n\\r\\t\\u0008\\u0001\\u001f\x7f\"");
   std::string all;
   for (char c = 0; c >= 0; ++c) {
@@ -21,7 +21,7 @@ TEST_CASE("text is written so that JSON gives it back") {
   CHECK(back->get<std::string>() == all);
 }
 
-TEST_CASE("what is not UTF-8 is replaced, once for each broken character") {
+TEST_CASE("Invalid UTF-8 is replaced once for each maximal subpart") {
   CHECK(JsonString("a\xff"
                    "b\xe2\x82"
                    "c\xe2\x82") == "\"a\uFFFDb\uFFFDc\uFFFD\"");
@@ -29,7 +29,7 @@ TEST_CASE("what is not UTF-8 is replaced, once for each broken character") {
   CHECK(ParseJson(JsonString("\xc0\x80\xf5\xf0\x9f"), "text").ok());
 }
 
-TEST_CASE("log probabilities are numbers of JSON") {
+TEST_CASE("Log probabilities are JSON numbers") {
   const auto text = [](float value) {
     std::string out;
     AppendLogprob(out, value);

@@ -5,7 +5,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("an error has OpenAI's shape, and names the field") {
+TEST_CASE("An error has OpenAI's format and names the field") {
   CHECK(ErrorBody(absl::InvalidArgumentError("prompt[1]: expected \"text\"")) ==
         R"({"error":{"message":"prompt[1]: expected \"text\"","type":"invalid_request_error","param":"prompt[1]",)"
         R"("code":"invalid_argument"}})");
@@ -28,7 +28,7 @@ TEST_CASE("an error has OpenAI's shape, and names the field") {
         "\"code\":\"internal\"}}");
 }
 
-TEST_CASE("a context that is too small is told as OpenAI does") {
+TEST_CASE("A context that is too small has OpenAI's message") {
   CHECK(ErrorBody(absl::InvalidArgumentError("prompt: 64 tokens, limit 63 (context 64 of 'bytes', less one token)")) ==
         R"({"error":{"message":"This model's maximum context length is 64 tokens. prompt: 64 tokens, limit 63 )"
         R"x((context 64 of 'bytes', less one token)","type":"invalid_request_error","param":"prompt",)x"
@@ -48,7 +48,7 @@ TEST_CASE("a context that is too small is told as OpenAI does") {
   }
 }
 
-TEST_CASE("every status has its number") {
+TEST_CASE("Every status code has its HTTP status") {
   const std::pair<absl::StatusCode, int> codes[] = {
       {absl::StatusCode::kInvalidArgument, 400},  {absl::StatusCode::kFailedPrecondition, 400},
       {absl::StatusCode::kOutOfRange, 400},       {absl::StatusCode::kUnimplemented, 400},

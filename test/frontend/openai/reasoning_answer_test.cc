@@ -33,7 +33,7 @@ std::string Finish(CompletionWriter& writer, FinishReason finish = FinishReason:
   return out;
 }
 
-TEST_CASE("a body's message has the reasoning beside the content") {
+TEST_CASE("A body's message has the reasoning beside the content") {
   CompletionWriter writer = Writer(/*stream=*/false);
   std::string out;
   for (const char* text : {"<thi", "nk>\nhm", "\n</think>", "\n\nhello"}) writer.Update(0, Text(text), out);
@@ -41,7 +41,7 @@ TEST_CASE("a body's message has the reasoning beside the content") {
   Has(writer.Body(), R"("content":"\n\nhello","refusal":null,"reasoning_content":"\nhm\n"},"logprobs":null)");
 }
 
-TEST_CASE("an answer that ends while the model thinks has no content") {
+TEST_CASE("An answer that ends while the model thinks has no content") {
   CompletionWriter writer = Writer(/*stream=*/false);
   std::string out;
   writer.Update(0, Text("<think>hm"), out);
@@ -49,7 +49,7 @@ TEST_CASE("an answer that ends while the model thinks has no content") {
   Has(writer.Body(), R"("content":null,"refusal":null,"reasoning_content":"hm"})");
 }
 
-TEST_CASE("a stream's deltas have reasoning, then content, then calls") {
+TEST_CASE("A stream's deltas have reasoning, then content, then calls") {
   CompletionWriter writer = Writer(/*stream=*/true, ToolFormat::kHermes);
   std::string out;
   for (const char* text : {"<think>", "h", "m</think>so", "\n<tool_call>{\"name\": \"f\"}</tool_call>"}) {
@@ -66,7 +66,7 @@ TEST_CASE("a stream's deltas have reasoning, then content, then calls") {
                       "\n\n", "data: [DONE]\n\n"));
 }
 
-TEST_CASE("a call that the model only thinks of is none") {
+TEST_CASE("A tool call inside reasoning is not a call") {
   CompletionWriter writer = Writer(/*stream=*/false, ToolFormat::kHermes);
   std::string out;
   writer.Update(0, Text("<think><tool_call>{\"name\": \"f\"}</tool_call></think>no"), out);
@@ -74,7 +74,7 @@ TEST_CASE("a call that the model only thinks of is none") {
   Has(writer.Body(), R"("content":"no","refusal":null,"reasoning_content":"<tool_call>)");
 }
 
-TEST_CASE("tags that are special tokens are found by their ids") {
+TEST_CASE("Tags that are special tokens are found by their ids") {
   CompletionWriter writer = Writer(/*stream=*/false);
   std::string out;
   for (const TokenUpdate& update :
@@ -85,7 +85,7 @@ TEST_CASE("tags that are special tokens are found by their ids") {
   Has(writer.Body(), R"("content":"hello","refusal":null,"reasoning_content":"hm"})");
 }
 
-TEST_CASE("log probabilities come with the reasoning's tokens, once") {
+TEST_CASE("Log probabilities come with the reasoning's tokens, once") {
   CompletionWriter writer = Writer(/*stream=*/true, ToolFormat::kNone, /*logprobs=*/true);
   std::string out;
   writer.Update(0, Text("<think>h</think>x", /*logprobs=*/true), out);
@@ -95,7 +95,7 @@ TEST_CASE("log probabilities come with the reasoning's tokens, once") {
   CHECK(out.find("\"content\":\"x\"},\"logprobs\":null") > reasoning);
 }
 
-TEST_CASE("log probabilities of what is no text yet make no event of empty content, and come with the next text") {
+TEST_CASE("Log probabilities wait for text and make no empty event") {
   CompletionWriter writer = Writer(/*stream=*/true, ToolFormat::kNone, /*logprobs=*/true);
   std::string begun, thought, over, said;
   writer.Update(0, Text("<think>", /*logprobs=*/true), begun);

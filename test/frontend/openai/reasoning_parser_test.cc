@@ -45,7 +45,7 @@ void CheckPieces(const Case& test, const std::vector<std::string>& pieces) {
   CHECK(all.content == test.content);
 }
 
-TEST_CASE("an answer's reasoning is told from the rest, however it is cut") {
+TEST_CASE("Reasoning is separated from the answer for every split") {
   for (const Case& test : Cases()) {
     CheckPieces(test, {test.written});
     for (size_t cut = 0; cut <= test.written.size(); ++cut) {
@@ -57,7 +57,7 @@ TEST_CASE("an answer's reasoning is told from the rest, however it is cut") {
   }
 }
 
-TEST_CASE("what cannot be a tag is not held back") {
+TEST_CASE("Text that cannot be a tag is not held back") {
   ReasoningParser parser(Thinking::kMay);
   CHECK(parser.Push("<thi").content.empty());
   CHECK(parser.Push("s").content == "<this");
@@ -67,7 +67,7 @@ TEST_CASE("what cannot be a tag is not held back") {
   CHECK(begun.Push("e").reasoning == "</the");
 }
 
-TEST_CASE("template and prompt tell whether the model may think") {
+TEST_CASE("Template and prompt determine whether the model may think") {
   const ServedModel& think = **TestModels().Find("think");
   CHECK(ThinkingOf(think, "<|im_start|>assistant\n") == Thinking::kMay);
   CHECK(ThinkingOf(think, "<|im_start|>assistant\n<think>\n") == Thinking::kBegun);

@@ -35,7 +35,7 @@ std::string BodyOf(ToolFormat format, const std::vector<TokenUpdate>& updates, F
   return writer.Body();
 }
 
-TEST_CASE("a stream tells text and calls in deltas, with an index and an id for each call") {
+TEST_CASE("A stream has text and calls in deltas, with index and id per call") {
   CompletionWriter writer = LlamaWriter(Call(ToolFormat::kHermes, /*stream=*/true));
   std::string out;
   for (const char* text : {"Hm.\n<tool", "_call>{\"name\": \"f\", \"argu", "ments\": {\"x\": 1}}</tool_call>\n",
@@ -54,7 +54,7 @@ TEST_CASE("a stream tells text and calls in deltas, with an index and an id for 
                       "\n\n", "data: [DONE]\n\n"));
 }
 
-TEST_CASE("a body's message has the calls, and no content where there is none") {
+TEST_CASE("A body's message has calls, and null content without text") {
   const std::string call = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
   Has(BodyOf(ToolFormat::kHermes, {Text(call)}, FinishReason::kStop),
       R"("message":{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"call_7-0-0",)"
@@ -67,7 +67,7 @@ TEST_CASE("a body's message has the calls, and no content where there is none") 
       R"("content":"<tool_call>{","refusal":null},"logprobs":null,"finish_reason":"stop")");
 }
 
-TEST_CASE("without parallel calls the first of several is shown, and text") {
+TEST_CASE("Without parallel calls, only the first call and text are shown") {
   const bool stream = GENERATE(false, true);
   CompletionCall call = Call(ToolFormat::kHermes, stream);
   call.one_tool_call = true;
@@ -85,12 +85,12 @@ TEST_CASE("without parallel calls the first of several is shown, and text") {
   CHECK(out.find("second") == std::string::npos);
 }
 
-TEST_CASE("without tools an answer that looks like a call is text") {
+TEST_CASE("Without tools, an answer that looks like a call is text") {
   Has(BodyOf(ToolFormat::kNone, {Text("<tool_call>{\"name\": \"f\"}</tool_call>")}, FinishReason::kStop),
       R"("content":"<tool_call>{\"name\": \"f\"}</tool_call>")");
 }
 
-TEST_CASE("a tag that is a special token is found by its id, also where text is held back") {
+TEST_CASE("A tag that is a special token is found by its id, also in held-back text") {
   TokenUpdate tag;
   tag.tokens = {MarkedTokenizer::kPythonTag};
   TokenUpdate held = Text("Hm. ");  // the last byte may begin a stop string

@@ -87,7 +87,7 @@ const std::vector<ToolCase>& LlamaCases() {
   return cases;
 }
 
-TEST_CASE("calls are found, and what is none is content, whole or byte by byte") {
+TEST_CASE("Calls are found and other text is content, for every split") {
   const auto check = [](ToolFormat format, const std::vector<ToolCase>& cases) {
     for (const ToolCase& c : cases) {
       INFO(c.answer);
@@ -101,7 +101,7 @@ TEST_CASE("calls are found, and what is none is content, whole or byte by byte")
   check(ToolFormat::kLlama, LlamaCases());
 }
 
-TEST_CASE("however an answer is cut into pieces, the same is found in it") {
+TEST_CASE("The calls found are the same for every split") {
   ForEachSeed(200, [](uint64_t seed) {
     std::mt19937 random(seed);
     const bool hermes = random() % 2 == 0;
@@ -120,7 +120,7 @@ TEST_CASE("however an answer is cut into pieces, the same is found in it") {
   });
 }
 
-TEST_CASE("text that is no call is not held back") {
+TEST_CASE("Text that cannot be a call is not held back") {
   const auto hermes = MakeToolParser(ToolFormat::kHermes, kNames);
   CHECK(hermes->Push("a <b").content == "a <b");
   CHECK(hermes->Push("c <tool").content == "c");
@@ -133,7 +133,7 @@ TEST_CASE("text that is no call is not held back") {
   CHECK(json->Push("} th").content == "{\"answer\": 42} th");
 }
 
-TEST_CASE("time is linear in the answer") {
+TEST_CASE("Parsing time is linear in the answer") {
   for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kLlama}) {
     const auto parser = MakeToolParser(format, kNames);
     const std::string begin =

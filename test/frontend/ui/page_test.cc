@@ -24,7 +24,7 @@ std::string Inlined(const std::string& page) {
 
 }  // namespace
 
-TEST_CASE("the page is one document that names no other host") {
+TEST_CASE("The page is one document that names no other host") {
   CHECK(UiPage().starts_with("<!doctype html>"));
   CHECK(Count(UiPage(), "<script>") == 1);
   CHECK(Count(UiPage(), "<style>") == 1);
@@ -34,7 +34,7 @@ TEST_CASE("the page is one document that names no other host") {
   }
 }
 
-TEST_CASE("the policy allows the page's own script and style, by their digests") {
+TEST_CASE("The policy allows the page's own script and style, by their digests") {
   const std::string policy = UiPolicy("'self'");
   INFO(policy);
   CHECK(policy.starts_with("default-src 'none'; script-src 'sha256-"));
@@ -44,7 +44,7 @@ TEST_CASE("the policy allows the page's own script and style, by their digests")
   CHECK(UiPolicy("'none'").find("; connect-src 'none'; ") != policy.npos);
 }
 
-TEST_CASE("a page for a file carries its data and a policy, and its data ends no element") {
+TEST_CASE("A page for a file has its data and a policy, and data ends no element") {
   const std::string hostile = "</script><script>alert(1)</script><!--";
   const std::string page = UiPageWith(nlohmann::json({{"workflow", hostile}}).dump());
   CHECK(Count(page, "<script") == 2);
