@@ -304,11 +304,11 @@ class HandoffWorld {
   // --- Messages ---
 
   template <typename T>
-  static std::string Say(const absl::StatusOr<T>& reply) {
+  static std::string TextOf(const absl::StatusOr<T>& reply) {
     return reply.ok() ? "ok"
                       : absl::StrCat(absl::StatusCodeToString(reply.status().code()), " ", reply.status().message());
   }
-  static std::string Say(const absl::StatusOr<ReserveReply>& reply) {
+  static std::string TextOf(const absl::StatusOr<ReserveReply>& reply) {
     if (!reply.ok())
       return absl::StrCat(absl::StatusCodeToString(reply.status().code()), " ", reply.status().message());
     if (std::holds_alternative<Wait>(*reply)) return "wait";
@@ -319,7 +319,7 @@ class HandoffWorld {
     }
     return text;
   }
-  static std::string Say(const absl::StatusOr<HeartbeatReply>& reply) {
+  static std::string TextOf(const absl::StatusOr<HeartbeatReply>& reply) {
     if (!reply.ok())
       return absl::StrCat(absl::StatusCodeToString(reply.status().code()), " ", reply.status().message());
     std::string text = "ok";
@@ -342,7 +342,7 @@ class HandoffWorld {
       Pump(caller);
     };
     const auto reply_with = [this, from = p.address, to, text, answer](absl::StatusOr<Reply> reply) {
-      post_({"", absl::StrCat(to, "→", from, " reply to ", text, ": ", Say(reply)), [=] { answer(reply); },
+      post_({"", absl::StrCat(to, "→", from, " reply to ", text, ": ", TextOf(reply)), [=] { answer(reply); },
              [=] { answer(absl::DeadlineExceededError("no answer")); }});
     };
     post_({"", absl::StrCat(p.address, "→", to, " ", text),

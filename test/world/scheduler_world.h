@@ -35,12 +35,12 @@ class SchedulerWorld {
   int64_t done(const RequestId& id) const { return done_.at(id); }
 
   absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0, bool open = false,
-                   absl::Time turn = {}, const std::string& tenant = "") {
+                   absl::Time queue_order = {}, const std::string& tenant = "") {
     const absl::Status status = scheduler_.Add({.id = id,
                                                 .spec = {.tokens = tokens, .tenant = tenant, .priority = priority},
                                                 .kv_tokens = std::ssize(tokens),
                                                 .keys = Keys(tokens),
-                                                .queue_order = turn,
+                                                .queue_order = queue_order,
                                                 .open = open});
     if (!status.ok()) return status;
     requests_[id] = tokens;
