@@ -312,7 +312,7 @@ class RandomWorkflow {
 
   // The output of the same request for this prompt. The prompt is sent whole, without references,
   // to the idle cluster, and no KV is cached for it.
-  Ids SaysAlone(const SimulatedRequest& request, const Ids& prompt) {
+  Ids OutputAlone(const SimulatedRequest& request, const Ids& prompt) {
     SimulatedRequest alone = request;
     alone.id = absl::StrCat("alone", ++alone_);
     alone.cache_domain = alone.id;
@@ -335,10 +335,10 @@ class RandomWorkflow {
     CAPTURE(expected.prompts.size(), ran.tokens);
     const bool is_right = std::ranges::any_of(expected.prompts, [&](const Ids& prompt) {
       if (prompt.empty()) return false;
-      Ids said = SaysAlone(request, prompt);
+      Ids output = OutputAlone(request, prompt);
       // Only the part that the client received.
-      if (!ran.status.ok()) said.resize(std::min(said.size(), ran.tokens.size()));
-      return said == ran.tokens;
+      if (!ran.status.ok()) output.resize(std::min(output.size(), ran.tokens.size()));
+      return output == ran.tokens;
     });
     REQUIRE(is_right);
     totals_.ended_well += ran.status.ok();
