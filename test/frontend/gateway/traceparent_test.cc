@@ -25,27 +25,27 @@ std::string PassThrough(Cluster& c) {
 TraceContext TraceOverHttp(Cluster& c, const std::string& headers, const std::string& body = kBody) {
   HttpClient client(c.node->http()->address());
   client.Post("/v1/completions", body, headers);
-  const std::string told = PassThrough(c);
+  const std::string received = PassThrough(c);
   const HttpAnswer answer = client.Read();
   CHECK(answer.status == 200);
-  CHECK(answer.headers.at("traceparent") == told);
-  REQUIRE(ParseTraceparent(told).has_value());
-  return *ParseTraceparent(told);
+  CHECK(answer.headers.at("traceparent") == received);
+  REQUIRE(ParseTraceparent(received).has_value());
+  return *ParseTraceparent(received);
 }
 
 TraceContext TraceOverGrpc(Cluster& c, const std::vector<std::string>& traceparents) {
   grpc::ClientContext context;
   for (const std::string& traceparent : traceparents) context.AddMetadata("traceparent", traceparent);
   const auto reader = c.stub->Generate(&context, Call::Request("r", "hello"));
-  const std::string told = PassThrough(c);
+  const std::string received = PassThrough(c);
   v1::GenerateResponse response;
   while (reader->Read(&response)) continue;
   CHECK(reader->Finish().ok());
   const auto answered = context.GetServerInitialMetadata().find("traceparent");
   REQUIRE(answered != context.GetServerInitialMetadata().end());
-  CHECK(std::string(answered->second.data(), answered->second.size()) == told);
-  REQUIRE(ParseTraceparent(told).has_value());
-  return *ParseTraceparent(told);
+  CHECK(std::string(answered->second.data(), answered->second.size()) == received);
+  REQUIRE(ParseTraceparent(received).has_value());
+  return *ParseTraceparent(received);
 }
 
 void CheckJoined(const TraceContext& span) {

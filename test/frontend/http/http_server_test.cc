@@ -232,7 +232,7 @@ TEST_CASE("A client that closes its side gets its answer") {
   broken.Send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
   broken.EndInput();
   CHECK(broken.Read().status == 400);
-  CHECK(w.handler.NobodyIsGone());
+  CHECK(w.handler.NoClientIsGone());
 }
 
 TEST_CASE("The server notices a client that leaves") {
@@ -333,7 +333,7 @@ TEST_CASE("A client that reads stays connected, however much it is sent at once"
     kept.reply->Write(much);
   }
   REQUIRE(client.ReadPart() == much);
-  CHECK(w.handler.NobodyIsGone());
+  CHECK(w.handler.NoClientIsGone());
 }
 
 TEST_CASE("Drain ends connections after their answers, and Stop at once") {

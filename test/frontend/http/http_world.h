@@ -64,7 +64,7 @@ class Handler final : public HttpHandler {
     gone_.pop_front();
     return why;
   }
-  bool NobodyIsGone() {
+  bool NoClientIsGone() {
     const std::lock_guard lock(mutex_);
     return gone_.empty();
   }

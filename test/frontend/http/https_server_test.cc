@@ -56,7 +56,7 @@ struct HttpsWorld {
   HttpClient Client(SSL_CTX* context) { return HttpClient(server->address(), 0, context); }
   HttpClient Client() { return Client(authority.ClientContext().get()); }
   HttpClient PlainClient() { return HttpClient(server->address()); }
-  void AwaitNobody() {
+  void AwaitNoConnection() {
     Await("connections to end", [&] { return server->connections() == 0; });
   }
 };
@@ -188,7 +188,7 @@ TEST_CASE("Input that is not TLS ends the connection") {
   client.Send(hello);
   CHECK(client.EndsAtLast());
   client.Close();
-  w.AwaitNobody();
+  w.AwaitNoConnection();
 }
 
 TEST_CASE("A client that stalls in the handshake or after it is disconnected") {
@@ -268,7 +268,7 @@ TEST_CASE("An answer waits for the rest of a split TLS message") {
     client.SendRaw(many);
     // Inside the message, which is an error.
     client.SendRaw(records.Seal(TlsRecords::kData, request));
-    w.AwaitNobody();
+    w.AwaitNoConnection();
   }
   SECTION("which never arrives, because the client has ended its side") {
     client.SendRaw(records.Seal(TlsRecords::kData, request));
@@ -277,7 +277,7 @@ TEST_CASE("An answer waits for the rest of a split TLS message") {
     bytes += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
     client.SendRaw(bytes);
     client.CutInput();
-    w.AwaitNobody();
+    w.AwaitNoConnection();
   }
 }
 
@@ -287,7 +287,7 @@ TEST_CASE("Too many bytes without data end the connection") {
   HttpClient client = w.Client();
   REQUIRE(client.encrypted());
   while (client.UpdateKeys()) continue;
-  w.AwaitNobody();
+  w.AwaitNoConnection();
 }
 
 TEST_CASE("A client that requests keys forever without reading is disconnected") {
@@ -300,7 +300,7 @@ TEST_CASE("A client that requests keys forever without reading is disconnected")
   // So that some messages carry plaintext.
   const auto next = [&] { return updates % 1000 != 0 || client.Send("x"); };
   while (next() && client.UpdateKeys()) ++updates;
-  w.AwaitNobody();
+  w.AwaitNoConnection();
 }
 
 TEST_CASE("TLS sessions are not resumed") {

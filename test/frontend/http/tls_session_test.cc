@@ -141,9 +141,9 @@ TEST_CASE("Changed ciphertext is refused and yields no wrong plaintext") {
 
 // Runs the handshake until both sides have completed it.
 void Agree(TlsSession& server, Client& client) {
-  std::string nothing, heard;
+  std::string nothing, plaintext;
   for (int i = 0; i < 3; ++i) {
-    REQUIRE(server.Receive(client.Bytes(nothing), heard).ok());
+    REQUIRE(server.Receive(client.Bytes(nothing), plaintext).ok());
     client.Read(server.outgoing());
     server.Sent(server.outgoing().size());
   }
@@ -155,15 +155,15 @@ TEST_CASE("Idle bytes count from the last plaintext, also within one input") {
   TlsSession server(w.server_context.get());
   Client client(w.client_context.get());
   Agree(server, client);
-  std::string nothing, question = "question", heard;
+  std::string nothing, question = "question", plaintext;
   const auto updates = [&] {
     client.UpdateKeys(1500);  // about 40 kB
     return client.Bytes(nothing);
   };
   const std::string before = updates(), something = client.Bytes(question), after = updates();
-  CHECK(server.Receive(before + something + after, heard).ok());
-  CHECK(heard == "question");
-  CHECK_FALSE(server.Receive(updates(), heard).ok());
+  CHECK(server.Receive(before + something + after, plaintext).ok());
+  CHECK(plaintext == "question");
+  CHECK_FALSE(server.Receive(updates(), plaintext).ok());
 }
 
 TEST_CASE("A record that arrives in parts is not idle input") {
@@ -171,17 +171,17 @@ TEST_CASE("A record that arrives in parts is not idle input") {
   TlsSession server(w.server_context.get());
   Client client(w.client_context.get());
   Agree(server, client);
-  std::string heard;
+  std::string plaintext;
   const std::string body(150'000, 'x');
   std::string question = body;
   std::string_view bytes;
   const std::string sent = client.Bytes(question);
   bytes = sent;
   for (const size_t cut : {size_t{16'000}, size_t{64} << 10, sent.size()}) {
-    CHECK(server.Receive(bytes.substr(0, cut), heard).ok());
+    CHECK(server.Receive(bytes.substr(0, cut), plaintext).ok());
     bytes.remove_prefix(std::min(cut, bytes.size()));
   }
-  CHECK((heard == body));
+  CHECK((plaintext == body));
 }
 
 // A client context whose hello has about `bytes` more bytes.
@@ -200,11 +200,11 @@ std::string Handshake(std::string_view content) {
 
 TEST_CASE("A hello that announces too much is refused before memory is taken") {
   TlsWorld w;
-  const std::string told("\x15\x03\x03\x00\x02\x02\x2f", 7), most("\1\0\x40\0", 4), more("\1\0\x40\1", 4);
-  std::string heard;
+  const std::string alert("\x15\x03\x03\x00\x02\x02\x2f", 7), most("\1\0\x40\0", 4), more("\1\0\x40\1", 4);
+  std::string plaintext;
   const auto refuses = [&](TlsSession& server, const std::string& bytes) {
-    const bool refused = !server.Receive(bytes, heard).ok();
-    if (refused) CHECK(server.outgoing().ends_with(told));
+    const bool refused = !server.Receive(bytes, plaintext).ok();
+    if (refused) CHECK(server.outgoing().ends_with(alert));
     return refused;
   };
   SECTION("at once") {
@@ -259,9 +259,9 @@ TEST_CASE("Close_notify is sent once, and input is still received") {
   Client client(w.client_context.get());
   CHECK_FALSE(server.begun());
   CHECK_FALSE(server.Close());
-  std::string question(1, 'a'), heard;
+  std::string question(1, 'a'), plaintext;
   for (int i = 0; i < 4; ++i) {
-    REQUIRE(server.Receive(client.Bytes(question), heard).ok());
+    REQUIRE(server.Receive(client.Bytes(question), plaintext).ok());
     client.Read(server.outgoing());
     server.Sent(server.outgoing().size());
   }
@@ -269,8 +269,8 @@ TEST_CASE("Close_notify is sent once, and input is still received") {
   CHECK(server.Close());
   CHECK_FALSE(server.Close());
   question += 'b';
-  REQUIRE(server.Receive(client.Bytes(question), heard).ok());
-  CHECK(heard == "ab");
+  REQUIRE(server.Receive(client.Bytes(question), plaintext).ok());
+  CHECK(plaintext == "ab");
   CHECK_FALSE(server.ended());
 }
 

@@ -97,15 +97,15 @@ TEST_CASE("Log probabilities come with the reasoning's tokens, once") {
 
 TEST_CASE("Log probabilities wait for text and make no empty event") {
   CompletionWriter writer = Writer(/*stream=*/true, ToolFormat::kNone, /*logprobs=*/true);
-  std::string begun, thought, over, said;
+  std::string begun, thought, closed, content;
   writer.Update(0, Text("<think>", /*logprobs=*/true), begun);
   writer.Update(0, Text("hm", /*logprobs=*/true), thought);
-  writer.Update(0, Text("</think>", /*logprobs=*/true), over);
-  writer.Update(0, Text("x", /*logprobs=*/true), said);
+  writer.Update(0, Text("</think>", /*logprobs=*/true), closed);
+  writer.Update(0, Text("x", /*logprobs=*/true), content);
   CHECK(begun.find("\"content\":\"\"") == begun.rfind("\"content\":\"\""));  // only with the role
   Has(thought, R"("reasoning_content":"hm"},"logprobs":{"content":[{"token":"<")");
-  CHECK(over.empty());
-  Has(said, R"("content":"x"},"logprobs":{"content":[{"token":"<")");
+  CHECK(closed.empty());
+  Has(content, R"("content":"x"},"logprobs":{"content":[{"token":"<")");
   Has(Finish(writer), R"("logprobs":null,"finish_reason":"stop")");
 }
 
