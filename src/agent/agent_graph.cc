@@ -50,10 +50,10 @@ AgentOutput* AgentGraph::Find(const RequestId& id) const {
 absl::Status AgentGraph::CheckUpstream(const Reference& reference) const {
   if (reference.announced || Find(reference.upstream) != nullptr) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat("output_of: no request '", NameOf(reference.upstream),
-                                          "' of this cache_salt is known here, or its output is kept no ", "longer (",
+                                          "' of this cache_salt is at this router, or its output is no longer kept (",
                                           absl::FormatDuration(limits_.keep_output), " after its end, and ",
                                           limits_.kept_bytes >> 20,
-                                          " MiB of all outputs); set `announced` if it comes later"));
+                                          " MiB of all outputs); set `announced` if it is submitted later"));
 }
 
 absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& spec) const {
@@ -73,13 +73,13 @@ absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& 
         "output_of: ", counts_.announced, " requests are announced and not submitted, limit ", limits_.announced));
   }
   if (counts_.references + references > limits_.references) {
-    return absl::ResourceExhaustedError(absl::StrCat("output_of: the prompts that wait at this router have ",
+    return absl::ResourceExhaustedError(absl::StrCat("output_of: the streaming prompts of this router have ",
                                                      counts_.references, " references, limit ", limits_.references,
-                                                     "; this one adds ", references));
+                                                     "; this prompt adds ", references));
   }
   if (!IsCycle(id, spec)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("output_of: a cycle: what '", NameOf(id), "' would wait for waits for '", NameOf(id), "'"));
+  return absl::InvalidArgumentError(absl::StrCat("output_of: a cycle: an upstream request of '", NameOf(id),
+                                                 "' waits for the output of '", NameOf(id), "'"));
 }
 
 // Returns whether an upstream of the new prompt waits, directly or not, for the new prompt's
@@ -428,12 +428,12 @@ void AgentGraph::Tick(absl::Time now) {
     if (kind == TimerKind::kReference) {
       const size_t indices[] = {index};
       SettleAndAdvance(*find_(id), indices,
-                       absl::DeadlineExceededError("its output was not complete before the reference's timeout"));
+                       absl::DeadlineExceededError("the output was not complete before the reference's timeout"));
       continue;
     }
     AgentOutput& output = *outputs_.at(id);
     if (output.state == State::kAnnounced) {
-      SettleReaders(output, absl::DeadlineExceededError(absl::StrCat("it was announced and not submitted for ",
+      SettleReaders(output, absl::DeadlineExceededError(absl::StrCat("the request was announced and not submitted for ",
                                                                      absl::FormatDuration(limits_.wait_announced))));
       if (!outputs_.contains(id)) continue;  // the last downstream prompt dropped it
       // The remaining prompts have settled their references to the output and go on without it.
@@ -491,7 +491,7 @@ void AgentGraph::CheckInvariants() const {
       BATON_CHECK(prompt.settled(i) || node->growing->sources[i] != nullptr, *node->id);
     }
   }
-  BATON_CHECK(counts == counts_ && timers == timers_.size(), "miscounted");
+  BATON_CHECK(counts == counts_ && timers == timers_.size(), "the counts of the graph are wrong");
 }
 
 }  // namespace baton

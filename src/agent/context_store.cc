@@ -15,7 +15,8 @@ absl::Status ContextStore::Check(const ContextKey& key, const Context& context, 
 }
 
 absl::Status ContextStore::NotFound(const ContextKey& key) const {
-  return absl::NotFoundError(absl::StrCat("context_id: no context '", key.id, "' here; one is kept for ",
+  return absl::NotFoundError(absl::StrCat("context_id: no context '", key.id,
+                                          "' at this router; a context is kept for ",
                                           absl::FormatDuration(limits_.lease), " after its last use"));
 }
 
@@ -40,12 +41,12 @@ absl::StatusOr<ContextStore::View> ContextStore::BeginAppend(const ContextKey& k
   }
   Context& context = found->second;
   if (context.appending) {
-    return absl::AbortedError(absl::StrCat("context_id: another call adds to context '", key.id, "' now"));
+    return absl::AbortedError(absl::StrCat("context_id: another call is appending to context '", key.id, "'"));
   }
   const int64_t there = std::ssize(context.tokens);
   if (length.value_or(there) > there) {
     return absl::FailedPreconditionError(
-        absl::StrCat("context_length: expected ", there, ", what context '", key.id, "' has, got ", *length));
+        absl::StrCat("context_length: expected ", there, " (the length of context '", key.id, "'), got ", *length));
   }
   Begin(key, context);
   context.appending = true;
@@ -56,14 +57,14 @@ absl::StatusOr<ContextStore::View> ContextStore::BeginAppend(const ContextKey& k
 
 absl::Status ContextStore::Complete(const ContextKey& key, std::span<const TokenId> prompt) {
   Context& context = contexts_.at(key);
-  BATON_CHECK(context.appending && prompt.size() >= context.begin, "a prompt without its context");
+  BATON_CHECK(context.appending && prompt.size() >= context.begin, "the prompt does not begin with its context");
   const std::span<const TokenId> fresh = prompt.subspan(context.begin);
   if (context.begin < context.tokens.size()) {
     const auto there = std::span<const TokenId>(context.tokens).subspan(context.begin);
     if (fresh.size() <= there.size() && std::ranges::equal(fresh, there.first(fresh.size()))) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat("context_length: expected ", context.tokens.size(),
-                                                      ", what context '", key.id, "' has, got ", context.begin,
-                                                      "; and what follows there is not what this call adds"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "context_length: expected ", context.tokens.size(), " (the length of context '", key.id, "'), got ",
+        context.begin, "; the context continues there with other tokens than this call appends"));
   }
   const int64_t tokens = tokens_ + std::ssize(fresh);
   if (tokens > limits_.tokens) {
@@ -78,7 +79,7 @@ absl::Status ContextStore::Complete(const ContextKey& key, std::span<const Token
 
 void ContextStore::EndAppend(const ContextKey& key, const WorkerAddress& holder, absl::Time now) {
   Context& context = contexts_.at(key);
-  BATON_CHECK(context.appending, "nothing was being added");
+  BATON_CHECK(context.appending, "EndAppend without BeginAppend");
   context.appending = false;
   const std::vector<TokenId> added = std::exchange(context.added, {});
   if (holder.empty()) {
@@ -100,7 +101,7 @@ absl::StatusOr<ContextStore::View> ContextStore::BeginRead(const ContextKey& key
   const int64_t there = std::ssize(context.tokens);
   if (length.value_or(there) != there) {
     return absl::FailedPreconditionError(
-        absl::StrCat("context_length: expected ", there, ", what context '", key.id, "' has, got ", *length));
+        absl::StrCat("context_length: expected ", there, " (the length of context '", key.id, "'), got ", *length));
   }
   Begin(key, context);
   return View{.tokens = context.tokens, .holder = context.holder};
@@ -149,7 +150,7 @@ void ContextStore::CheckInvariants() const {
     BATON_CHECK(!context.appending || context.calls > 0, key.id);
     BATON_CHECK(context.calls > 0 || !context.tokens.empty(), key.id);
   }
-  BATON_CHECK(tokens == tokens_ && unused == expiries_.size(), "contexts miscounted");
+  BATON_CHECK(tokens == tokens_ && unused == expiries_.size(), "the counts of contexts are wrong");
   BATON_CHECK(tokens_ <= limits_.tokens && size() <= limits_.contexts, "too many contexts");
 }
 

@@ -8,7 +8,7 @@
 namespace baton {
 
 void Output::Push(std::span<const TokenId> tokens, std::string_view text) {
-  BATON_CHECK(!closed_, "output after its end");
+  BATON_CHECK(!closed_, "Push after Close");
   text_ += text;
   for (const TokenId token : tokens) {
     if (tokenizer_.IsSpecial(token)) continue;
@@ -24,7 +24,7 @@ void Output::Push(std::span<const TokenId> tokens, std::string_view text) {
 }
 
 void Output::Close(absl::Status status) {
-  BATON_CHECK(!closed_, "an output ended twice");
+  BATON_CHECK(!closed_, "Close after Close");
   closed_ = true;
   status_ = std::move(status);
   if (last_is_open_) {

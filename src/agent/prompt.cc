@@ -19,7 +19,7 @@ const Reference& Prompt::reference(size_t index) const {
 
 void Prompt::Settle(size_t index) {
   State& state = references_[index];
-  BATON_CHECK(!state.settled, "a reference is settled once");
+  BATON_CHECK(!state.settled, "the reference is settled already");
   state.settled = true;
   arrivals_.push_back(index);
 }
@@ -65,7 +65,7 @@ std::vector<TokenId> Prompt::Take(absl::FunctionRef<OutputView(size_t reference)
       tokens.insert(tokens.end(), state.replaced->begin() + static_cast<std::ptrdiff_t>(taken_), state.replaced->end());
     } else {
       const OutputView view = output(*source);
-      BATON_CHECK(view.tokens.size() >= taken_, "an output took tokens back");
+      BATON_CHECK(view.tokens.size() >= taken_, "an output has fewer tokens than before");
       tokens.insert(tokens.end(), view.tokens.begin() + static_cast<std::ptrdiff_t>(taken_), view.tokens.end());
       taken_ = view.tokens.size();
       if (!state.settled) break;

@@ -63,14 +63,15 @@ TEST_CASE("a call that believes another length is refused with both, and changes
   World w;
   REQUIRE(w.Append(Tokens(0, 8), 0).ok());
   CHECK(w.Append(Tokens(8, 1), 9).status() ==
-        absl::FailedPreconditionError("context_length: expected 8, what context 'c' has, got 9"));
+        absl::FailedPreconditionError("context_length: expected 8 (the length of context 'c'), got 9"));
   const std::string other =
-      "context_length: expected 8, what context 'c' has, got 4; and what follows there is not "
-      "what this call adds";
+      "context_length: expected 8 (the length of context 'c'), got 4; the context continues there with "
+      "other tokens than this call appends";
   CHECK(w.Append(Tokens(5, 2), 4).status() == absl::FailedPreconditionError(other));
   // The call adds more than the context has, though it begins with the same tokens.
   CHECK(w.Append(Tokens(4, 5), 4).status() == absl::FailedPreconditionError(other));
-  CHECK(w.Read(7).status() == absl::FailedPreconditionError("context_length: expected 8, what context 'c' has, got 7"));
+  CHECK(w.Read(7).status() ==
+        absl::FailedPreconditionError("context_length: expected 8 (the length of context 'c'), got 7"));
   CHECK(*w.Read() == Tokens(0, 8));
 }
 
@@ -102,7 +103,7 @@ TEST_CASE("a context is forgotten when it was not used for the lease, and not wh
   CHECK(w.store.size() == 1);
   w.clock.Advance(absl::Seconds(1));
   const absl::Status expired =
-      absl::NotFoundError("context_id: no context 'c' here; one is kept for 1m after its last use");
+      absl::NotFoundError("context_id: no context 'c' at this router; a context is kept for 1m after its last use");
   CHECK(w.Read().status() == expired);
   CHECK(w.Append(Tokens(4, 1), 4).status() == expired);
   CHECK(w.store.size() == 0);

@@ -163,13 +163,13 @@ TEST_CASE("a context that is unknown, another tenant's, too long or used wrongly
   v1::PrefillOnlyRequest other = Addition("two", 4);
   other.set_cache_salt("another");
   const absl::Status unknown =
-      absl::NotFoundError("context_id: no context 'c' here; one is kept for 1m after its last use");
+      absl::NotFoundError("context_id: no context 'c' at this router; a context is kept for 1m after its last use");
   CHECK(refusal(other) == unknown);
   v1::GenerateRequest generate = Continuation("");
   generate.set_cache_salt("another");
   CHECK(Call(c, generate).Finish().status == unknown);
   CHECK(refusal(Addition("two", 5)) ==
-        absl::FailedPreconditionError("context_length: expected 4, what context 'c' has, got 5"));
+        absl::FailedPreconditionError("context_length: expected 4 (the length of context 'c'), got 5"));
   CHECK(refusal(Addition(std::string(61, 'x'), 4)) ==
         absl::InvalidArgumentError("prompt: 65 tokens, limit 64 (context 64 of 'bytes')"));
   CHECK(Message(Call(c, Continuation(std::string(59, 'x'))).Finish().status) ==
