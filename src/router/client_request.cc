@@ -60,7 +60,7 @@ absl::Status SettleMaxTokens(ClientRequest& request) {
 }
 
 void ScopePrompt(ClientRequest& request) {
-  BATON_CHECK(request.prompt.tokenizer == nullptr, "the names of references are scoped once");
+  BATON_CHECK(request.prompt.tokenizer == nullptr, "ScopePrompt called twice");
   request.prompt.tokenizer = request.served->tokenizer.get();
   request.prompt.most_tokens = Room{*request.served, request.prefill_only ? 0 : 1}.limit();
   for (PromptSegment& segment : request.prompt.segments) {

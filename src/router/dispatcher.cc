@@ -150,7 +150,7 @@ absl::Duration Dispatcher::Handicap(const Request& request, absl::Time now) cons
 
 absl::Status Dispatcher::Follow(const RequestTicket& call, ClientRequest prompt, absl::Time now) {
   const Request* request = requests_.Find(call);
-  if (request == nullptr) return absl::NotFoundError("the call is over");
+  if (request == nullptr) return absl::NotFoundError("the call has ended");
   RETURN_IF_ERROR(ahead_.Follow(*request, std::move(prompt), now));
   Act(now);
   return absl::OkStatus();
@@ -485,7 +485,7 @@ void Dispatcher::CheckInvariants() const {
   if (gate_) gate_->CheckInvariants();
   requests_.CheckInvariants();
   ahead_.CheckInvariants();
-  BATON_CHECK(requests_.size() == core_.live_requests(), "requests of requests that are over");
+  BATON_CHECK(requests_.size() == core_.live_requests(), "the table has requests that the core does not have");
 }
 
 }  // namespace baton

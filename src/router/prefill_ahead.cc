@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "router/follower.h"
@@ -92,11 +93,15 @@ void PrefillAhead::Ended(Request& request, absl::Time now) {
 // --- followers -----------------------------------------------------------------------------------
 
 absl::Status PrefillAhead::MayFollow(const Request& call, const ClientRequest& prompt) const {
-  if (call.stages.placed == absl::InfiniteFuture()) return absl::ResourceExhaustedError("the call itself waits");
-  if (core_.live_requests() >= options_.most_live) return absl::ResourceExhaustedError("no room to spare");
+  if (call.stages.placed == absl::InfiniteFuture()) return absl::ResourceExhaustedError("the call waits for a worker");
+  if (core_.live_requests() >= options_.most_live) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(core_.live_requests(), " live requests, prefill hints need fewer than ", options_.most_live));
+  }
   const auto others = followers_.find(TenantOf(call.asked));
   if (others != followers_.end() && others->second >= kFollowersOfTenant) {
-    return absl::ResourceExhaustedError("the tenant has as many followers as it may");
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the tenant has ", others->second, " prefill hints, limit ", kFollowersOfTenant));
   }
   return core_.registry().Readiness(prompt.served->name, /*prefill_only=*/true);
 }
@@ -136,7 +141,7 @@ void PrefillAhead::CheckInvariants() const {
   for (const auto& [id, request] : requests_.live()) {
     if (request->follower) ++followers[TenantOf(request->asked)];
   }
-  BATON_CHECK(followers == followers_, "followers of tenants");
+  BATON_CHECK(followers == followers_, "the counts of prefill hints are wrong");
 }
 
 }  // namespace baton

@@ -19,7 +19,7 @@ void PrefixMemory::UnderWay(std::span<const BlockKey> keys) {
 void PrefixMemory::Left(std::span<const BlockKey> keys) {
   for (const BlockKey& key : keys) {
     const auto found = under_way_.find(key);
-    BATON_CHECK(found != under_way_.end(), "a block left that was not under way");
+    BATON_CHECK(found != under_way_.end(), "Left without UnderWay");
     if (--found->second == 0) under_way_.erase(found);
   }
 }

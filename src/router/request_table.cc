@@ -54,7 +54,7 @@ void RequestTable::CheckInvariants() const {
     named += !request->worker_id.empty();
     BATON_CHECK(request->worker_id.empty() || FindByWorkerName(request->worker_id) == request.get(), request->id);
   }
-  BATON_CHECK(named == by_worker_name_.size(), "a request that is over has a name for workers");
+  BATON_CHECK(named == by_worker_name_.size(), "an ended request has a worker_id");
 }
 
 }  // namespace baton

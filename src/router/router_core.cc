@@ -106,14 +106,14 @@ absl::Status RouterCore::Submit(Request& request, absl::Time now) {
   if (!waiting_.HasRoom(asked.spec) && !registry_.Readiness(asked.served->name, asked.prefill_only).ok()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("overloaded: ", waiting_requests(), " requests wait, limit ", limits_.waiting_requests,
-                     asked.spec.tenant.empty() ? "" : ", of one tenant as many as are left for others"));
+                     asked.spec.tenant.empty() ? "" : ", and of one tenant at most as many as places are free"));
   }
   placement.state = State::kHeld;
   placement.sequence = next_sequence_++;
   live_.insert(&request);
   shares_.Begin(asked.spec);
   if (now >= placement.deadline) {
-    End(request, absl::DeadlineExceededError("the deadline had passed before the request was taken up"));
+    End(request, absl::DeadlineExceededError("the deadline had passed when the request arrived"));
   } else if (placement.route.held) {
     Arm(request);
   } else {
@@ -385,7 +385,7 @@ void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
   assignments_.LeaveDecode(request);
   if (TryPlace(request, now)) return;
   if (!placement.route.at_holder && !IsBackground(request.asked.spec.priority)) return Wait(request, now);
-  End(request, absl::UnavailableError("no prefill worker takes what is done in the background"));
+  End(request, absl::UnavailableError("no prefill worker has room for this low-priority job"));
 }
 
 void RouterCore::Wait(Request& request, absl::Time now) {
@@ -518,7 +518,8 @@ void RouterCore::CheckInvariants() const {
     waiting += waits;
     timers += placement.timer != absl::InfiniteFuture();
   }
-  BATON_CHECK(waiting == waiting_.size() && timers == timers_.size(), "a request that is over still waits");
+  BATON_CHECK(waiting == waiting_.size() && timers == timers_.size(),
+              "an ended request is in the queue or has a timer");
   BATON_CHECK(tenants.size() == shares_.tenants(), "a tenant without live requests is counted");
   for (const auto& [tenant, live] : tenants) BATON_CHECK(live == shares_.live(tenant), tenant);
 }

@@ -55,7 +55,7 @@ absl::Status SessionGate::Arrived(Request& request, const SessionKey& of, bool n
   Ended(request, now);
   return absl::ResourceExhaustedError(absl::StrCat(
       "overloaded: ", counts_.active, " sessions are active, limit ", Places(), ", and ", counts_.waiting_requests,
-      " requests of others wait, limit ", limits_.waiting_requests, " (--max-requests / 2)"));
+      " requests of other sessions wait, limit ", limits_.waiting_requests, " (--max-requests / 2)"));
 }
 
 void SessionGate::Prefilled(const SessionKey& key, const Prefill& prefill, absl::Time now) {
@@ -337,11 +337,12 @@ void SessionGate::CheckInvariants() const {
     queued += queue.size();
   }
   BATON_CHECK(counts == counts_ && idle == idle_.size() && static_cast<int64_t>(requests) == requests_,
-              "sessions are miscounted");
-  BATON_CHECK(held_blocks == held_blocks_ && having == having_, "what active sessions have is miscounted");
-  BATON_CHECK(queued == static_cast<size_t>(counts.waiting), "a session is queued that does not wait");
-  BATON_CHECK(!some_want_a_place || counts.active >= Places(), "sessions wait beside free places");
-  BATON_CHECK(some_want_a_place || counts.waiting == 0, "sessions wait for nobody");
+              "the counts of sessions are wrong");
+  BATON_CHECK(held_blocks == held_blocks_ && having == having_, "the counts of held blocks are wrong");
+  BATON_CHECK(queued == static_cast<size_t>(counts.waiting), "a queue has a session without waiting requests");
+  BATON_CHECK(!some_want_a_place || counts.active >= Places(), "sessions wait although places are free");
+  BATON_CHECK(some_want_a_place || counts.waiting == 0,
+              "sessions with an expired quantum wait although no session needs a place");
 }
 
 }  // namespace baton

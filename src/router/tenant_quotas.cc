@@ -10,9 +10,9 @@ namespace {
 
 TenantQuotas::Refusal Exhausted(const Tenant& tenant, absl::string_view quota, int64_t limit,
                                 absl::Duration retry_after = absl::Seconds(1)) {
-  return {
-      absl::ResourceExhaustedError(absl::StrCat("tenant '", tenant.name, "': ", quota, ": its ", limit, " are in use")),
-      retry_after};
+  return {absl::ResourceExhaustedError(
+              absl::StrCat("tenant '", tenant.name, "': the quota of ", limit, " ", quota, " is used up")),
+          retry_after};
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ std::optional<TenantQuotas::Refusal> TenantQuotas::CheckTokens(const Tenant& ten
   WorkOff(use, quota, now);
   const double over = use.tokens - static_cast<double>(quota);
   if (quota == 0 || over < 0) return std::nullopt;
-  return Exhausted(tenant, "tokens of a minute", quota, absl::Minutes((over + 1) / static_cast<double>(quota)));
+  return Exhausted(tenant, "tokens per minute", quota, absl::Minutes((over + 1) / static_cast<double>(quota)));
 }
 
 std::optional<TenantQuotas::Refusal> TenantQuotas::CheckRequests(const Tenant& tenant) {
@@ -74,7 +74,7 @@ void TenantQuotas::UseSpare(const Tenant& tenant, int64_t tokens, absl::Time now
 
 void TenantQuotas::End(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now) {
   const auto it = uses_.find(tenant.name);
-  BATON_CHECK(it != uses_.end() && it->second.requests > 0, "a request ended that did not begin");
+  BATON_CHECK(it != uses_.end() && it->second.requests > 0, "End without Begin");
   Use& use = it->second;
   WorkOff(use, tenant.quota.tokens_per_minute, now);
   // Some of these tokens may be worked off already.
@@ -82,7 +82,7 @@ void TenantQuotas::End(const Tenant& tenant, const std::string& session, int64_t
   --use.requests;
   if (!session.empty()) {
     const auto live = use.sessions.find(session);
-    BATON_CHECK(live != use.sessions.end(), "a session ended that did not begin");
+    BATON_CHECK(live != use.sessions.end(), "End with another session than Begin");
     if (--live->second == 0) use.sessions.erase(live);
   }
 }
@@ -94,7 +94,7 @@ void TenantQuotas::CheckInvariants() const {
       BATON_CHECK(requests > 0, "a session without requests is counted");
       in_sessions += requests;
     }
-    BATON_CHECK(in_sessions <= use.requests && use.tokens >= 0, "a tenant's use does not add up");
+    BATON_CHECK(in_sessions <= use.requests && use.tokens >= 0, "the counts of a tenant are wrong");
   }
 }
 

@@ -13,8 +13,8 @@ absl::Status TenantShares::Check(const RequestSpec& spec, int32_t live) const {
   const int32_t theirs = this->live(spec.tenant);
   if (theirs <= limit_ - live) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("overloaded: tenant '", spec.tenant, "' has ", theirs,
-                                                   " live requests, as many as it leaves free of this router's ",
-                                                   limit_));
+                                                   " live requests, limit ", limit_ - live,
+                                                   " (the free places of this router's ", limit_, ")"));
 }
 
 void TenantShares::Begin(const RequestSpec& spec) {

@@ -22,8 +22,8 @@ absl::Status CheckSameDecoder(const WorkerInfo& info, const WorkerInfo& serving)
     if (coming == served) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrCat(
         "model '", info.model, "': ", what, " ", Hex(coming), " at ", info.address, ", but ", Hex(served), " at ",
-        serving.address, ", which serves it: what answers otherwise needs another name, or comes when the last worker ",
-        "with these has gone"));
+        serving.address, ", which serves it: expected equal digests; serve this decoder under another model name, or ",
+        "attach it when all workers with the other digest have left"));
   };
   RETURN_IF_ERROR(check("weights", info.weights_digest, serving.weights_digest));
   return check("prefill module", info.module_digest, serving.module_digest);

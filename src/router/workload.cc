@@ -149,8 +149,8 @@ void Workload::CheckInvariants() const {
     BATON_CHECK(workflow.requests > 0 || workflow.left == absl::ZeroDuration(), std::get<1>(key));
     BATON_CHECK((workflow.requests == 0) == idle_.contains({workflow.expires, key}), std::get<1>(key));
   }
-  BATON_CHECK(requests == requests_, "requests of workflows are miscounted");
-  BATON_CHECK(idle_.size() <= options_.idle_workflows, "idle workflows are kept without bound");
+  BATON_CHECK(requests == requests_, "the counts of workflows are wrong");
+  BATON_CHECK(idle_.size() <= options_.idle_workflows, "too many idle workflows");
 }
 
 }  // namespace baton

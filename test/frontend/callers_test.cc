@@ -300,7 +300,7 @@ TEST_CASE("A tenant beyond its quota waits, and other tenants do not") {
   KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "first");
   CHECK(KeyedCall(t, &t.alpha, Call::Request("second", "hello")).Finish() ==
-        absl::ResourceExhaustedError("tenant 'alpha': requests: its 1 are in use"));
+        absl::ResourceExhaustedError("tenant 'alpha': the quota of 1 requests is used up"));
   const HttpAnswer over_http = t.Http("POST", "/v1/completions", R"({"prompt": "hello", "max_tokens": 8})", &t.alpha);
   CHECK(over_http.status == 429);
   CHECK(MetricValue(t.c->metrics, R"(baton_quota_refusals_total{tenant="alpha"})") >= 2);
@@ -378,7 +378,7 @@ TEST_CASE("A tenant's waiting messages leave as many bytes to other tenants") {
 
 TEST_CASE("A request counts its upper bound until it ends, and its use afterwards") {
   Tenants t("tokens_per_minute = 17\n");
-  const auto refusal = absl::ResourceExhaustedError("tenant 'alpha': tokens of a minute: its 17 are in use");
+  const auto refusal = absl::ResourceExhaustedError("tenant 'alpha': the quota of 17 tokens per minute is used up");
   const auto ask = [&](const char* id) { return KeyedCall(t, &t.alpha, Call::Request(id, "hello")).Finish(); };
   // Six tokens of prompt, and at most eight of output.
   KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));
@@ -422,7 +422,7 @@ TEST_CASE("A streaming prompt counts its known tokens and its output limit") {
   KeyedCall open(t, &t.alpha, request);
   REQUIRE(t.c->prefill->Next().prefill().open());
   const absl::Status status = KeyedCall(t, &t.alpha, Call::Request("second", "hello")).Finish();
-  CHECK(status == absl::ResourceExhaustedError("tenant 'alpha': tokens of a minute: its 500 are in use"));
+  CHECK(status == absl::ResourceExhaustedError("tenant 'alpha': the quota of 500 tokens per minute is used up"));
 }
 
 TEST_CASE("Sessions with one name and different salts are different sessions") {
@@ -434,7 +434,7 @@ TEST_CASE("Sessions with one name and different salts are different sessions") {
   request.set_request_id("second");
   request.set_cache_salt("other");
   CHECK(KeyedCall(t, &t.alpha, request).Finish() ==
-        absl::ResourceExhaustedError("tenant 'alpha': sessions: its 1 are in use"));
+        absl::ResourceExhaustedError("tenant 'alpha': the quota of 1 sessions is used up"));
   request.set_cache_salt("");
   KeyedCall second(t, &t.alpha, request);
   CHECK(t.c->prefill->Next().prefill().request_id() == "second");

@@ -471,7 +471,7 @@ TEST_CASE("a tenant has no more live requests than it leaves free, and others fi
     const absl::Status refused = submit("a");
     CHECK(absl::IsResourceExhausted(refused));
     CHECK(refused.message() ==
-          "overloaded: tenant 'a' has 5 live requests, as many as it leaves free of this router's 8");
+          "overloaded: tenant 'a' has 5 live requests, limit 3 (the free places of this router's 8)");
     CHECK(fill("b") == 2);
     CHECK(fill("c") == 1);
     CHECK(submit("d").message() == "overloaded: 8 live requests, limit 8");

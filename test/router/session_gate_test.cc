@@ -235,7 +235,8 @@ TEST_CASE("requests that wait may go, and too many are refused") {
   const absl::Status refused = d.Arrive("t:d:1");
   CHECK(absl::IsResourceExhausted(refused));
   CHECK(Message(refused) ==
-        "overloaded: 1 sessions are active, limit 1, and 2 requests of others wait, limit 2 (--max-requests / 2)");
+        "overloaded: 1 sessions are active, limit 1, and 2 requests of other sessions wait, limit 2 (--max-requests / "
+        "2)");
   CHECK(d.At("t:d:1").session.state == SessionGate::State::kUnknown);
   CHECK(d.Come({"t:a:2"}) == "t:a:2");  // of an active session
   CHECK(d.End("t:b:1") == "");          // cancelled

@@ -19,7 +19,7 @@ TEST_CASE("a tenant's quotas are its own") {
   CHECK_FALSE(quotas.Begin(small, "", 10, kStart));
   const auto refusal = quotas.Begin(small, "", 10, kStart);
   REQUIRE(refusal);
-  CHECK(refusal->status == absl::ResourceExhaustedError("tenant 'small': requests: its 1 are in use"));
+  CHECK(refusal->status == absl::ResourceExhaustedError("tenant 'small': the quota of 1 requests is used up"));
   CHECK_FALSE(quotas.Begin(other, "", 10, kStart));
   for (int i = 0; i < 100; ++i) CHECK_FALSE(quotas.Begin(free, "s", 1 << 20, kStart));
   quotas.End(small, "", 0, kStart);
@@ -81,7 +81,7 @@ TEST_CASE("what belongs to a call that was let in is not refused for tokens, and
   CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart, /*further=*/true));
   const auto refusal = quotas.Begin(tenant, "", 1, kStart, /*further=*/true);
   REQUIRE(refusal);
-  CHECK(refusal->status == absl::ResourceExhaustedError("tenant 't': requests: its 3 are in use"));
+  CHECK(refusal->status == absl::ResourceExhaustedError("tenant 't': the quota of 3 requests is used up"));
   quotas.End(tenant, "", 0, kStart);
   CHECK(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(60)));  // 1,401 - 600
   CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(81)));
