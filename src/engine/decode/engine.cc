@@ -53,8 +53,8 @@ absl::Status DecodeEngine::CheckJob(const DecodeJob& job) const {
   RETURN_IF_ERROR(Validate(job.spec.sampling, options_.model.vocab));
   if (job.spec.tokens.empty()) return absl::InvalidArgumentError("the prompt is empty");
   if (std::ssize(job.spec.tokens) > options_.model.positions) {
-    return absl::InvalidArgumentError(absl::StrCat("the prompt has ", job.spec.tokens.size(), " tokens, at most ",
-                                                   options_.model.positions, " fit into context and KV blocks"));
+    return absl::InvalidArgumentError(absl::StrCat("the prompt has ", job.spec.tokens.size(), " tokens, limit ",
+                                                   options_.model.positions, " (the context and the KV blocks)"));
   }
   for (size_t i = 0; i < job.spec.tokens.size(); ++i) {
     if (job.spec.tokens[i] < 0 || job.spec.tokens[i] >= options_.model.vocab) {
@@ -69,7 +69,8 @@ absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
   if (by_id_.contains(job.request_id) || FindChecking(job.request_id) != checking_.end()) {
     // The KV of the running request is claimed, so this gives up only the second hand-off.
     receiver_.Cancel(job.request_id, now);
-    return absl::FailedPreconditionError(absl::StrCat("request ", job.request_id, " is already being decoded"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("request id ", job.request_id, " is in use by a running request"));
   }
   const absl::Status valid = CheckJob(job);
   absl::StatusOr<Claim> claim = valid.ok() ? receiver_.Start(job, now) : valid;
@@ -225,7 +226,7 @@ void DecodeEngine::DropNext() {
 }
 
 void DecodeEngine::FinishStep(const absl::Status& status, bool next_begun, bool device_waited) {
-  BATON_CHECK(!next_begun || (next_planned_ && status.ok()), "a step has begun that was not planned");
+  BATON_CHECK(!next_begun || (next_planned_ && status.ok()), "a step has begun, but BeginNext did not plan it");
   next_begun_ = next_begun;
   next_ahead_ = next_begun && !device_waited;
   if (std::exchange(next_planned_, false) && !next_begun) DropNext();
@@ -315,7 +316,7 @@ void DecodeEngine::Report(const RequestId& id, absl::Status status) {
 void DecodeEngine::Forget(const SequenceId& id) {
   Request& request = At(id);
   if (request.begun > 0) {  // the next step has begun with a row for it, which is discarded
-    BATON_CHECK(next_begun_, "a request ends under the running step");
+    BATON_CHECK(next_begun_, "a request of the running step ends");
     const auto row = static_cast<size_t>(request.row);
     next_.requests[row] = nullptr;
     next_.step.rows[row].stream = nullptr;
@@ -356,8 +357,8 @@ void DecodeEngine::CheckInvariants() const {
   tree_.CheckInvariants();
   scheduler_.CheckInvariants();
   receiver_.CheckInvariants();
-  BATON_CHECK(requests_.size() == by_id_.size(), "requests and their names differ");
-  BATON_CHECK(untold_.size() <= requests_.size(), "a token of no request is to be told");
+  BATON_CHECK(requests_.size() == by_id_.size(), "requests_ and by_id_ differ");
+  BATON_CHECK(untold_.size() <= requests_.size(), "an update is due for a request that does not exist");
   BATON_CHECK(static_cast<int64_t>(requests_.size()) == scheduler_.counts().sequences, "a sequence without request");
 }
 

@@ -18,7 +18,7 @@ constexpr int32_t kMostPriority = 100;
 
 DecodeScheduler::DecodeScheduler(DecodeSchedulerOptions options, BlockPool& pool, RadixTree& tree)
     : options_(options), pool_(pool), tree_(tree) {
-  BATON_CHECK(options_.max_batch >= 1, "a batch of nothing");
+  BATON_CHECK(options_.max_batch >= 1, "max_batch must be positive");
   BATON_CHECK(options_.positions >= 1 && options_.positions <= pool.counts().total * kBlockTokens,
               "a single sequence must fit into the pool");
 }
@@ -78,7 +78,7 @@ void DecodeScheduler::NameBlock(const SequenceId& id, const BlockKey& key) {
   Sequence& sequence = At(id);
   sequence.kv.keys.push_back(key);
   BATON_CHECK(static_cast<int64_t>(sequence.kv.keys.size()) == sequence.kv.kv_tokens / kBlockTokens,
-              "named another block");
+              "a key must be set right after its block is full");
   ShareBlocks(sequence);
 }
 
@@ -103,9 +103,9 @@ void DecodeScheduler::Remove(const SequenceId& id, int64_t made) {
   const auto it = sequences_.find(id);
   BATON_CHECK(it != sequences_.end(), "no such sequence");
   Sequence& sequence = it->second;
-  BATON_CHECK(!running_ || !IsCopied(id), "removed a sequence under the step that copies it");
+  BATON_CHECK(!running_ || !IsCopied(id), "removed a sequence that the running step copies");
   if (sequence.begun > 0) {
-    BATON_CHECK(!has_next_, "removed a sequence under the step that was planned with it");
+    BATON_CHECK(!has_next_, "removed a running sequence after BeginNext");
     std::ranges::replace(step_.batch, &sequence, nullptr);
     ended_.push_back(std::move(sequence.kv.table));
   }
@@ -144,7 +144,7 @@ void DecodeScheduler::OrderSequences() {
 }
 
 const DecodePlan& DecodeScheduler::BeginStep() {
-  BATON_CHECK(!running_, "a step within a step");
+  BATON_CHECK(!running_, "BeginStep while a step runs");
   running_ = true;
   step_.Clear();
   releasing_ = 0;
@@ -176,7 +176,7 @@ bool DecodeScheduler::MayBeginNext() const {
 }
 
 const DecodePlan* DecodeScheduler::BeginNext() {
-  BATON_CHECK(running_ && !has_next_, "the next step is begun once, while one runs");
+  BATON_CHECK(running_ && !has_next_, "BeginNext needs a running step, and no planned one");
   if (!MayBeginNext()) return nullptr;
   next_.Clear();
   for (const Sequences::iterator it : TurnsNow()) {
@@ -237,7 +237,7 @@ bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
   SwapCopy copy{(*turn)->first, &sequence.host, {}};
   while (static_cast<int64_t>(sequence.kv.table.size()) < blocks) {
     std::optional<BlockRef> block = tree_.Allocate();
-    BATON_CHECK(block.has_value(), "less available than the tree said");
+    BATON_CHECK(block.has_value(), "Available() was too high");
     copy.pieces.push_back({sequence.kv.table.size(), block->id()});
     sequence.kv.table.Append(*std::move(block));
   }
@@ -331,15 +331,15 @@ void DecodeScheduler::CheckInvariants() const {
     const int64_t full = BlocksFor(sequence.kv.kv_tokens);
     const bool covers = size >= full && size <= BlocksFor(sequence.kv.kv_tokens + (running_ ? 2 : 1));
     BATON_CHECK(sequence.swapped ? size == 0 : covers, "a table does not cover its tokens");
-    BATON_CHECK(!sequence.swapped || sequence.host != nullptr || full == 0, "a swapped sequence has no bytes");
+    BATON_CHECK(!sequence.swapped || sequence.host != nullptr || full == 0, "a swapped sequence has no host memory");
     BATON_CHECK(sequence.shared <= std::min(sequence.kv.keys.size(), sequence.kv.table.size()),
-                "shares what it has not");
-    BATON_CHECK(running_ || !sequence.leaving, "leaves without a step");
+                "a sequence shares more blocks than it has");
+    BATON_CHECK(running_ || !sequence.leaving, "a sequence is being swapped out, but no step is running");
     BATON_CHECK(sequence.kv.kv_tokens <= options_.positions, "a sequence beyond its positions");
   }
-  BATON_CHECK(turns_changed_ || turns_.size() == sequences_.size(), "a sequence without turn");
+  BATON_CHECK(turns_changed_ || turns_.size() == sequences_.size(), "the order lacks a sequence");
   BATON_CHECK(swapped == swapped_, "swapped sequences miscounted");
-  BATON_CHECK(running_ || (!has_next_ && ended_.empty() && replaced_.empty()), "something is left of a step");
+  BATON_CHECK(running_ || (!has_next_ && ended_.empty() && replaced_.empty()), "state of a step is left after its end");
   std::map<const Sequence*, int32_t> begun;
   for (const auto& [is_begun, step] : {std::pair(running_, &step_), std::pair(has_next_, &next_)}) {
     if (!is_begun) continue;

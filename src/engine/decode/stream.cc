@@ -43,16 +43,16 @@ absl::StatusOr<bool> DecodeStream::Advance(std::span<const float> logits, Sample
 }
 
 absl::StatusOr<bool> DecodeStream::Advance(const SampledToken& sampled) {
-  BATON_CHECK(!wants_top_logprobs(), "a row was sampled whose logits are needed");
+  BATON_CHECK(!wants_top_logprobs(), "the backend sampled a row that needs logits");
   if (sampled.id == kNotFinite) return sampler_.NotFinite(sampled.logprob);
-  BATON_CHECK(sampled.id >= 0 && sampled.id < model_.vocab, "a token was sampled that is not of the vocabulary");
+  BATON_CHECK(sampled.id >= 0 && sampled.id < model_.vocab, "the sampled token is not in the vocabulary");
   sampler_.Accept(sampled.id);
   return Take(sampled.id, {.logprob = sampled.logprob});
 }
 
 // Does only what the next step depends on, because a device waits for it. `Tell` does the rest.
 bool DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
-  BATON_CHECK(!untold_, "a token came before the last one was told");
+  BATON_CHECK(!untold_, "Advance before the update of the last token");
   untold_ = true;
   output_.push_back(id);
   if (spec_.sampling.logprobs) logprobs_ = std::move(logprobs);
@@ -69,7 +69,7 @@ bool DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
 void DecodeStream::Spell() { text_ = stop_matcher_.Push(detokenizer_.Push(output_.back())); }
 
 TokenUpdate DecodeStream::Tell() {
-  BATON_CHECK(untold_, "there is no token to tell of");
+  BATON_CHECK(untold_, "there is no token without an update");
   untold_ = false;
   // A stop id gives no text.
   if (stop_matcher_.empty() && finish_ != FinishReason::kStop) Spell();
@@ -84,7 +84,7 @@ TokenUpdate DecodeStream::Tell() {
 }
 
 TokenUpdate DecodeStream::End(FinishReason reason) {
-  BATON_CHECK(!untold_, "a stream ends before its last token was told");
+  BATON_CHECK(!untold_, "End before the update of the last token");
   TokenUpdate update;
   update.request_id = request_id_;
   update.text = Flush();

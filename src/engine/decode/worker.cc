@@ -194,8 +194,9 @@ DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
   const bool device_waited = logits.ok() && logits->device_waited;
   pace_.Over(clock_.Now(), device_waited);
   if (!logits.ok()) return {logits.status()};
-  BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend gave another number of rows");
-  BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows, "some rows are not told of");
+  BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend returned a wrong number of rows");
+  BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows,
+              "the backend sampled a wrong number of rows");
   Sample(step, *logits);
   return {absl::OkStatus(), logits->next_begun, device_waited};
 }
