@@ -9,7 +9,8 @@ namespace baton {
 void HandoffBlocks::SetReady(const ReadyBlock& ready) {
   BATON_CHECK(ready.index >= 0 && static_cast<size_t>(ready.index) < blocks_.size(), "no such block");
   Block& block = blocks_[static_cast<size_t>(ready.index)];
-  BATON_CHECK(ready.layers >= block.layers_ready && ready.layers <= layout_.layers, "layers went back");
+  BATON_CHECK(ready.layers >= block.layers_ready && ready.layers <= layout_.layers,
+              "the number of ready layers shrank");
   BATON_CHECK(block.layers_ready == 0 || block.source == ready.source, "a block's source changed");
   block.source = ready.source;
   block.layers_ready = ready.layers;
@@ -21,11 +22,12 @@ absl::Status HandoffBlocks::SetMissing(std::span<const MissingBlock> missing, in
   int64_t last = -1;
   for (const MissingBlock& block : missing) {
     if (block.index <= last || static_cast<size_t>(block.index) >= blocks_.size()) {
-      return absl::InternalError(absl::StrCat("decode worker ", std::string(peer), " asks for block ", block.index,
-                                              " after ", last, " of a table of ", blocks_.size()));
+      return absl::InternalError(absl::StrCat("decode worker ", std::string(peer), " lists block ", block.index,
+                                              " as missing after block ", last, ", expected ascending indices below ",
+                                              blocks_.size()));
     }
     if (block.target.value() >= slab_blocks || !targets.insert(block.target).second) {
-      return absl::InternalError(absl::StrCat("decode worker ", std::string(peer), " gives target ",
+      return absl::InternalError(absl::StrCat("decode worker ", std::string(peer), " names target block ",
                                               block.target.value(), " twice or beyond its slab of ", slab_blocks,
                                               " blocks"));
     }
@@ -53,7 +55,7 @@ void HandoffBlocks::TakeCopies(int32_t index, std::vector<BlockCopy>& copies) {
 }
 
 void HandoffBlocks::SetDigests(std::span<const int32_t> indices, std::span<const BlockDigest> digests) {
-  BATON_CHECK(digests.size() == indices.size(), "digests of other blocks");
+  BATON_CHECK(digests.size() == indices.size(), "the number of digests differs from the number of blocks");
   digests_.resize(blocks_.size());
   for (size_t i = 0; i < indices.size(); ++i) digests_[static_cast<size_t>(indices[i])] = digests[i];
 }
@@ -69,8 +71,8 @@ std::vector<BlockDigest> HandoffBlocks::Digests() const {
 void HandoffBlocks::CheckInvariants() const {
   int32_t unposted = 0;
   for (const Block& block : blocks_) {
-    BATON_CHECK(block.layers_posted <= block.layers_ready, "pushed what is not ready");
-    BATON_CHECK(block.missing || block.layers_posted == 0, "pushed what is not missing");
+    BATON_CHECK(block.layers_posted <= block.layers_ready, "pushed layers that are not ready");
+    BATON_CHECK(block.missing || block.layers_posted == 0, "pushed a block that is not missing");
     if (block.missing && block.layers_posted < layout_.layers) ++unposted;
   }
   BATON_CHECK(unposted == unposted_, "unposted blocks miscounted");

@@ -71,7 +71,7 @@ std::optional<PeerLinks::Change> PeerLinks::OnLinkReply(LinkId link, absl::Statu
   peer.wants_digests = reply->wants_digests;
   peer.connecting = true;
   if (reply->numerics_id != options_.self.numerics_id) {
-    spdlog::warn("decode worker {} computes with '{}', this worker with '{}': no bit equality between them", to,
+    spdlog::warn("decode worker {} computes with '{}', this worker with '{}': their results may differ in bits", to,
                  reply->numerics_id, options_.self.numerics_id);
   }
   actions_.push_back(OpenConnection{link, to, std::move(reply->transport_descriptor)});

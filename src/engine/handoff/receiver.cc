@@ -69,12 +69,12 @@ absl::Status HandoffReceiver::CheckLink(const LinkRequest& request) const {
   if (options_.guard != nullptr && !request.can_show_right) {
     return absl::FailedPreconditionError(
         "the decode worker takes KV blocks only under the key of their reservation (--guard-kv), and the prefill "
-        "worker can show none: its version is older");
+        "worker does not support keys because its version is older");
   }
   const auto link = links_.find(request.prefill_incarnation);
   if (link != links_.end() && link->second.address != request.prefill_address) {
     return absl::FailedPreconditionError(absl::StrCat("incarnation ", request.prefill_incarnation.value(),
-                                                      " is linked as ", link->second.address, " and as ",
+                                                      " links from two addresses: ", link->second.address, " and ",
                                                       request.prefill_address));
   }
   return absl::OkStatus();
@@ -86,7 +86,7 @@ absl::StatusOr<LinkReply> HandoffReceiver::OnLink(const LinkRequest& request, ab
   links_[request.prefill_incarnation] = {request.prefill_address, now};
   if (links_.size() > kMostLinks) ForgetIdleLink();
   if (request.numerics_id != options_.numerics_id) {
-    spdlog::warn("prefill worker {} computes with '{}', this worker with '{}': no bit equality between them",
+    spdlog::warn("prefill worker {} computes with '{}', this worker with '{}': their results may differ in bits",
                  request.prefill_address, request.numerics_id, options_.numerics_id);
   }
   return LinkReply{.decode_incarnation = options_.incarnation,
@@ -202,7 +202,7 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
   if (reservation.right.has_value() &&
       !WriteGuard::Same(reservation.right->key, commit.right.value_or(WriteRight{}).key)) {
     return options_.guard->Refuse(absl::FailedPreconditionError(
-        absl::StrCat(ToString(commit.reservation), ": the commit does not show its key (--guard-kv)")));
+        absl::StrCat(ToString(commit.reservation), ": the commit lacks the key of the reservation (--guard-kv)")));
   }
   const int64_t expected = static_cast<int64_t>(reservation.table.size() - reservation.held);
   if (commit.blocks_written != expected) {
@@ -304,7 +304,7 @@ absl::Status HandoffReceiver::CheckStart(const DecodeJob& job, const Reservation
   }
   const std::span<const TokenId> kv_tokens(job.spec.tokens.data(), static_cast<size_t>(reservation.request.kv_tokens));
   if (BlockKeys(RootKey(options_.module_digest, job.spec.cache_domain), kv_tokens) != reservation.request.keys) {
-    return absl::FailedPreconditionError(absl::StrCat(what, " was made for other tokens"));
+    return absl::FailedPreconditionError(absl::StrCat(what, " has KV of other tokens"));
   }
   return absl::OkStatus();
 }
@@ -405,11 +405,11 @@ HandoffReceiver::Outstanding HandoffReceiver::outstanding() const {
 void HandoffReceiver::CheckInvariants() const {
   int64_t quarantined = 0, unwritten = 0;
   for (const auto& [id, quarantine] : quarantines_) quarantined += static_cast<int64_t>(quarantine.blocks.size());
-  BATON_CHECK(quarantined == pool_.counts().quarantined, "the pool quarantines other blocks than the receiver");
+  BATON_CHECK(quarantined == pool_.counts().quarantined, "pool and receiver disagree on quarantined blocks");
   for (const auto& [id, reservation] : reservations_) {
     BATON_CHECK(static_cast<int64_t>(reservation.table.size()) == BlocksFor(reservation.request.kv_tokens),
-                "a block is lost");
-    BATON_CHECK(reservation.held <= reservation.request.keys.size(), "a partial block cannot have been held");
+                "a reservation has a wrong number of blocks");
+    BATON_CHECK(reservation.held <= reservation.request.keys.size(), "a held block has no key");
     BATON_CHECK(!quarantines_.contains(id), "both reserved and quarantined");
     unwritten += !reservation.committed;
     for (size_t i = reservation.held; i < reservation.table.size() && !reservation.committed; ++i) {
@@ -418,11 +418,12 @@ void HandoffReceiver::CheckInvariants() const {
     }
   }
   if (options_.guard != nullptr) {
-    BATON_CHECK(options_.guard->rights() == unwritten, "a right to write to what is not reserved for it");
+    BATON_CHECK(options_.guard->rights() == unwritten, "rights and unwritten reservations differ");
     options_.guard->CheckInvariants();
   }
   for (const auto& [id, check] : checks_) {
-    BATON_CHECK(check.committed && !check.digests.empty() && !reservations_.contains(id), "checked before it is there");
+    BATON_CHECK(check.committed && !check.digests.empty() && !reservations_.contains(id),
+                "a check of a reservation that is not committed");
     for (size_t i = check.held; i < check.table.size(); ++i) {
       const BlockId block = check.table.ids()[i];
       BATON_CHECK(pool_.ReferencesOf(block) == 1 && !pool_.IsRetained(block), "an unchecked block is shared");
@@ -453,7 +454,7 @@ std::optional<BlockCheck> HandoffReceiver::NextCheck() {
 absl::Status HandoffReceiver::Compare(const Reservation& reservation,
                                       const absl::StatusOr<std::vector<BlockDigest>>& digests) const {
   RETURN_IF_ERROR(digests.status());
-  BATON_CHECK(digests->size() == reservation.digests.size(), "digests of other blocks");
+  BATON_CHECK(digests->size() == reservation.digests.size(), "the number of digests differs from the number of blocks");
   for (size_t i = 0; i < digests->size(); ++i) {
     if ((*digests)[i] == reservation.digests[i]) continue;
     // Does not log the digests, because a reader of the log could confirm a guessed prompt with
@@ -461,7 +462,7 @@ absl::Status HandoffReceiver::Compare(const Reservation& reservation,
     return absl::DataLossError(
         absl::StrCat("request ", reservation.request.request_id, ": KV block ", reservation.held + i, " of ",
                      reservation.table.size(),
-                     " is not what the prefill worker sent: it was damaged on its way, or somebody else wrote there"));
+                     " differs from the block that the prefill worker sent: it was damaged in transit or overwritten"));
   }
   return absl::OkStatus();
 }
@@ -470,7 +471,7 @@ std::optional<absl::StatusOr<ClaimedKv>> HandoffReceiver::OnDigests(
     ReservationId check, const absl::StatusOr<std::vector<BlockDigest>>& digests, absl::Time now) {
   Tick(now);
   auto taken = checks_.extract(check);
-  BATON_CHECK(!taken.empty(), "digests of a check that is over");
+  BATON_CHECK(!taken.empty(), "there is no such check");
   Reservation& reservation = taken.mapped();
   const absl::Status same = Compare(reservation, digests);
   if (!same.ok()) {

@@ -459,7 +459,7 @@ void HandoffSender::TickPushes(absl::Time now) {
   for (const auto& [id, push] : pushes_) {
     if (now >= push.give_up_at) hanging.push_back(Find(push.handoff)->link);
   }
-  for (LinkId link : hanging) LosePeer(link, absl::UnavailableError("a push does not end"), now);
+  for (LinkId link : hanging) LosePeer(link, absl::UnavailableError("a push has hung for two leases"), now);
 }
 
 void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) {
@@ -542,7 +542,7 @@ void HandoffSender::CheckInvariants() const {
     digests += handoff.digests_in_flight;
     const bool at_rest = handoff.pushes_in_flight == 0 && handoff.digests_in_flight == 0;
     BATON_CHECK(handoff.reported == (handoff.state == State::kDraining && at_rest),
-                "a failure is reported when its pushes and digests have finished, no sooner and no later");
+                "a failure is reported exactly when its pushes and digests have finished");
     BATON_CHECK(!handoff.reported || handoff.reply_pending, "a finished hand-off is kept");
     BATON_CHECK(handoff.pushes_in_flight == 0 || handoff.reserved, "pushed without a reservation");
     if (!handoff.reported) {
@@ -553,7 +553,7 @@ void HandoffSender::CheckInvariants() const {
     handoff.blocks.CheckInvariants();
   }
   BATON_CHECK(unreported == by_request_.size(), "a request without hand-off");
-  BATON_CHECK(next_tick_ <= FindNextTick(), "something would be done too late");
+  BATON_CHECK(next_tick_ <= FindNextTick(), "next_tick_ is too late");
   BATON_CHECK(pushes == static_cast<int64_t>(pushes_.size()), "pushes miscounted");
   BATON_CHECK(digests == static_cast<int64_t>(digests_.size()), "digests miscounted");
 }

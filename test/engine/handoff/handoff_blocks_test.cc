@@ -58,12 +58,17 @@ TEST_CASE("a block that the decode worker holds is never taken") {
 
 TEST_CASE("an answer with impossible blocks or targets is refused, and names them") {
   const std::pair<std::vector<MissingBlock>, const char*> cases[] = {
-      {{{1, BlockId(5)}, {0, BlockId(6)}}, "decode worker d asks for block 0 after 1 of a table of 3"},
-      {{{1, BlockId(5)}, {1, BlockId(6)}}, "decode worker d asks for block 1 after 1 of a table of 3"},
-      {{{-1, BlockId(5)}}, "decode worker d asks for block -1 after -1 of a table of 3"},
-      {{{3, BlockId(5)}}, "decode worker d asks for block 3 after -1 of a table of 3"},
-      {{{0, BlockId(5)}, {1, BlockId(5)}}, "decode worker d gives target 5 twice or beyond its slab of 100 blocks"},
-      {{{0, BlockId(100)}}, "decode worker d gives target 100 twice or beyond its slab of 100 blocks"},
+      {{{1, BlockId(5)}, {0, BlockId(6)}},
+       "decode worker d lists block 0 as missing after block 1, expected ascending indices below 3"},
+      {{{1, BlockId(5)}, {1, BlockId(6)}},
+       "decode worker d lists block 1 as missing after block 1, expected ascending indices below 3"},
+      {{{-1, BlockId(5)}},
+       "decode worker d lists block -1 as missing after block -1, expected ascending indices below 3"},
+      {{{3, BlockId(5)}},
+       "decode worker d lists block 3 as missing after block -1, expected ascending indices below 3"},
+      {{{0, BlockId(5)}, {1, BlockId(5)}},
+       "decode worker d names target block 5 twice or beyond its slab of 100 blocks"},
+      {{{0, BlockId(100)}}, "decode worker d names target block 100 twice or beyond its slab of 100 blocks"},
   };
   for (const auto& [missing, said] : cases) {
     HandoffBlocks blocks(3, kLayout);
