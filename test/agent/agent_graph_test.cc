@@ -16,14 +16,14 @@ NamedPrompt Spec(const RequestId& id, std::vector<PromptSegment> segments) {
   return {{.segments = std::move(segments)}, id};
 }
 
-TEST_CASE("a prompt without references is complete at once") {
+TEST_CASE("AgentGraph completes a prompt without references at once") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("one "), Bytes("two")})).ok());
   CHECK(world.Text("a") == "one two");
   CHECK(world.told["a"].complete);
 }
 
-TEST_CASE("a prompt grows block by block while its upstream runs, and by the rest when that is over") {
+TEST_CASE("AgentGraph reports whole blocks, and the rest when the upstream ends") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   REQUIRE(world.Submit(Spec("b", {Bytes("0123456789"), Reference{"a"}, Bytes("!")})).ok());
@@ -40,7 +40,7 @@ TEST_CASE("a prompt grows block by block while its upstream runs, and by the res
   CHECK(world.told["b"].complete);
 }
 
-TEST_CASE("later references wait for earlier ones, whoever is first") {
+TEST_CASE("AgentGraph reports references in prompt order whichever output ends first") {
   AgentWorld world;
   for (const char* id : {"a", "b"}) REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
   REQUIRE(world.Submit(Spec("c", {Reference{"a"}, Bytes("+"), Reference{"b"}})).ok());
@@ -53,7 +53,7 @@ TEST_CASE("later references wait for earlier ones, whoever is first") {
   CHECK(world.Text("c") == std::string(18, 'a') + "+" + std::string(40, 'b'));
 }
 
-TEST_CASE("what comes at once is told at once") {
+TEST_CASE("AgentGraph merges increments that arrive together") {
   AgentWorld world;
   for (const char* id : {"a", "b", "c"}) {
     REQUIRE(world
@@ -71,7 +71,7 @@ TEST_CASE("what comes at once is told at once") {
   }
 }
 
-TEST_CASE("joined by arrival, outputs fill the places in the order in which they are complete") {
+TEST_CASE("AgentGraph fills references in order of completion under Join::kArrival") {
   AgentWorld world;
   for (const char* id : {"a", "b"}) REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
   NamedPrompt spec = Spec("c", {Bytes("1:"), Reference{"a"}, Bytes(" 2:"), Reference{"b"}});
@@ -102,7 +102,7 @@ TEST_CASE("joined by arrival, outputs fill the places in the order in which they
   CHECK(world.told["c"].complete);
 }
 
-TEST_CASE("of a prompt that outgrows its limit no more is put together than shows it") {
+TEST_CASE("Prompt stops assembly when it exceeds its limit") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   world.Made("a", std::string(300, 'a'));
@@ -113,7 +113,7 @@ TEST_CASE("of a prompt that outgrows its limit no more is put together than show
   CHECK(Message(refused) == "prompt: with the outputs it refers to it has at least 1200 tokens, limit 1000");
 }
 
-TEST_CASE("text of a stop string is not passed on, nor are tokens that may become part of one") {
+TEST_CASE("Output withholds tokens that a stop string may remove") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   REQUIRE(world.Submit(Spec("b", {Bytes("0123456789abcd"), Reference{"a"}})).ok());
@@ -127,7 +127,7 @@ TEST_CASE("text of a stop string is not passed on, nor are tokens that may becom
   CHECK(world.Text("b") == "0123456789abcde\nENdf");
 }
 
-TEST_CASE("what a stop string leaves of a token is encoded anew") {
+TEST_CASE("Output encodes the rest of a token that a stop string cuts") {
   AgentWorld world;
   NamedPrompt upstream = Spec("a", {Bytes("x")});
   upstream.tokenizer = &PairTokens();
@@ -143,7 +143,7 @@ TEST_CASE("what a stop string leaves of a token is encoded anew") {
   CHECK(world.told["b"].tokens == TextIds(PairTokens(), "aba"));
 }
 
-TEST_CASE("a reader with another tokenizer gets the ids of the finished text") {
+TEST_CASE("Output encodes its text for a prompt with another tokenizer") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   NamedPrompt reader = Spec("b", {Reference{"a"}});
@@ -162,7 +162,7 @@ TEST_CASE("a reader with another tokenizer gets the ids of the finished text") {
   CHECK(early < world.told["b"].tokens.size());
 }
 
-TEST_CASE("an output is read after its end, until it is kept no longer") {
+TEST_CASE("AgentGraph keeps an output for keep_output after its end") {
   AgentWorld world({.keep_output = absl::Seconds(10)});
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   world.Made("a", "hello");
@@ -175,7 +175,7 @@ TEST_CASE("an output is read after its end, until it is kept no longer") {
   CHECK(world.graph.counts().kept == 0);
 }
 
-TEST_CASE("an output that a growing prompt comes to later is kept for it") {
+TEST_CASE("AgentGraph keeps an output for a streaming prompt that reaches it later") {
   AgentWorld world({.keep_output = absl::Seconds(10)});
   for (const char* id : {"a", "b"}) REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
   REQUIRE(world.Submit(Spec("c", {Reference{"a"}, Reference{"b"}})).ok());
@@ -187,7 +187,7 @@ TEST_CASE("an output that a growing prompt comes to later is kept for it") {
   CHECK(world.Text("c") == "late");
 }
 
-TEST_CASE("kept outputs have a limit in bytes, and the oldest go first") {
+TEST_CASE("AgentGraph drops the oldest kept outputs when they exceed kept_bytes") {
   AgentWorld world({.kept_bytes = 5000});
   for (const char* id : {"a", "b", "c"}) {
     REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
@@ -200,7 +200,7 @@ TEST_CASE("kept outputs have a limit in bytes, and the oldest go first") {
   CHECK(world.Submit(Spec("r", {Reference{"c"}})).ok());
 }
 
-TEST_CASE("an announced request may be submitted later; an unknown one is refused") {
+TEST_CASE("AgentGraph accepts references to announced requests and refuses unknown ones") {
   AgentWorld world;
   CHECK(world.Submit(Spec("b", {Reference{"a"}})).code() == Code::kNotFound);
   REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "a", .announced = true}})).ok());
@@ -212,7 +212,7 @@ TEST_CASE("an announced request may be submitted later; an unknown one is refuse
   CHECK(world.Text("b") == "y");
 }
 
-TEST_CASE("an announced request that does not come fails those that wait for it") {
+TEST_CASE("AgentGraph fails prompts when an announced request is not submitted") {
   AgentWorld world({.wait_announced = absl::Seconds(5)});
   REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "a", .announced = true}})).ok());
   REQUIRE(world
@@ -227,7 +227,7 @@ TEST_CASE("an announced request that does not come fails those that wait for it"
   CHECK(world.graph.counts().announced == 0);
 }
 
-TEST_CASE("cycles and self-references are refused") {
+TEST_CASE("AgentGraph refuses cycles and references of a request to itself") {
   AgentWorld world;
   CHECK(world.Submit(Spec("a", {Reference{.upstream = "a", .announced = true}})).code() == Code::kInvalidArgument);
   REQUIRE(world.Submit(Spec("a", {Reference{.upstream = "b", .announced = true}})).ok());
@@ -236,7 +236,7 @@ TEST_CASE("cycles and self-references are refused") {
   CHECK(world.Submit(Spec("c", {Bytes("x")})).ok());
 }
 
-TEST_CASE("requests of another tenant are not there, whatever they are called") {
+TEST_CASE("AgentGraph does not find requests of another cache domain") {
   CHECK(ScopedId("", "a") == "a");
   CHECK(ScopedId("x/y", "a") == "x/y/a");
   CHECK(NameOf("x/y/a") == "a");
@@ -260,7 +260,7 @@ TEST_CASE("requests of another tenant are not there, whatever they are called") 
   CHECK(world.Text("b") == "ours");
 }
 
-TEST_CASE("a refused request leaves its announcement as it was") {
+TEST_CASE("AgentGraph keeps an announcement when its request is refused") {
   AgentWorld world({.wait_announced = absl::Seconds(5)});
   REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "a", .announced = true}})).ok());
   world.Advance(absl::Seconds(3));
@@ -288,7 +288,7 @@ TEST_CASE("a refused request leaves its announcement as it was") {
   }
 }
 
-TEST_CASE("a refused request leaves the output of an earlier one of its id") {
+TEST_CASE("AgentGraph keeps an earlier output of an id when a request is refused") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   world.Made("a", "kept");
@@ -302,7 +302,7 @@ TEST_CASE("a refused request leaves the output of an earlier one of its id") {
   CHECK(world.Text("b") == "kept");
 }
 
-TEST_CASE("an upstream's failure aborts, is taken as a part, or is replaced, as each reference says") {
+TEST_CASE("AgentGraph applies OnFailure of each reference when its upstream fails") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   REQUIRE(world.Submit(Spec("abort", {Reference{"a"}})).ok());
@@ -328,7 +328,7 @@ Reference Substitute(const RequestId& upstream, std::string_view text) {
   return {.upstream = upstream, .on_failure = OnFailure::kSubstitute, .substitute = Bytes(text)};
 }
 
-TEST_CASE("a new prompt takes all that is over as it is, and does not begin anew") {
+TEST_CASE("AgentGraph does not restart a new prompt whose upstreams have ended") {
   AgentWorld world;
   for (const char* id : {"failed", "good"}) REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
   world.Made("failed", std::string(40, 'f'));
@@ -345,7 +345,7 @@ TEST_CASE("a new prompt takes all that is over as it is, and does not begin anew
   }
 }
 
-TEST_CASE("a prompt that refers to a failed output twice begins anew once") {
+TEST_CASE("AgentGraph restarts a prompt once when two references to one output fail") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   REQUIRE(world.Submit(Spec("b", {Bytes(">"), Substitute("a", "one"), Bytes(" "), Substitute("a", "two")})).ok());
@@ -356,7 +356,7 @@ TEST_CASE("a prompt that refers to a failed output twice begins anew once") {
   CHECK(world.told["b"].restarts == 1);
 }
 
-TEST_CASE("the references of prompts that wait have a limit, of all prompts together") {
+TEST_CASE("AgentGraph bounds the references of all streaming prompts together") {
   AgentWorld world({.references = 5});
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   REQUIRE(world.Submit(Spec("b", {Reference{"a"}, Reference{"a"}, Reference{"a"}})).ok());
@@ -369,7 +369,7 @@ TEST_CASE("the references of prompts that wait have a limit, of all prompts toge
   CHECK(world.graph.counts().references == 0);
 }
 
-TEST_CASE("a reference that takes too long has failed, for it alone") {
+TEST_CASE("AgentGraph fails only the reference whose timeout has passed") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   const auto timed = [](OnFailure on_failure) {
@@ -389,7 +389,7 @@ TEST_CASE("a reference that takes too long has failed, for it alone") {
   CHECK(world.Text("part") == "ab");
 }
 
-TEST_CASE("a prompt that outgrows its limit, or stays empty, fails") {
+TEST_CASE("AgentGraph fails a prompt that exceeds its limit or stays empty") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   NamedPrompt spec = Spec("b", {Reference{"a"}});
@@ -404,7 +404,7 @@ TEST_CASE("a prompt that outgrows its limit, or stays empty, fails") {
   CHECK(world.told["d"].failure.code() == Code::kInvalidArgument);
 }
 
-TEST_CASE("a thousand prompts read one output, and one that goes away harms none") {
+TEST_CASE("AgentGraph serves a thousand readers of one output when one of them ends") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   for (int i = 0; i < 1000; ++i) REQUIRE(world.Submit(Spec(absl::StrCat("r", i), {Reference{"a"}})).ok());
@@ -418,7 +418,7 @@ TEST_CASE("a thousand prompts read one output, and one that goes away harms none
   CHECK(world.graph.counts().growing == 0);
 }
 
-TEST_CASE("a request whose upstream has failed already is one that failed, to those that refer to it") {
+TEST_CASE("AgentGraph fails downstream prompts when a request fails at submission") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   world.End("a", absl::InternalError("broken"));

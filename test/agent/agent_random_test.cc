@@ -145,7 +145,7 @@ class RandomGraph {
   std::vector<Agent> agents_;
 };
 
-TEST_CASE("whatever the timing, every prompt of a random graph is that of the sequential run") {
+TEST_CASE("AgentGraph gives the prompts of a sequential run in random graphs") {
   ForEachSeed(1000, [](uint64_t seed) { RandomGraph(seed).Run(); });
 }
 

@@ -45,7 +45,7 @@ struct World {
   }
 };
 
-TEST_CASE("a context grows call by call, and a call whose answer was lost may be repeated") {
+TEST_CASE("ContextStore extends a context and accepts a repeated call") {
   World w;
   CHECK(*w.Append(Tokens(0, 5), 0) == Tokens(0, 5));
   CHECK(*w.Append(Tokens(5, 5), 5) == Tokens(0, 10));
@@ -59,7 +59,7 @@ TEST_CASE("a context grows call by call, and a call whose answer was lost may be
   CHECK(w.store.tokens() == 12);
 }
 
-TEST_CASE("a call that believes another length is refused with both, and changes nothing") {
+TEST_CASE("ContextStore refuses a call with another length and changes nothing") {
   World w;
   REQUIRE(w.Append(Tokens(0, 8), 0).ok());
   CHECK(w.Append(Tokens(8, 1), 9).status() ==
@@ -75,7 +75,7 @@ TEST_CASE("a call that believes another length is refused with both, and changes
   CHECK(*w.Read() == Tokens(0, 8));
 }
 
-TEST_CASE("a call that fails adds nothing, and a context whose first call fails is not there") {
+TEST_CASE("ContextStore removes a context when its first call fails") {
   World w;
   CHECK(w.Append(Tokens(0, 4), 0, "").ok());
   CHECK(absl::IsNotFound(w.Read().status()));
@@ -86,7 +86,7 @@ TEST_CASE("a call that fails adds nothing, and a context whose first call fails 
   CHECK(w.store.tokens() == 5);
 }
 
-TEST_CASE("a context is forgotten when it was not used for the lease, and not while a call uses it") {
+TEST_CASE("ContextStore drops a context when its lease ends and no call uses it") {
   World w;
   REQUIRE(w.Append(Tokens(0, 4), 0).ok());
   for (int i = 0; i < 2; ++i) {
@@ -111,7 +111,7 @@ TEST_CASE("a context is forgotten when it was not used for the lease, and not wh
   CHECK(*w.Append(Tokens(4, 1)) == Tokens(4, 1));
 }
 
-TEST_CASE("tenants do not see each other's contexts, and a context stays with its model") {
+TEST_CASE("ContextStore separates cache domains and models") {
   World w;
   REQUIRE(w.Append(Tokens(0, 4), 0).ok());
   CHECK(absl::IsNotFound(w.Read({}, {"other", "c"}).status()));
@@ -122,7 +122,7 @@ TEST_CASE("tenants do not see each other's contexts, and a context stays with it
   CHECK(w.Append({}, 4, "p", kKey, "n").status() == mismatch);
 }
 
-TEST_CASE("one call at a time adds to a context, and others read what it was") {
+TEST_CASE("ContextStore lets one call append while others read the earlier tokens") {
   World w;
   REQUIRE(w.Append(Tokens(0, 4), 0).ok());
   REQUIRE(w.store.BeginAppend(kKey, "m", 4, w.clock.Now()).ok());
@@ -133,7 +133,7 @@ TEST_CASE("one call at a time adds to a context, and others read what it was") {
   CHECK(*w.Read() == Tokens(0, 6));
 }
 
-TEST_CASE("the worker that computed a context last is remembered until it is lost") {
+TEST_CASE("ContextStore names the last holder until that worker is lost") {
   World w;
   REQUIRE(w.Append(Tokens(0, 4), 0, "p").ok());
   REQUIRE(w.Append(Tokens(4, 4), 4, "").ok());
@@ -147,7 +147,7 @@ TEST_CASE("the worker that computed a context last is remembered until it is los
   CHECK(w.store.BeginRead(kKey, "m", {}, w.clock.Now())->holder.empty());
 }
 
-TEST_CASE("contexts and their tokens are bounded, with those that are only being made") {
+TEST_CASE("ContextStore bounds contexts and tokens, including those being appended") {
   World w;
   REQUIRE(w.Append(Tokens(0, 60), 0).ok());
   CHECK(w.Append(Tokens(60, 41), 60).status() ==
