@@ -21,7 +21,7 @@ struct Desk {
   const AttachedWorker& At(const WorkerAddress& link) { return registry.At(link); }
 };
 
-TEST_CASE("Assignments counts at a worker what its requests still have to prefill") {
+TEST_CASE("Assignments counts the tokens that a worker still has to prefill") {
   Desk d;
   d.assignments.ToPrefill(d.a, d.At(kP));
   CHECK(d.At(kP).prompt_tokens == 40);
@@ -47,7 +47,7 @@ TEST_CASE("Assignments does not count the tokens of low-priority prompts") {
   CHECK(d.At(kP).requests.size() == 1);
 }
 
-TEST_CASE("Assignments expects a streaming prompt at one decode worker until it leaves prefill") {
+TEST_CASE("Assignments expects a streaming prompt at a decode worker until its prefill ends") {
   Desk d;
   d.registry.Attach("decode-2", Info(WorkerRole::kDecode, "decode-2"));
   d.assignments.ToPrefill(d.a, d.At(kP));

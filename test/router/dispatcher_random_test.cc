@@ -373,7 +373,7 @@ class RandomRequests {
   std::map<Name, size_t> latest_;
 };
 
-TEST_CASE("whatever is refused, cancelled or fails, each prompt is what its own segments say") {
+TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") {
   std::map<absl::StatusCode, int> refusals;
   int followers_prefilled = 0;
   const Seeds seeds = ForEachSeed(300, [&](uint64_t seed) {

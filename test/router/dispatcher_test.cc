@@ -4,7 +4,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("what a request makes completes the prompt that refers to it, in one go") {
+TEST_CASE("Dispatcher completes a downstream prompt when its upstream request ends") {
   Driven d;
   REQUIRE(d.Submit(d.Request("up", "ab")).ok());
   ClientRequest down = d.Request("down", "");
@@ -26,7 +26,7 @@ TEST_CASE("what a request makes completes the prompt that refers to it, in one g
   CHECK(d.Take() == Lines{"decode-1: decode down#ab.2 cxy", "down says z after 1s, first", "down ends OK, 1 tokens"});
 }
 
-TEST_CASE("a trace names the first of many upstreams, and counts the others") {
+TEST_CASE("Dispatcher reports the first kMostUpstreams upstreams and counts the rest") {
   Driven d;
   ClientRequest down = d.Request("down", "");
   down.workflow = "w";
@@ -41,7 +41,7 @@ TEST_CASE("a trace names the first of many upstreams, and counts the others") {
   CHECK(lives[0]->upstreams_omitted == 6);
 }
 
-TEST_CASE("the workflows of a tenant are listed, the latest first") {
+TEST_CASE("Dispatcher lists the workflows of a cache domain, the latest first") {
   Driven d;
   const auto submit = [&d](const std::string& id, const std::string& workflow, const std::string& tenant) {
     ClientRequest request = d.Request(id, "x");
@@ -72,7 +72,7 @@ TEST_CASE("the workflows of a tenant are listed, the latest first") {
   CHECK(listed("t").empty());
 }
 
-TEST_CASE("a trace says what of a prompt was cached, of one that is only prefilled, too") {
+TEST_CASE("Dispatcher reports cached tokens of decoded and prefill-only requests") {
   Driven d;
   for (const bool prefill_only : {false, true}) {
     ClientRequest request = d.Request(prefill_only ? "only" : "whole", std::string(40, 'x'));
@@ -92,7 +92,7 @@ TEST_CASE("a trace says what of a prompt was cached, of one that is only prefill
   }
 }
 
-TEST_CASE("a request that is placed anew has another name, and what workers say of the old one does nothing") {
+TEST_CASE("Dispatcher ignores reports under the old name when a request is placed again") {
   Driven d;
   ClientRequest down = d.Request("down", "");
   down.prompt.segments = {std::vector<TokenId>{'c'}, Reference{.upstream = "up", .announced = true}};
@@ -108,7 +108,7 @@ TEST_CASE("a request that is placed anew has another name, and what workers say 
   CHECK(d.Take() == Lines{"down ends INTERNAL, 0 tokens"});
 }
 
-TEST_CASE("a request that waits to begin anew is at no worker, and begins as at first") {
+TEST_CASE("Dispatcher resets the stages of a request that is placed again") {
   Driven d;
   ClientRequest request = d.Request("r", "ab");
   request.workflow = "w";
@@ -129,7 +129,7 @@ TEST_CASE("a request that waits to begin anew is at no worker, and begins as at 
   CHECK(d.Take() == Lines{"decode-1: decode r#ab.2 ab"});
 }
 
-TEST_CASE("a prompt that is complete when no decode worker is there waits at no worker") {
+TEST_CASE("Dispatcher holds no worker when a complete prompt has no decode worker") {
   Driven d;
   const auto up = d.Run("up", "ab", {});
   ClientRequest down = d.Request("down", "");
@@ -146,7 +146,7 @@ TEST_CASE("a prompt that is complete when no decode worker is there waits at no 
   CHECK((*d).LivesOf("w", "", d.now).at(0)->stages.placed == d.now);
 }
 
-TEST_CASE("a prefill worker is told whose prompt it is, and that counts as its tenant's") {
+TEST_CASE("Dispatcher sends the tenant with a prefill job") {
   Driven d(false, {}, RouterLimits{.live_requests = 3});
   ClientRequest request = d.Request("r", "ab");
   request.spec.tenant = "team";
@@ -162,7 +162,7 @@ TEST_CASE("a prefill worker is told whose prompt it is, and that counts as its t
   CHECK(d.Submit(request).ok());
 }
 
-TEST_CASE("a ticket cancels its request, not the next one of its name") {
+TEST_CASE("Dispatcher cancels by ticket only the request that has it") {
   Driven d;
   const auto first = d.Submit(d.Request("r", "ab"));
   REQUIRE(first.ok());
@@ -175,7 +175,7 @@ TEST_CASE("a ticket cancels its request, not the next one of its name") {
   CHECK(d.Take().empty());
 }
 
-TEST_CASE("workers are told which requests count as later only under shortest-job-first") {
+TEST_CASE("Dispatcher sends arrival offsets only under shortest-job-first") {
   for (const bool shortest_first : {false, true}) {
     CAPTURE(shortest_first);
     Driven d(shortest_first);
@@ -192,7 +192,7 @@ TEST_CASE("workers are told which requests count as later only under shortest-jo
   }
 }
 
-TEST_CASE("a request that is refused leaves nothing behind") {
+TEST_CASE("Dispatcher leaves nothing behind when a request is refused") {
   Driven d;
   ClientRequest unknown = d.Request("r", "");
   unknown.prompt.segments = {Reference{.upstream = "nobody"}};
@@ -207,7 +207,7 @@ TEST_CASE("a request that is refused leaves nothing behind") {
   CHECK(d.Take() == Lines{"prefill-1: cancel r#ab.1", "decode-1: cancel r#ab.1", "r ends UNAVAILABLE, 0 tokens"});
 }
 
-TEST_CASE("requests of two tenants may have one name, and neither is told of the other") {
+TEST_CASE("Dispatcher separates requests with one name in different cache domains") {
   Driven d;
   ClientRequest ours = d.Request("r", "ab"), theirs = d.Request("r", "cd");
   theirs.spec.cache_domain = "tenant";
@@ -226,7 +226,7 @@ TEST_CASE("requests of two tenants may have one name, and neither is told of the
   CHECK(d.Take() == Lines{"prefill-1: cancel r#ab.2", "decode-1: cancel r#ab.2", "tenant/r ends CANCELLED, 0 tokens"});
 }
 
-TEST_CASE("a prompt that comes after its upstreams' ends is complete at once, whichever of them failed") {
+TEST_CASE("Dispatcher completes a prompt at once when its upstreams have ended") {
   Driven d;
   d.Run("good", "xy", FinishReason::kStop);
   const RequestTicket failed = d.Run("failed", std::string(20, 'f'), std::nullopt);
@@ -244,7 +244,7 @@ TEST_CASE("a prompt that comes after its upstreams' ends is complete at once, wh
   CHECK(d.Take() == Lines{"prefill-1: prefill one#ab.3 axycs", "prefill-1: prefill two#ab.4 s+s"});
 }
 
-TEST_CASE("a refused request leaves those that wait for it waiting, and harms no other tenant's") {
+TEST_CASE("Dispatcher keeps prompts waiting when their upstream request is refused") {
   Driven d;
   ClientRequest down = d.Request("down", "");
   down.prompt.segments = {Reference{.upstream = "up", .announced = true}};
@@ -269,7 +269,7 @@ TEST_CASE("a refused request leaves those that wait for it waiting, and harms no
   CHECK(lines.back() == "prefill-1: close down#ab.1 x");
 }
 
-TEST_CASE("a hand-off that stands when its request has ended is given up, and not left to its lease") {
+TEST_CASE("Dispatcher cancels a committed hand-off when its request has ended") {
   Driven driven;
   const auto ticket = driven.Submit(driven.Request("r", "abc"));
   REQUIRE(ticket.ok());
@@ -294,7 +294,7 @@ RequestTicket Talk(Driven& driven, const RequestId& id, const std::string& tenan
   return *ticket;
 }
 
-TEST_CASE("an output comes to a model of another tokenizer as that model's own tokens") {
+TEST_CASE("Dispatcher encodes an output for a model with another tokenizer") {
   Driven d;
   for (const auto role : {WorkerRole::kPrefill, WorkerRole::kDecode}) {
     WorkerInfo info = BytesWorker(role, role == WorkerRole::kPrefill ? "prefill-2" : "decode-2", 33);
@@ -326,7 +326,7 @@ TEST_CASE("an output comes to a model of another tokenizer as that model's own t
   CHECK(d.appended == expected);
 }
 
-TEST_CASE("as many of a prompt's blocks count as cached as its prefill worker said that it has") {
+TEST_CASE("Dispatcher counts blocks as cached as the prefill worker reports") {
   Driven d;
   const std::string prompt(60, 'x');  // three full blocks
   for (const auto& [computed, uncached] : std::map<int32_t, int64_t>{{0, 60}, {31, 44}, {59, 12}}) {
@@ -346,7 +346,7 @@ TEST_CASE("as many of a prompt's blocks count as cached as its prefill worker sa
   }
 }
 
-TEST_CASE("a request that its client has let go of ends when nobody else waits for it") {
+TEST_CASE("Dispatcher cancels a detached request when no request waits for its output") {
   Driven d;
   const auto up = d.Submit(d.Request("up", "ab"));
   REQUIRE(up.ok());
@@ -366,7 +366,7 @@ TEST_CASE("a request that its client has let go of ends when nobody else waits f
   CHECK(std::ranges::count(lines, "prefill-1: cancel up#ab.1") == 1);
 }
 
-TEST_CASE("a decode worker that leaves out log probabilities fails the request, and is told to stop") {
+TEST_CASE("Dispatcher fails a request when its decode worker omits log probabilities") {
   Driven d;
   ClientRequest request = d.Request("r", "abc");
   request.spec.sampling.logprobs = 0;
@@ -382,7 +382,7 @@ TEST_CASE("a decode worker that leaves out log probabilities fails the request, 
   CHECK((*d).core().live_requests() == 0);
 }
 
-TEST_CASE("what a request of a session generates is prefilled block by block, and nobody hears of that") {
+TEST_CASE("Dispatcher prefills a session's output by blocks in a shadow prefill") {
   Driven driven;
   Talk(driven, "r");
   driven.Made(driven.NameOf("r"), "0123456789", std::nullopt);
@@ -407,7 +407,7 @@ TEST_CASE("what a request of a session generates is prefilled block by block, an
   CHECK((*driven).core().live_requests() == 2);
 }
 
-TEST_CASE("what a shadow has computed counts as cached at its worker") {
+TEST_CASE("Dispatcher counts blocks of a shadow prefill as cached at its worker") {
   Driven driven;
   Talk(driven, "r");
   driven.Made(driven.NameOf("r"), "0123456789abcdef", std::nullopt);
@@ -421,7 +421,7 @@ TEST_CASE("what a shadow has computed counts as cached at its worker") {
   CHECK(driven.Uncached(next) == 59 - 48);
 }
 
-TEST_CASE("a shadow ends with its request, however that ends, and a worker's loss of it is no loss") {
+TEST_CASE("Dispatcher ends a shadow prefill with its request") {
   Driven driven;
   const RequestTicket ticket = Talk(driven, "r");
   driven.Made(driven.NameOf("r"), "0123456789abcdef", std::nullopt);
@@ -430,7 +430,7 @@ TEST_CASE("a shadow ends with its request, however that ends, and a worker's los
     (*driven).Cancel(ticket, driven.now);
     CHECK(std::ranges::count(driven.Take(), "prefill-1: close r~1#ab.2 ") == 1);
   }
-  SECTION("let go: the shadow is no reader") {
+  SECTION("detached: the shadow prefill does not read the output") {
     (*driven).LetGo(ticket, driven.now);
     CHECK(std::ranges::count(driven.Take(), "prefill-1: close r~1#ab.2 ") == 1);
   }
@@ -456,8 +456,7 @@ TEST_CASE("a shadow ends with its request, however that ends, and a worker's los
   }
 }
 
-TEST_CASE(
-    "a shadow ends when the session's next turn has brought its tokens with it, or ten seconds after its request") {
+TEST_CASE("Dispatcher ends a shadow prefill at the session's next turn or after ten seconds") {
   const std::string tenant = GENERATE(as<std::string>(), "", "whose key it came with");
   Driven d;
   Talk(d, "r", tenant);
@@ -486,7 +485,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a request that waits for its session's turn ends at its deadline, by its client or with the router") {
+TEST_CASE("Dispatcher ends a held request at its deadline, by cancel or at shutdown") {
   Driven d(false, SessionLimits{.sessions = 1});
   const auto submit = [&](const RequestId& id, const std::string& session, absl::Time deadline) {
     ClientRequest request = d.Request(id, "ab");
@@ -514,7 +513,7 @@ TEST_CASE("a request that waits for its session's turn ends at its deadline, by 
                           "runs ends UNAVAILABLE, 0 tokens", "waits ends UNAVAILABLE, 0 tokens"});
 }
 
-TEST_CASE("a prompt that is completed while its session waits is prefilled whole, at its session's turn") {
+TEST_CASE("Dispatcher prefills a held prompt as a whole after its admission") {
   Driven d(false, SessionLimits{.sessions = 1});
   ClientRequest busy = d.Request("busy", "ab");
   busy.session = "s";
@@ -537,7 +536,7 @@ TEST_CASE("a prompt that is completed while its session waits is prefilled whole
   CHECK(d.Take() == Lines{"prefill-1: prefill down#ab.3 exy"});
 }
 
-TEST_CASE("sessions whose KV workers' host memory holds are not too many, unless copies of it are dear") {
+TEST_CASE("Dispatcher counts host memory for sessions unless copies are expensive") {
   // Each of the 60 sessions has three blocks, the worker has 100 blocks, and prompts wait long.
   Driven d(false, SessionLimits{});
   PrefillDone done;
@@ -565,7 +564,7 @@ TEST_CASE("sessions whose KV workers' host memory holds are not too many, unless
   SECTION("slow") { CHECK(limit(100, absl::Milliseconds(60)) == 30); }
 }
 
-TEST_CASE("a request that is refused, as too many wait for their turn, leaves nothing behind") {
+TEST_CASE("Dispatcher leaves nothing behind when too many requests are held") {
   Driven d(false, SessionLimits{.sessions = 1, .waiting_requests = 1});
   const auto submit = [&](const RequestId& id, const std::string& session) {
     ClientRequest request = d.Request(id, "ab");

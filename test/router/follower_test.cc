@@ -36,7 +36,7 @@ int64_t CountStarts(const Lines& lines, std::string_view start) {
 
 constexpr const char* kFixed = "0123456789abcdef";
 
-TEST_CASE("a prompt without a reference to the call is refused as what follows it, and leaves nothing") {
+TEST_CASE("Dispatcher refuses a prefill hint without a reference to its call") {
   Driven d;
   const RequestTicket call = Decoding(d);
   CHECK(absl::IsInvalidArgument((*d).Follow(call, d.Request("", kFixed), d.now)));
@@ -44,7 +44,7 @@ TEST_CASE("a prompt without a reference to the call is refused as what follows i
   CHECK((*d).core().live_requests() == 1);
 }
 
-TEST_CASE("what follows a call is prefilled while the call decodes, and the next request finds it") {
+TEST_CASE("Dispatcher prefills a hint while its call decodes, for the next request") {
   Driven d;
   const RequestTicket call = Decoding(d);
   REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed, "!"), d.now).ok());
@@ -68,7 +68,7 @@ TEST_CASE("what follows a call is prefilled while the call decodes, and the next
   CHECK((*d).graph().counts().kept == 1);
 }
 
-TEST_CASE("a follower is its call's tenant's and session's, and runs after all that clients wait for") {
+TEST_CASE("Dispatcher gives a prefill hint the tenant and session of its call") {
   Driven d;
   ClientRequest request = d.Request("call", "ab");
   request.spec.cache_domain = "t";
@@ -92,14 +92,14 @@ TEST_CASE("a follower is its call's tenant's and session's, and runs after all t
   CHECK(follower.prefill_only);
 }
 
-TEST_CASE("followers end with a call that does not end well, and keep none alive") {
+TEST_CASE("Dispatcher ends prefill hints when their call fails") {
   Driven d;
   const RequestTicket call = Decoding(d);
   REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
   REQUIRE((*d).Follow(call, FollowingPrompt(d, "z"), d.now).ok());
   d.Take();
   SECTION("cancelled") { (*d).Cancel(call, d.now); }
-  SECTION("let go: a follower is no reader") { (*d).LetGo(call, d.now); }
+  SECTION("detached: a prefill hint does not read the output") { (*d).LetGo(call, d.now); }
   SECTION("failed") { (*d).OnFailed(kD, {d.NameOf("call"), absl::InternalError("broken"), {}}, d.now); }
   SECTION("its worker is lost") {
     d.Made(d.NameOf("call"), "x", std::nullopt);
@@ -112,7 +112,7 @@ TEST_CASE("followers end with a call that does not end well, and keep none alive
   CHECK((*d).core().live_requests() == 0);
 }
 
-TEST_CASE("a call that is let go goes on for its readers, and not for its followers") {
+TEST_CASE("Dispatcher keeps a detached call for downstream requests but not for hints") {
   Driven d;
   const RequestTicket call = Decoding(d);
   ClientRequest reader = d.Request("reader", "");
@@ -127,7 +127,7 @@ TEST_CASE("a call that is let go goes on for its readers, and not for its follow
   CHECK((*d).core().live_requests() == 0);
 }
 
-TEST_CASE("a call goes on as if there were no followers, whatever becomes of them") {
+TEST_CASE("Dispatcher runs a call as without prefill hints whatever happens to them") {
   Driven d;
   const RequestTicket call = Decoding(d);
   REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
@@ -152,7 +152,7 @@ TEST_CASE("a call goes on as if there were no followers, whatever becomes of the
   CHECK(CountStarts(d.Take(), "t/call ends OK") == 1);
 }
 
-TEST_CASE("a follower outlives its call by ten seconds at most") {
+TEST_CASE("Dispatcher ends a prefill hint ten seconds after its call") {
   Driven d;
   const RequestTicket call = Decoding(d);
   REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
@@ -164,7 +164,7 @@ TEST_CASE("a follower outlives its call by ten seconds at most") {
   CHECK(d.Take() == Lines{"prefill-1: cancel call~2#ab.2", "a follower ends DEADLINE_EXCEEDED"});
 }
 
-TEST_CASE("nothing follows a call that is over, that waits itself, or where the room is half full") {
+TEST_CASE("Dispatcher refuses a hint when its call has ended or waits, or room is short") {
   const auto refused = [](Driven& d, const RequestTicket& call) {
     const int32_t live = (*d).core().live_requests();
     const absl::Status status = (*d).Follow(call, FollowingPrompt(d, kFixed), d.now);
@@ -227,7 +227,7 @@ TEST_CASE("nothing follows a call that is over, that waits itself, or where the 
   }
 }
 
-TEST_CASE("a session that is active is joined by its followers without a turn of their own") {
+TEST_CASE("Dispatcher admits prefill hints with their active session") {
   Driven d(false, SessionLimits{.sessions = 1});
   const RequestTicket call = Decoding(d, "s");
   REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
@@ -239,7 +239,7 @@ TEST_CASE("a session that is active is joined by its followers without a turn of
   CHECK((*d).core().live_requests() == 0);
 }
 
-TEST_CASE("followers are no turns of their call's session, and nobody waits for what they queue") {
+TEST_CASE("SessionGate ignores prefill hints in its statistics") {
   Driven d(false, SessionLimits{});
   const RequestTicket call = Decoding(d, "s");
   REQUIRE((*d).LatestSessions(1).at(0).blocks == 0);
@@ -253,7 +253,7 @@ TEST_CASE("followers are no turns of their call's session, and nobody waits for 
   CHECK((*d).LatestSessions(1).at(0).blocks == 0);
 }
 
-TEST_CASE("a trace has the followers of a workflow's calls") {
+TEST_CASE("Dispatcher includes prefill hints in the timeline of a workflow") {
   Driven d;
   ClientRequest request = d.Request("call", "ab");
   request.workflow = "w";

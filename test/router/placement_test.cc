@@ -41,7 +41,7 @@ RouteRequest SessionRequest(const std::string& session, int blocks, uint8_t seed
   return {.id = "r", .session = session, .keys = Keys(blocks, seed), .prompt_tokens = blocks * 16 + 1};
 }
 
-TEST_CASE("a session keeps its prefill worker, and sessions spread over the workers") {
+TEST_CASE("ChoosePrefill keeps a session's worker and spreads sessions") {
   std::vector<AttachedWorker> workers;
   for (const char* name : {"a", "b", "c", "d"}) workers.push_back(Prefill(name));
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2], &workers[3]};
@@ -62,7 +62,7 @@ TEST_CASE("a session keeps its prefill worker, and sessions spread over the work
   CHECK(share.size() == 4);
 }
 
-TEST_CASE("sessions balance over workers, move only with their worker, and routers agree on all") {
+TEST_CASE("ChoosePrefill balances sessions and moves them only when their worker leaves") {
   std::vector<AttachedWorker> workers;
   for (int i = 0; i < 8; ++i) workers.push_back(Prefill(absl::StrCat("10.0.0.", i, ":7101")));
   // The workers as two routers list them, in different orders.
@@ -89,7 +89,7 @@ TEST_CASE("sessions balance over workers, move only with their worker, and route
   }
 }
 
-TEST_CASE("a routing policy has a name, and an unknown name is refused with all names") {
+TEST_CASE("RoutingNamed refuses an unknown policy and lists all names") {
   CHECK(RoutingNamed("pinned").value() == Routing::kPinned);
   CHECK(RoutingNamed("least-loaded").value() == Routing::kLeastLoaded);
   CHECK(RoutingNamed("random").value() == Routing::kRandom);
@@ -97,7 +97,7 @@ TEST_CASE("a routing policy has a name, and an unknown name is refused with all 
         absl::InvalidArgumentError("routing: expected pinned, least-loaded or random, got 'Pinned'"));
 }
 
-TEST_CASE("routing by load alone, or at random, does not care where a session is") {
+TEST_CASE("Routing least-loaded and random ignore sessions") {
   std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b"), Prefill("c")};
   const std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
   std::map<Routing, std::map<std::string, int>> share;
@@ -121,7 +121,7 @@ TEST_CASE("routing by load alone, or at random, does not care where a session is
   CHECK(ChooseDecode(decodes, SessionRequest("s", 1), &last, {.routing = Routing::kLeastLoaded}) == &idle);
 }
 
-TEST_CASE("requests without a session are pinned by their first block") {
+TEST_CASE("ChoosePrefill pins a request without session by its first block") {
   std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b"), Prefill("c")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
   for (uint8_t seed = 0; seed < 50; ++seed) {
@@ -131,7 +131,7 @@ TEST_CASE("requests without a session are pinned by their first block") {
   }
 }
 
-TEST_CASE("open prompts of less than a block are pinned by the output that they begin with") {
+TEST_CASE("ChoosePrefill pins a short streaming prompt by its first upstream request") {
   std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b"), Prefill("c")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
   std::map<std::string, int> share;
@@ -148,7 +148,7 @@ TEST_CASE("open prompts of less than a block are pinned by the output that they 
   CHECK(share.size() == 3);
 }
 
-TEST_CASE("a pin is left when its worker is overloaded, and a cached prefix counts against load") {
+TEST_CASE("ChoosePrefill leaves an overloaded pin and weighs cached prefixes against load") {
   std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1]};
   const RouteRequest request = SessionRequest("s", 100);  // 1601 tokens
@@ -160,7 +160,7 @@ TEST_CASE("a pin is left when its worker is overloaded, and a cached prefix coun
     other.load.queued_tokens = pinned.load.queued_tokens = 0;
     return ChoosePrefill(all, r, options);
   };
-  SECTION("a session's, as if it held the whole prompt, whatever routers have seen: all of them decide alike") {
+  SECTION("a session's, as if its worker held the whole prompt, equal at all routers") {
     for (const bool other_has_it : {false, true}) {
       if (other_has_it) other.prefix_memory->Remember(request.keys);
       CHECK(pin_of(request) == &pinned);
@@ -188,7 +188,7 @@ TEST_CASE("a pin is left when its worker is overloaded, and a cached prefix coun
   }
 }
 
-TEST_CASE("one name under many salts is many sessions, which spread over workers of both kinds") {
+TEST_CASE("ChoosePrefill separates sessions with one name in different cache domains") {
   std::vector<AttachedWorker> prefills{Prefill("a"), Prefill("b")}, decodes{Decode("c"), Decode("d")};
   const std::vector<const AttachedWorker*> prefill{&prefills[0], &prefills[1]}, decode{&decodes[0], &decodes[1]};
   const ServedModel model = ByteModel("bytes");
@@ -216,7 +216,7 @@ TEST_CASE("one name under many salts is many sessions, which spread over workers
   }
 }
 
-TEST_CASE("what is of use at its holder only goes there, overloaded or not, under every policy") {
+TEST_CASE("ChoosePrefill returns only the holder when at_holder is set") {
   std::vector<AttachedWorker> workers;
   for (const char* name : {"a", "b", "c"}) workers.push_back(Prefill(name));
   const std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
@@ -236,7 +236,7 @@ TEST_CASE("what is of use at its holder only goes there, overloaded or not, unde
   }
 }
 
-TEST_CASE("a prompt goes to the worker that holds its beginning, unless that is overloaded or gone") {
+TEST_CASE("ChoosePrefill prefers the holder of a context unless it is overloaded or gone") {
   std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b"), Prefill("c")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
   const PlacementOptions options{.pin_ratio = 2, .pin_slack_tokens = 100};
@@ -268,7 +268,7 @@ TEST_CASE("a prompt goes to the worker that holds its beginning, unless that is 
   CHECK(ChoosePrefill(all, without_key, options) == &workers[2]);
 }
 
-TEST_CASE("every full block that a worker was sent counts, up to the first that it was not") {
+TEST_CASE("PrefixMemory counts blocks up to the first unknown one") {
   AttachedWorker worker = Prefill("a");
   worker.prefix_memory->Remember(Keys(5, 1));
   CHECK(PrefillCost(worker, SessionRequest("", 3)) == 1);
@@ -278,7 +278,7 @@ TEST_CASE("every full block that a worker was sent counts, up to the first that 
   CHECK(PrefillCost(worker, SessionRequest("", 6)) == 1017);
 }
 
-TEST_CASE("a prefix memory forgets the end of a prompt before its start") {
+TEST_CASE("PrefixMemory evicts the end of a prompt before its start") {
   PrefixMemory memory(10);
   memory.Remember(Keys(8, 1));
   memory.Remember(Keys(5, 2));
@@ -286,7 +286,7 @@ TEST_CASE("a prefix memory forgets the end of a prompt before its start") {
   CHECK(memory.LeadingHits(Keys(5, 2)) == 5);
 }
 
-TEST_CASE("a session decodes at one worker, by hashing, until that is full") {
+TEST_CASE("ChooseDecode keeps a session's worker until it is full") {
   std::vector<AttachedWorker> workers{Decode("a"), Decode("b"), Decode("c")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
   std::map<std::string, int> share;
@@ -305,7 +305,7 @@ TEST_CASE("a session decodes at one worker, by hashing, until that is full") {
   for (const char* name : {"a", "b", "c"}) CHECK(share[name] > 70);
 }
 
-TEST_CASE("decode goes to where KV has gone until that is full, else to the least loaded") {
+TEST_CASE("ChooseDecode prefers the worker with the prompt's KV until it is full") {
   std::vector<AttachedWorker> workers{Decode("a"), Decode("b"), Decode("c")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
   const RouteRequest request = SessionRequest("", 10);
@@ -324,7 +324,7 @@ TEST_CASE("decode goes to where KV has gone until that is full, else to the leas
   CHECK(ChooseDecode({}, request, nullptr, {}) == nullptr);
 }
 
-TEST_CASE("workers that could never hold a request are left out, unless none could") {
+TEST_CASE("Placement leaves out workers that are too small unless all are") {
   AttachedWorker small = Prefill("small"), large = Prefill("large");
   small.info.context = large.info.context = 1000;
   small.info.blocks_total = 4;
@@ -349,7 +349,7 @@ TEST_CASE("workers that could never hold a request are left out, unless none cou
   CHECK(ChooseDecode(decodes, request, &narrow, {}) == &wide);
 }
 
-TEST_CASE("rendezvous weights are the same in every build") {
+TEST_CASE("RendezvousWeight is the same in every build") {
   CHECK(RendezvousWeight("", "") == 0xcfa3c5eb015b4663);
   CHECK(RendezvousWeight("session", "127.0.0.1:7001") == 0xb64584a4a54ba9b0);
   CHECK(RendezvousWeight("a", "b") != RendezvousWeight("b", "a"));

@@ -33,7 +33,7 @@ struct Ahead {
   PrefillAhead ahead;
 };
 
-TEST_CASE("PrefillAhead starts a shadow with the first block and adds the rest when the turn ends") {
+TEST_CASE("PrefillAhead starts a shadow prefill with a block and adds the rest at the end") {
   Ahead a;
   Request& turn = a.Turn("r", {1, 2, 3});
   a.Generate(turn, 15);
@@ -56,7 +56,7 @@ TEST_CASE("PrefillAhead starts a shadow with the first block and adds the rest w
   a.ahead.CheckInvariants();
 }
 
-TEST_CASE("PrefillAhead ends a shadow when the session's next turn has brought its prompt") {
+TEST_CASE("PrefillAhead cancels a shadow prefill when the session's next turn is prefilled") {
   Ahead a;
   Request& turn = a.Turn("r", {1, 2, 3});
   a.Generate(turn, 16);
@@ -72,7 +72,7 @@ TEST_CASE("PrefillAhead ends a shadow when the session's next turn has brought i
   CHECK(shadow->placement.state == Placement::State::kNone);
 }
 
-TEST_CASE("PrefillAhead starts no shadow when the room is full, and tries once") {
+TEST_CASE("PrefillAhead starts no shadow prefill when there is no room") {
   Ahead a(/*most_live=*/1);
   Request& turn = a.Turn("r", {1, 2, 3});
   a.Generate(turn, 40);
@@ -82,7 +82,7 @@ TEST_CASE("PrefillAhead starts no shadow when the room is full, and tries once")
   CHECK(a.requests.size() == 1);
 }
 
-TEST_CASE("PrefillAhead refuses a follower of a call that waits itself") {
+TEST_CASE("PrefillAhead refuses a prefill hint when its call waits for a worker") {
   Ahead a;
   Request& call = a.Turn("r", {1, 2, 3});
   ClientRequest prompt;

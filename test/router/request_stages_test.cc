@@ -4,7 +4,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("Dispatcher reports how long a request waited for its session's turn") {
+TEST_CASE("Dispatcher reports how long a request waited for its session's admission") {
   Driven d(false, SessionLimits{.sessions = 1, .shortest_linger = {}, .longest_linger = {}});
   ClientRequest first = d.Request("first", "p"), second = d.Request("second", "p");
   first.session = "one";

@@ -11,7 +11,7 @@ std::unique_ptr<Request> Named(const RequestId& id) {
   return request;
 }
 
-TEST_CASE("RequestTable has one request for an id, until that is removed") {
+TEST_CASE("RequestTable has one request for an id until it is removed") {
   RequestTable table(0xab);
   Request* first = &table.Add(Named("t/r"));
   first->number = table.DrawNumber();
@@ -26,7 +26,7 @@ TEST_CASE("RequestTable has one request for an id, until that is removed") {
   table.CheckInvariants();
 }
 
-TEST_CASE("RequestTable finds a request by the last name that workers got for it") {
+TEST_CASE("RequestTable finds a request by its latest worker_id") {
   RequestTable table(0xab);
   Request* record = &table.Add(Named("t/r"));
   record->asked.id = "r";

@@ -5,7 +5,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("RequestTimers returns requests by time and then by id, each at its latest time") {
+TEST_CASE("RequestTimers returns requests by time, then by id") {
   RequestTimers timers;
   CHECK(timers.Next() == absl::InfiniteFuture());
   CHECK(timers.First() == nullptr);

@@ -5,7 +5,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("a request goes through prefill and decode and ends once") {
+TEST_CASE("RouterCore takes a request through prefill and decode and ends it once") {
   Cluster c;
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
@@ -20,7 +20,7 @@ TEST_CASE("a request goes through prefill and decode and ends once") {
   CHECK(c.core.live_requests() == 0);
 }
 
-TEST_CASE("prefill-only needs no decode worker and ends when the prompt is computed") {
+TEST_CASE("RouterCore ends a prefill-only request without a decode worker") {
   Cluster c;
   c.core.WorkerLost(kD, c.now);
   RouteRequest request = Ask("r");
@@ -31,7 +31,7 @@ TEST_CASE("prefill-only needs no decode worker and ends when the prompt is compu
   CHECK(Take(c.core) == Lines{"end r OK"});
 }
 
-TEST_CASE("a cancelled request is cancelled wherever something of it may be") {
+TEST_CASE("RouterCore cancels a request at every worker that may hold its KV") {
   Cluster c;
   SECTION("prefilling") {
     Bring(c, Stage::kPrefilling);
@@ -60,7 +60,7 @@ TEST_CASE("a cancelled request is cancelled wherever something of it may be") {
   }
 }
 
-TEST_CASE("a deadline ends a request like a cancel, in every state") {
+TEST_CASE("RouterCore ends a request at its deadline in every state") {
   Cluster c;
   const Stage stage = GENERATE(Stage::kPrefilling, Stage::kStarting, Stage::kDecoding);
   Bring(c, stage);
@@ -74,7 +74,7 @@ TEST_CASE("a deadline ends a request like a cancel, in every state") {
   CHECK(c.core.NextTick() == absl::InfiniteFuture());
 }
 
-TEST_CASE("a lost worker ends its requests with UNAVAILABLE and frees them at the other worker") {
+TEST_CASE("RouterCore ends requests with UNAVAILABLE when their worker is lost") {
   Cluster c;
   SECTION("decode worker while decoding") {
     Bring(c, Stage::kDecoding);
@@ -90,7 +90,7 @@ TEST_CASE("a lost worker ends its requests with UNAVAILABLE and frees them at th
   }
 }
 
-TEST_CASE("a prompt whose prefill worker is lost is placed again, once") {
+TEST_CASE("RouterCore places a prompt again once when its prefill worker is lost") {
   Cluster c;
   Bring(c, Stage::kPrefilling);
   SECTION("at another worker") {
@@ -128,7 +128,7 @@ TEST_CASE("a prompt whose prefill worker is lost is placed again, once") {
   }
 }
 
-TEST_CASE("a request whose decode worker is lost before it says anything is placed again, once") {
+TEST_CASE("RouterCore places a request again once when its decode worker is lost early") {
   Cluster c;
   const Stage stage = GENERATE(Stage::kPrefilling, Stage::kStarting);
   Bring(c, stage);
@@ -155,7 +155,7 @@ TEST_CASE("a request whose decode worker is lost before it says anything is plac
   }
 }
 
-TEST_CASE("a request that workers give up as they shut down, and has not begun to answer, is placed again each time") {
+TEST_CASE("RouterCore places a request again whenever a draining worker gives it up") {
   Cluster c({.restart_wait = absl::Seconds(18), .capacity_wait = absl::Seconds(12)});
   const Stage stage = GENERATE(Stage::kPrefilling, Stage::kStarting);
   const WorkerAddress link = stage == Stage::kPrefilling ? kP : kD;
@@ -177,7 +177,7 @@ TEST_CASE("a request that workers give up as they shut down, and has not begun t
   c.core.Cancel("r");
 }
 
-TEST_CASE("a request is placed again as often as workers go that had said so, and once where one had not") {
+TEST_CASE("RouterCore counts only unannounced losses of workers as attempts") {
   Cluster c;
   Bring(c, Stage::kPrefilling);
   int placed = 0;
@@ -192,14 +192,14 @@ TEST_CASE("a request is placed again as often as workers go that had said so, an
   CHECK(c.core.live_requests() == 0);
 }
 
-TEST_CASE("a hand-off to a decode worker that has restarted since is not started") {
+TEST_CASE("RouterCore does not start a hand-off at a restarted decode worker") {
   Cluster c;
   Bring(c, Stage::kPrefilling);
   CHECK_FALSE(c.core.PrefillDone(kP, "r", Incarnation(23)));
   CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r UNAVAILABLE"});
 }
 
-TEST_CASE("a request waits a while for a worker, then is refused") {
+TEST_CASE("RouterCore refuses a request after worker_wait") {
   Cluster c({.waiting_requests = 1, .worker_wait = absl::Seconds(2)});
   c.core.WorkerLost(kD, c.now);
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
@@ -223,7 +223,7 @@ TEST_CASE("a request waits a while for a worker, then is refused") {
   }
 }
 
-TEST_CASE("a request waits longer for a worker that was restarted, for it had said that it would go") {
+TEST_CASE("RouterCore waits restart_wait for a worker that drained") {
   Cluster c({.worker_wait = absl::Seconds(2), .restart_wait = absl::Seconds(30)});
   const WorkerAddress link = GENERATE(WorkerAddress(kP), WorkerAddress(kD));
   const WorkerInfo info = c.core.workers().at(link).info;
@@ -239,7 +239,7 @@ TEST_CASE("a request waits longer for a worker that was restarted, for it had sa
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
     CHECK(c.core.registry().AwaitedUntil("m", false) == absl::InfinitePast());
   }
-  SECTION("another comes in its place") {
+  SECTION("another worker attaches in its place") {
     c.core.WorkerAttached("elsewhere", info, c.now + absl::Seconds(29));
     CHECK(Take(c.core).size() == 1);
   }
@@ -255,7 +255,7 @@ TEST_CASE("a request waits longer for a worker that was restarted, for it had sa
   }
 }
 
-TEST_CASE("a request waits for a worker that was restarted where that is what it lacks") {
+TEST_CASE("RouterCore awaits a drained worker only when the request lacks one") {
   Cluster c({.worker_wait = absl::Seconds(2), .restart_wait = absl::Seconds(30)});
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   c.core.WorkerLoaded("decode-2", {.draining = true});
@@ -272,7 +272,7 @@ TEST_CASE("a request waits for a worker that was restarted where that is what it
   CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
 }
 
-TEST_CASE("what is done in the background waits for no worker") {
+TEST_CASE("RouterCore ends a low-priority request when no worker takes it") {
   Cluster c;
   RouteRequest background = Ask("b");
   background.priority = kBackgroundPriority;
@@ -283,7 +283,7 @@ TEST_CASE("what is done in the background waits for no worker") {
   CHECK(Take(c.core) == Lines{"end b UNAVAILABLE"});
 }
 
-TEST_CASE("a decode worker of other weights may attach when the last with those that serve its model has gone") {
+TEST_CASE("WorkerRegistry refuses other weights while a model is served") {
   Cluster c;
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   WorkerInfo tuned_anew = Info(WorkerRole::kDecode, "decode-3", 44);
@@ -307,7 +307,7 @@ TEST_CASE("a decode worker of other weights may attach when the last with those 
   CHECK_FALSE(c.core.registry().MayAttach(Info(WorkerRole::kDecode, kD, 22)).ok());
 }
 
-TEST_CASE("a decode worker of equal weights behind another prefill module is another decoder, and is refused as one") {
+TEST_CASE("WorkerRegistry refuses a decode worker with another prefill module") {
   Cluster c;
   WorkerInfo moved = Info(WorkerRole::kDecode, "decode-2", 33);
   moved.module_digest[31] = 0xcd;
@@ -336,14 +336,14 @@ TEST_CASE("a decode worker of equal weights behind another prefill module is ano
   CHECK(Take(c.core) == Lines{"prefill r prefill-2 decode-2"});
 }
 
-TEST_CASE("a request that has begun to answer is not tried again") {
+TEST_CASE("RouterCore does not retry a request that has sent tokens") {
   Cluster c;
   Bring(c, Stage::kDecoding);
   c.core.Failed(kD, "r", Full(), c.now);
   CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
 }
 
-TEST_CASE("other failures end the request with the worker's words") {
+TEST_CASE("RouterCore ends a request with the worker's status on other failures") {
   Cluster c;
   Bring(c, Stage::kDecoding);
   c.core.Failed(kP, "r", {absl::InternalError("not its request any more"), absl::ZeroDuration()}, c.now);
@@ -354,7 +354,7 @@ TEST_CASE("other failures end the request with the worker's words") {
   CHECK(actions[0].status.message() == "boom");
 }
 
-TEST_CASE("a hand-off that is in doubt when it is started may be tried again by the client") {
+TEST_CASE("RouterCore reports UNAVAILABLE when a hand-off fails at Start") {
   for (const absl::Status& doubt : {absl::FailedPreconditionError("lapsed"), absl::DataLossError("other bytes")}) {
     Cluster c;
     Bring(c, Stage::kStarting);
@@ -363,7 +363,7 @@ TEST_CASE("a hand-off that is in doubt when it is started may be tried again by 
   }
 }
 
-TEST_CASE("a higher priority is placed first when a worker comes") {
+TEST_CASE("RouterCore places higher priorities first when a worker attaches") {
   Cluster c;
   c.core.WorkerLost(kP, c.now);
   for (int priority : {0, 5, -3, 5}) {
@@ -376,7 +376,7 @@ TEST_CASE("a higher priority is placed first when a worker comes") {
                               "prefill p00 prefill-1 decode-1", "prefill p-32 prefill-1 decode-1"});
 }
 
-TEST_CASE("among equal priorities the earlier turn is placed first, then what came first") {
+TEST_CASE("RouterCore places equal priorities by queue order, then by submission") {
   Cluster c;
   c.core.WorkerLost(kP, c.now);
   const auto submit = [&](const std::string& id, int turn, int32_t priority) {
@@ -394,7 +394,7 @@ TEST_CASE("among equal priorities the earlier turn is placed first, then what ca
                               "prefill early too prefill-1 decode-1", "prefill late prefill-1 decode-1"});
 }
 
-TEST_CASE("a prompt's uncached tokens are those of the worker that has most of it") {
+TEST_CASE("RouterCore counts uncached tokens at the worker with most of the prompt") {
   Cluster c;
   c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
   RouteRequest request = Ask("r");
@@ -406,7 +406,7 @@ TEST_CASE("a prompt's uncached tokens are those of the worker that has most of i
   CHECK(c.core.FewestUncached(request) == 8);
 }
 
-TEST_CASE("what a worker refused, failed or was told to leave does not count as cached there") {
+TEST_CASE("RouterCore counts no cached blocks for failed or cancelled prompts") {
   Cluster c;
   RouteRequest request = Ask("r");
   request.prompt_tokens = 40;
@@ -425,7 +425,7 @@ TEST_CASE("what a worker refused, failed or was told to leave does not count as 
   c.core.CheckInvariants();
 }
 
-TEST_CASE("no more counts as cached at a worker than its memory and its staging tiers hold") {
+TEST_CASE("PrefixMemory holds no more blocks than the worker and its staging tiers") {
   Cluster c;
   WorkerInfo small = Info(WorkerRole::kPrefill, "prefill-2", 12);
   small.blocks_total = 3;
@@ -441,7 +441,7 @@ TEST_CASE("no more counts as cached at a worker than its memory and its staging 
   CHECK(c.core.FewestUncached(request) == 0);
 }
 
-TEST_CASE("too many requests and a deadline in the past are refused") {
+TEST_CASE("RouterCore refuses too many requests and past deadlines") {
   Cluster c({.live_requests = 1});
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   CHECK(absl::IsResourceExhausted(c.core.Submit(Ask("s"), c.now)));
@@ -451,7 +451,7 @@ TEST_CASE("too many requests and a deadline in the past are refused") {
   CHECK(Take(c.core) == Lines{"end late DEADLINE_EXCEEDED"});
 }
 
-TEST_CASE("a tenant has no more live requests than it leaves free, and others find room") {
+TEST_CASE("RouterCore refuses a tenant that has more live requests than places are free") {
   Cluster c({.live_requests = 8});
   int made = 0;
   const auto submit = [&](const std::string& tenant, int32_t priority = 0) {
@@ -466,7 +466,7 @@ TEST_CASE("a tenant has no more live requests than it leaves free, and others fi
     Take(c.core);
     return live;
   };
-  SECTION("whoever comes later finds less, but something") {
+  SECTION("later tenants find less room, but some") {
     CHECK(fill("a") == 5);
     const absl::Status refused = submit("a");
     CHECK(absl::IsResourceExhausted(refused));
@@ -479,7 +479,7 @@ TEST_CASE("a tenant has no more live requests than it leaves free, and others fi
     c.core.Cancel("a1");
     CHECK(fill("d") == 2);
   }
-  SECTION("what is in the background does not count as theirs") {
+  SECTION("low-priority jobs do not count as theirs") {
     for (int i = 0; i < 4; ++i) REQUIRE(submit("a", kBackgroundPriority).ok());
     CHECK(fill("a") == 3);
     CHECK(fill("b") == 1);
@@ -490,7 +490,7 @@ TEST_CASE("a tenant has no more live requests than it leaves free, and others fi
   CHECK(fill("b") == 5);
 }
 
-TEST_CASE("a tenant's requests that wait leave room for others to wait") {
+TEST_CASE("RouterCore refuses a tenant that has more waiting requests than places are free") {
   Cluster c({.waiting_requests = 4});
   const auto submit = [&](const std::string& id) {
     RouteRequest request = Ask(id);
@@ -518,7 +518,7 @@ TEST_CASE("a tenant's requests that wait leave room for others to wait") {
   CHECK_FALSE(waits("c1"));
 }
 
-TEST_CASE("tenants take turns when a worker comes") {
+TEST_CASE("RouterCore alternates between tenants when a worker attaches") {
   Cluster c;
   c.core.WorkerLost(kP, c.now);
   const auto submit = [&](const std::string& id, int32_t priority) {
@@ -536,7 +536,7 @@ TEST_CASE("tenants take turns when a worker comes") {
                               "prefill a1 prefill-1 decode-1", "prefill a2 prefill-1 decode-1"});
 }
 
-TEST_CASE("a session's requests go to one decode worker") {
+TEST_CASE("RouterCore places a session's requests on one decode worker") {
   Cluster c;
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   std::string first;
@@ -551,7 +551,7 @@ TEST_CASE("a session's requests go to one decode worker") {
   }
 }
 
-TEST_CASE("shutting down ends everything") {
+TEST_CASE("RouterCore ends all requests at shutdown") {
   Cluster c;
   Bring(c, Stage::kDecoding);
   REQUIRE(c.core.Submit(Ask("s"), c.now).ok());

@@ -6,7 +6,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("a growing prompt is at a prefill worker, and takes up a decode worker when it is complete") {
+TEST_CASE("RouterCore assigns a decode worker when a streaming prompt is complete") {
   Cluster c;
   REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
   CHECK(Take(c.core) == Lines{"open r prefill-1 decode-1"});
@@ -21,7 +21,7 @@ TEST_CASE("a growing prompt is at a prefill worker, and takes up a decode worker
   CHECK(c.core.workers().at(kP).prompt_tokens == 0);
 }
 
-TEST_CASE("growing prompts are spread over the decode workers that they will use, and go where their KV has gone") {
+TEST_CASE("RouterCore spreads streaming prompts over their expected decode workers") {
   Cluster c;
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 23), c.now);
   std::map<WorkerAddress, Lines> at;
@@ -46,7 +46,7 @@ TEST_CASE("growing prompts are spread over the decode workers that they will use
     c.core.Closed(there[1], 30, 10, c.now);
     CHECK(Take(c.core) == Lines{absl::StrCat("close ", there[1], " prefill-1 decode-1")});
   }
-  SECTION("and what ends or closes is expected no more") {
+  SECTION("and ended or complete prompts are not expected") {
     c.core.Cancel(there[1]);
     for (const std::string& id : here) c.core.Closed(id, 30, 10, c.now);
     Take(c.core);
@@ -55,7 +55,7 @@ TEST_CASE("growing prompts are spread over the decode workers that they will use
   }
 }
 
-TEST_CASE("a growing prompt that waits for a worker is sent as it is when one comes") {
+TEST_CASE("RouterCore sends a waiting streaming prompt when a worker attaches") {
   Cluster c;
   c.core.WorkerLost(kP, c.now);
   REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
@@ -67,7 +67,7 @@ TEST_CASE("a growing prompt that waits for a worker is sent as it is when one co
   CHECK(Take(c.core) == Lines{"open r prefill-1 decode-1", "prefill s prefill-1 decode-1"});
 }
 
-TEST_CASE("a growing prompt ends with its worker, its client, its deadline or an error of ours") {
+TEST_CASE("RouterCore ends a streaming prompt with its worker, client, deadline or error") {
   Cluster c;
   for (const char* id : {"a", "b", "c", "d"}) {
     RouteRequest request = OpenRequest(id);
@@ -84,7 +84,7 @@ TEST_CASE("a growing prompt ends with its worker, its client, its deadline or an
   CHECK(c.core.live_requests() == 1);
 }
 
-TEST_CASE("a growing prompt whose worker is lost is placed again, as far as it is known") {
+TEST_CASE("RouterCore places a streaming prompt again when its worker is lost") {
   Cluster c;
   REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
   c.core.Grew("r", 32);
@@ -99,7 +99,7 @@ TEST_CASE("a growing prompt whose worker is lost is placed again, as far as it i
   CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
 }
 
-TEST_CASE("a prompt that is complete when no decode worker is left waits for one, as one that came now would") {
+TEST_CASE("RouterCore makes a complete prompt wait when no decode worker is left") {
   Cluster c;
   REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
   const bool restarts = GENERATE(true, false);
@@ -118,7 +118,7 @@ TEST_CASE("a prompt that is complete when no decode worker is left waits for one
   }
 }
 
-TEST_CASE("a growing prompt that a prefill worker has no room for goes to another, or grows at home") {
+TEST_CASE("RouterCore collects a streaming prompt when all prefill workers refuse it") {
   Cluster c;
   const RouterCore::Failure full{absl::ResourceExhaustedError("full"), absl::Milliseconds(100)};
   REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
@@ -128,7 +128,7 @@ TEST_CASE("a growing prompt that a prefill worker has no room for goes to anothe
     c.core.Failed(kP, "r", full, c.now);
     CHECK(Take(c.core) == Lines{"open r prefill-2 decode-1"});
   }
-  SECTION("at home, for as long as its upstream takes, until it is complete") {
+  SECTION("at the router, until it is complete") {
     c.core.Failed(kP, "r", full, c.now);
     c.core.Grew("r", 32);
     c.core.Tick(c.now += absl::Hours(1));
@@ -143,7 +143,7 @@ TEST_CASE("a growing prompt that a prefill worker has no room for goes to anothe
     c.core.Failed(kP, "r", full, c.now += absl::Seconds(1));
     CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
   }
-  SECTION("at home, until its client or its deadline ends it") {
+  SECTION("at the router, until its client or its deadline ends it") {
     RouteRequest late = OpenRequest("late");
     late.deadline = c.now + absl::Seconds(5);
     REQUIRE(c.core.Submit(late, c.now).ok());
@@ -157,14 +157,14 @@ TEST_CASE("a growing prompt that a prefill worker has no room for goes to anothe
   }
 }
 
-TEST_CASE("a prompt that is of use at its holder only ends where that refuses it or is gone") {
+TEST_CASE("RouterCore ends a request with at_holder when its holder refuses or leaves") {
   Cluster c;
   c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
   RouteRequest request = OpenRequest("r");
   request.prefill_only = request.at_holder = true;
   request.holder = kP;
   const RouterCore::Failure full{absl::ResourceExhaustedError("full"), absl::Milliseconds(100)};
-  SECTION("refused while it grows") {
+  SECTION("refused while it streams") {
     REQUIRE(c.core.Submit(request, c.now).ok());
     CHECK(Take(c.core) == Lines{"open r prefill-1 "});
     c.core.Failed(kP, "r", full, c.now);
@@ -177,7 +177,7 @@ TEST_CASE("a prompt that is of use at its holder only ends where that refuses it
     c.core.Failed(kP, "r", full, c.now);
     CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
   }
-  SECTION("lost while it grows") {
+  SECTION("lost while it streams") {
     REQUIRE(c.core.Submit(request, c.now).ok());
     Take(c.core);
     c.core.WorkerLost(kP, c.now);
@@ -191,7 +191,7 @@ TEST_CASE("a prompt that is of use at its holder only ends where that refuses it
   CHECK(c.core.live_requests() == 0);
 }
 
-TEST_CASE("growing prompts at home keep no place from those that wait for room, and are as many as may live") {
+TEST_CASE("RouterCore keeps no place for streaming prompts that it collects") {
   RouterLimits limits;
   limits.waiting_requests = 1;
   Cluster c(limits);
@@ -214,7 +214,7 @@ TEST_CASE("growing prompts at home keep no place from those that wait for room, 
   }
 }
 
-TEST_CASE("what a worker has cached of a prompt is not queued there") {
+TEST_CASE("Assignments does not count cached tokens as queued") {
   Cluster c;
   RouteRequest request = Ask("r");
   request.keys.resize(1);

@@ -162,7 +162,7 @@ class RandomRun {
   uint64_t next_incarnation_ = 0;
 };
 
-TEST_CASE("in random runs every request ends exactly once") {
+TEST_CASE("RouterCore ends every request once in random runs") {
   int ended = 0, finished = 0;
   const Seeds seeds = ForEachSeed(200, [&](uint64_t seed) {
     RandomRun run(seed);

@@ -4,7 +4,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("a request that finds no room tries again until it fits, its deadline comes or the wait is over") {
+TEST_CASE("RouterCore retries a refused request until it fits or its wait ends") {
   Cluster c({.capacity_wait = absl::Seconds(30)});
   const absl::Duration until = GENERATE(absl::Seconds(10), absl::Seconds(100));
   REQUIRE(c.core.Submit(Ask("r", c.now + until), c.now).ok());
@@ -37,7 +37,7 @@ TEST_CASE("a request that finds no room tries again until it fits, its deadline 
   }
 }
 
-TEST_CASE("a prefill-only request that is refused goes to another worker, or waits for room") {
+TEST_CASE("RouterCore tries another worker when a prefill-only request is refused") {
   Cluster c;
   const RouterCore::Failure full = Full(absl::Milliseconds(50), /*at_decode=*/false);
   RouteRequest request = Ask("r");
@@ -66,7 +66,7 @@ TEST_CASE("a prefill-only request that is refused goes to another worker, or wai
   }
 }
 
-TEST_CASE("however long a worker takes to shut down, what it refuses waits for the one that comes in its place") {
+TEST_CASE("RouterCore waits for the successor of a draining worker that refuses") {
   Cluster c({.restart_wait = absl::Seconds(30), .capacity_wait = absl::Seconds(30)});
   const bool decode = GENERATE(true, false);
   const char* link = decode ? kD : kP;
@@ -94,7 +94,7 @@ TEST_CASE("however long a worker takes to shut down, what it refuses waits for t
   CHECK(lines == Lines{"prefill r1 prefill-1 decode-1", "prefill r2 prefill-1 decode-1"});
 }
 
-TEST_CASE("a session leaves a decode worker that has no room for one that has, at once") {
+TEST_CASE("RouterCore places a session elsewhere at once when its decode worker is full") {
   Cluster c;
   RouteRequest turn = Ask("turn 1");
   turn.session = std::string("s");
@@ -117,7 +117,7 @@ TEST_CASE("a session leaves a decode worker that has no room for one that has, a
   CHECK(Take(c.core) == Lines{"prefill turn 3 prefill-1 decode-1"});
 }
 
-TEST_CASE("a request that all decode workers refused goes to the first whose hint has passed") {
+TEST_CASE("RouterCore asks the decode worker whose hint passes first when all have refused") {
   Cluster c;
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
@@ -153,7 +153,7 @@ TEST_CASE("a request that all decode workers refused goes to the first whose hin
   }
 }
 
-TEST_CASE("requests that wait for room ask again in order of priority and turn, whosever hint has passed") {
+TEST_CASE("RouterCore lets waiting requests ask by priority and queue order") {
   Cluster c;
   const auto refuse = [&](const std::string& id, int32_t priority, absl::Duration turn, absl::Duration hint) {
     RouteRequest request = Ask(id);
@@ -203,7 +203,7 @@ TEST_CASE("requests that wait for room ask again in order of priority and turn, 
   }
 }
 
-TEST_CASE("tenants take turns to ask a worker again, and a tenant's go in order") {
+TEST_CASE("RouterCore alternates between tenants when a worker is asked again") {
   Cluster c;
   absl::Duration hint;
   for (const std::string id : {"a1", "a2", "a3", "b1"}) {
@@ -219,7 +219,7 @@ TEST_CASE("tenants take turns to ask a worker again, and a tenant's go in order"
     c.core.Tick(c.now + absl::Milliseconds(400));
     CHECK(Take(c.core) == Lines{asks("a2"), asks("b1"), asks("a1"), asks("a3")});
   }
-  SECTION("those that are refused again have had their turn") {
+  SECTION("requests that are refused again count as asked") {
     for (const std::string id : {"a2", "b1", "a2", "b1"}) {
       c.core.Tick(c.now += absl::Milliseconds(100));
       CHECK(Take(c.core) == Lines{asks(id)});
@@ -228,7 +228,7 @@ TEST_CASE("tenants take turns to ask a worker again, and a tenant's go in order"
   }
 }
 
-TEST_CASE("a request that a full decode worker refused asks again when that reports room, and not by time") {
+TEST_CASE("RouterCore asks a full decode worker again when it reports room") {
   Cluster c({.capacity_wait = absl::Seconds(30)});
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   Take(c.core);
@@ -257,7 +257,7 @@ TEST_CASE("a request that a full decode worker refused asks again when that repo
   }
 }
 
-TEST_CASE("a report of room that overtakes the refusal lets the refused request ask again") {
+TEST_CASE("RouterCore uses a report of room that overtakes a refusal") {
   Cluster c;
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   Take(c.core);
@@ -274,7 +274,7 @@ TEST_CASE("a report of room that overtakes the refusal lets the refused request 
   CHECK(Take(c.core).empty());
 }
 
-TEST_CASE("a request that waits for room is not left behind where the decode worker is lost") {
+TEST_CASE("RouterCore moves waiting requests on when their decode worker is lost") {
   Cluster c({.worker_wait = absl::Seconds(2), .restart_wait = absl::Seconds(30), .capacity_wait = absl::Seconds(30)});
   const bool drains = GENERATE(true, false);
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
@@ -293,7 +293,7 @@ TEST_CASE("a request that waits for room is not left behind where the decode wor
   CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
 }
 
-TEST_CASE("room that a request leaves goes to one whose refusal is still under way") {
+TEST_CASE("RouterCore passes unused room to a request whose refusal arrives later") {
   Cluster c;
   for (const char* id : {"b", "c"}) REQUIRE(c.core.Submit(Ask(id), c.now).ok());
   c.core.Failed(kP, "b", NoRoom(), c.now);
@@ -308,7 +308,7 @@ TEST_CASE("room that a request leaves goes to one whose refusal is still under w
   CHECK(Take(c.core) == Lines{"prefill c prefill-1 decode-1"});
 }
 
-TEST_CASE("as many requests ask again as a decode worker reports room for, tenants in turn and each one's in order") {
+TEST_CASE("RouterCore lets as many requests ask again as a report of room counts") {
   Cluster c;
   for (const std::string id : {"a1", "a2", "a3", "b1"}) {
     RouteRequest request = Ask(id);
@@ -344,7 +344,7 @@ TEST_CASE("as many requests ask again as a decode worker reports room for, tenan
   }
 }
 
-TEST_CASE("a prefill worker that has too much is left out, not the decode worker") {
+TEST_CASE("RouterCore leaves out the prefill worker when it refuses, not the decode worker") {
   Cluster c;
   c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
@@ -353,8 +353,7 @@ TEST_CASE("a prefill worker that has too much is left out, not the decode worker
   CHECK(Take(c.core) == Lines{absl::StrCat("prefill r ", first == kP ? "prefill-2" : kP, " decode-1")});
 }
 
-TEST_CASE(
-    "a decode worker that the prefill worker cannot reach is left out for a while, and no request is lost by it") {
+TEST_CASE("RouterCore leaves out a decode worker that a prefill worker cannot reach") {
   Cluster c;
   const RouterCore::Failure lost{absl::UnavailableError("decode worker decode-1 was lost"), absl::Seconds(1), true};
   SECTION("for another") {
@@ -376,7 +375,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("workers that take turns to refuse do not hold a request for ever") {
+TEST_CASE("RouterCore ends a request when workers refuse it in turn") {
   Cluster c({.capacity_wait = absl::Seconds(30)});
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());

@@ -118,7 +118,7 @@ class TwoRouters {
   uint64_t incarnations_ = 0;
 };
 
-TEST_CASE("routers of unlike histories send a session's turns to the same workers") {
+TEST_CASE("Routers with different histories place a session's turns on the same workers") {
   ForEachSeed(20, [](uint64_t seed) {
     TwoRouters cluster(seed);
     for (int round = 0; round < 30; ++round) {

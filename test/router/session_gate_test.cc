@@ -77,7 +77,7 @@ class DrivenGate {
   std::map<RequestId, std::unique_ptr<Request>> records_;  // live or ended
 };
 
-TEST_CASE("requests of an active session are admitted at once, those of others wait for a place") {
+TEST_CASE("SessionGate admits active sessions at once and holds others") {
   DrivenGate d({.sessions = 2});
   CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1", "t:a:2", "t:c:2"}) == "t:a:1 t:b:1 t:a:2");
   CHECK(d.gate.counts() == SessionGate::Counts{.active = 2, .waiting = 1, .waiting_requests = 2});
@@ -90,7 +90,7 @@ TEST_CASE("requests of an active session are admitted at once, those of others w
   CHECK(d.Wait(absl::Minutes(1)) == "t:c:1 t:c:2");
 }
 
-TEST_CASE("tenants take turns, and a tenant's sessions go in the order in which they came") {
+TEST_CASE("SessionGate alternates between tenants and keeps a tenant's order") {
   DrivenGate d({.sessions = 1, .keep = {}, .shortest_linger = {}, .longest_linger = {}});
   CHECK(d.Come({"a:1:1"}) == "a:1:1");
   CHECK(d.Come({"a:2:1", "a:3:1", "a:4:1", "c:1:1", "b:1:1", "b:2:1", "c:1:2"}) == "");
@@ -108,7 +108,7 @@ TEST_CASE("tenants take turns, and a tenant's sessions go in the order in which 
   CHECK(order == "b:1:1, c:1:1 c:1:2, a:2:1, b:2:1, a:3:1, a:4:1, , ");
 }
 
-TEST_CASE("the session that has been idle for longest makes room first") {
+TEST_CASE("SessionGate takes the place of the session that is idle for longest") {
   DrivenGate d({.sessions = 3});
   CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1", "t:d:1"}) == "t:a:1 t:b:1 t:c:1");
   d.End("t:b:1");
@@ -121,7 +121,7 @@ TEST_CASE("the session that has been idle for longest makes room first") {
   CHECK(d.Come({"t:b:2"}) == "");       // session b has lost its place
 }
 
-TEST_CASE("a session keeps its place for longer than sessions pause") {
+TEST_CASE("SessionGate keeps a place for longer than the usual pause") {
   DrivenGate d({.sessions = 1});
   d.Come({"t:a:0"});
   for (int i = 0; i < 200; ++i) {
@@ -144,7 +144,7 @@ TEST_CASE("a session keeps its place for longer than sessions pause") {
   CHECK(d.gate.linger() > absl::Seconds(5));
 }
 
-TEST_CASE("one client's long pause does not make everybody's places last long") {
+TEST_CASE("SessionGate limits the effect of one long pause") {
   DrivenGate d({.sessions = 1});
   d.Come({"t:a:1"});
   d.End("t:a:1");
@@ -154,7 +154,7 @@ TEST_CASE("one client's long pause does not make everybody's places last long") 
   CHECK(d.gate.linger() < absl::Seconds(6));
 }
 
-TEST_CASE("an abandoned session is forgotten, whether others wait or not") {
+TEST_CASE("SessionGate drops an abandoned session") {
   DrivenGate d({.sessions = 2});
   CHECK(d.Come({"t:a:1", "t:b:1"}) == "t:a:1 t:b:1");
   d.End("t:a:1");
@@ -166,7 +166,7 @@ TEST_CASE("an abandoned session is forgotten, whether others wait or not") {
   CHECK(d.gate.NextTick() == absl::InfiniteFuture());
 }
 
-TEST_CASE("a session that never pauses gives others their turn") {
+TEST_CASE("SessionGate ends the quantum of a session that never pauses") {
   DrivenGate d({.sessions = 1, .turn = absl::Seconds(10)});
   CHECK(d.Come({"t:a:1", "t:b:1"}) == "t:a:1");
   d.Wait(absl::Seconds(11));
@@ -180,7 +180,7 @@ TEST_CASE("a session that never pauses gives others their turn") {
   CHECK(d.Come({"t:a:3"}) == "t:a:3");
 }
 
-TEST_CASE("a session whose turn is over, and of which a request runs, keeps no others from a free place") {
+TEST_CASE("SessionGate frees other places while an expired session runs") {
   DrivenGate d({.sessions = 3, .turn = absl::Seconds(10)});
   CHECK(d.Come({"t:busy:1", "t:idle:1", "a:busy:1"}) == "t:busy:1 t:idle:1 a:busy:1");
   d.Wait(absl::Seconds(11));
@@ -198,7 +198,7 @@ TEST_CASE("a session whose turn is over, and of which a request runs, keeps no o
   CHECK(d.gate.counts() == SessionGate::Counts{.active = 3, .waiting = 1, .waiting_requests = 1});
 }
 
-TEST_CASE("sessions whose turn is over go on once nobody waits for a place") {
+TEST_CASE("SessionGate renews expired sessions when no session waits for a place") {
   DrivenGate d({.sessions = 2, .turn = absl::Seconds(10)});
   CHECK(d.Come({"t:a:1", "u:b:1", "t:c:1"}) == "t:a:1 u:b:1");
   d.Wait(absl::Seconds(11));
@@ -214,7 +214,7 @@ TEST_CASE("sessions whose turn is over go on once nobody waits for a place") {
   CHECK(d.Come({"t:d:1", "t:a:4"}) == "t:a:4");
 }
 
-TEST_CASE("what an admitted request waits for is admitted beyond the limit") {
+TEST_CASE("SessionGate admits a needed request beyond the limit") {
   DrivenGate d({.sessions = 1});
   CHECK(d.Come({"t:a:1", "t:b:1", "t:b:2", "t:c:1"}) == "t:a:1");
   d.gate.Needed(d.At("t:b:2"), d.now);
@@ -229,7 +229,7 @@ TEST_CASE("what an admitted request waits for is admitted beyond the limit") {
   CHECK(d.Wait(absl::Minutes(1)) == "t:c:1");
 }
 
-TEST_CASE("requests that wait may go, and too many are refused") {
+TEST_CASE("SessionGate removes waiting requests and refuses too many") {
   DrivenGate d({.sessions = 1, .waiting_requests = 2});
   CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1"}) == "t:a:1");
   const absl::Status refused = d.Arrive("t:d:1");
@@ -248,7 +248,7 @@ TEST_CASE("requests that wait may go, and too many are refused") {
 
 // --- by what sessions lose -----------------------------------------------------------------------
 
-TEST_CASE("without a number, any session is admitted until active ones lose their KV; then the youngest are parked") {
+TEST_CASE("SessionGate parks the youngest sessions when active ones lose their KV") {
   DrivenGate d({});
   const std::vector<RequestId> first{"t:a:1", "t:b:1", "t:c:1", "t:d:1"};
   for (const RequestId& id : first) CHECK(d.Come({id.c_str()}) == id);
@@ -270,7 +270,7 @@ TEST_CASE("without a number, any session is admitted until active ones lose thei
   CHECK(d.Wait(d.gate.linger()) == "t:e:1");
 }
 
-TEST_CASE("only what an active session had at the same worker, and its client waits for, can be lost") {
+TEST_CASE("SessionGate counts loss only at the same worker and for awaited prefills") {
   DrivenGate d({});
   for (const char* id : {"t:a:1", "t:b:1"}) CHECK(d.Come({id}) == id);
   SECTION("not what it had before it was active") {
@@ -299,7 +299,7 @@ TEST_CASE("only what an active session had at the same worker, and its client wa
   CHECK(d.gate.limit() == 0);
 }
 
-TEST_CASE("one session may always be active, and as many as half of KV memory should hold") {
+TEST_CASE("SessionGate always allows the sessions that fit in half of KV memory") {
   DrivenGate d({});
   d.Come({"t:a:1"});
   SECTION("one") {
@@ -461,11 +461,11 @@ class RandomSessions {
   std::set<RequestId> running_, waiting_;
 };
 
-TEST_CASE("whoever comes, goes or is needed, the limit is kept, nobody waits for ever and all places come back") {
+TEST_CASE("SessionGate keeps its limit and admits every session in random runs") {
   ForEachSeed(200, [](uint64_t seed) { RandomSessions(seed).Run(); });
 }
 
-TEST_CASE("the latest sessions can be looked at") {
+TEST_CASE("SessionGate lists running, waiting and latest sessions") {
   DrivenGate d({.sessions = 2});
   CHECK(d.gate.Latest(9).empty());
   d.Come({"a:one:1", "a:two:1", "b:three:1", "b:three:2"});

@@ -20,13 +20,13 @@ class DrivenWindow {
   SessionWindow::Sessions sessions{.active = 100, .fit = 10, .some_wait = true};
 };
 
-TEST_CASE("there is no bound while sessions find their KV") {
+TEST_CASE("SessionWindow has no bound while sessions find their KV") {
   DrivenWindow d;
   d.Run(1000);
   CHECK(d.window.size() == SessionWindow::kUnbounded);
 }
 
-TEST_CASE("one prefill of thirty-two that lost its KV is no congestion, two are") {
+TEST_CASE("SessionWindow needs more than one lost prefill in 32") {
   DrivenWindow d;
   for (int round = 0; round < 10; ++round) {
     d.Run(31);
@@ -38,16 +38,13 @@ TEST_CASE("one prefill of thirty-two that lost its KV is no congestion, two are"
   CHECK(d.window.size() == 50);
 }
 
-TEST_CASE("where prefill workers have time to compute it again, nothing is reduced") {
+TEST_CASE("SessionWindow ignores lost KV when prefills do not wait") {
   DrivenWindow d;
   d.Run(1000, /*lost=*/true, absl::Milliseconds(900));
   CHECK(d.window.size() == SessionWindow::kUnbounded);
 }
 
-TEST_CASE(
-    "where prefills wait for more than eight times as long as they are computed, and memory may be short, it is "
-    "lowered "
-    "before anything is lost") {
+TEST_CASE("SessionWindow falls before KV is lost when prefills wait too long") {
   constexpr absl::Duration kFull = absl::Milliseconds(8001), kNot = absl::Seconds(8);
   DrivenWindow d;
   SECTION("to half, then by an eighth again and again, and raised when they wait less") {
@@ -75,7 +72,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("what fits into host memory is not too much, as long as it is cheap to copy") {
+TEST_CASE("SessionWindow counts host memory while copies are cheap") {
   constexpr absl::Duration kFull = absl::Seconds(11);
   DrivenWindow d;
   d.sessions.fit_in_host = 40;
@@ -94,13 +91,13 @@ TEST_CASE("what fits into host memory is not too much, as long as it is cheap to
     d.Run(32, /*lost=*/false, kFull);
     CHECK(d.window.size() == 50);
   }
-  SECTION("what it lost is lost, and host memory leaves no more sessions a place than KV memory does") {
+  SECTION("lost KV counts, and host memory holds no more sessions than KV memory") {
     for (int i = 0; i < 20; ++i) d.Run(132, /*lost=*/true);
     CHECK(d.window.size() == 10);
   }
 }
 
-TEST_CASE("who waits while staged KV is copied does not wait for nothing") {
+TEST_CASE("SessionWindow counts copies as service, not as waiting") {
   DrivenWindow d;
   d.copied = absl::Seconds(1);
   d.Run(1024, /*lost=*/true, absl::Seconds(2));
@@ -110,7 +107,7 @@ TEST_CASE("who waits while staged KV is copied does not wait for nothing") {
   CHECK(d.window.size() == 50);
 }
 
-TEST_CASE("after a change as many prefills as there are sessions are left out") {
+TEST_CASE("SessionWindow leaves out as many prefills as sessions after a change") {
   DrivenWindow d;
   d.Run(32, /*lost=*/true);
   CHECK(d.window.size() == 50);
@@ -120,7 +117,7 @@ TEST_CASE("after a change as many prefills as there are sessions are left out") 
   CHECK(d.window.size() == 51);
 }
 
-TEST_CASE("it is never reduced below what should fit, and one session may always be active") {
+TEST_CASE("SessionWindow never falls below the sessions that fit, nor below one") {
   DrivenWindow d;
   for (int i = 0; i < 20; ++i) d.Run(132, /*lost=*/true);
   CHECK(d.window.size() == 10);
@@ -129,7 +126,7 @@ TEST_CASE("it is never reduced below what should fit, and one session may always
   CHECK(d.window.size() == 1);
 }
 
-TEST_CASE("it grows by a 64th while sessions wait, and not while none does") {
+TEST_CASE("SessionWindow grows by a 64th while sessions wait") {
   DrivenWindow d;
   d.Run(32, /*lost=*/true);
   d.sessions = {.active = 50, .some_wait = false};
@@ -142,7 +139,7 @@ TEST_CASE("it grows by a 64th while sessions wait, and not while none does") {
   CHECK(d.window.size() == 52);
 }
 
-TEST_CASE("first prefills of sessions tell nothing of what is lost, and yet it grows where there are no others") {
+TEST_CASE("SessionWindow ignores first prefills for loss but counts them for rounds") {
   DrivenWindow d;
   d.Run(8 * 128, /*lost=*/true, absl::Seconds(2), false);
   CHECK(d.window.size() == SessionWindow::kUnbounded);
@@ -153,7 +150,7 @@ TEST_CASE("first prefills of sessions tell nothing of what is lost, and yet it g
   CHECK(d.window.size() == 60);
 }
 
-TEST_CASE("few that tell are enough") {
+TEST_CASE("SessionWindow judges a round with few prefills of known sessions") {
   DrivenWindow d;
   d.Run(126, /*lost=*/false, absl::Seconds(2), false);
   d.Run(2, /*lost=*/true);

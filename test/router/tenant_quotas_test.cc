@@ -13,7 +13,7 @@ namespace {
 
 const absl::Time kStart = absl::UnixEpoch();
 
-TEST_CASE("a tenant's quotas are its own") {
+TEST_CASE("TenantQuotas counts each tenant separately") {
   TenantQuotas quotas;
   const Tenant small{"small", {.max_requests = 1}}, other{"other", {.max_requests = 1}}, free{"free", {}};
   CHECK_FALSE(quotas.Begin(small, "", 10, kStart));
@@ -27,7 +27,7 @@ TEST_CASE("a tenant's quotas are its own") {
   quotas.CheckInvariants();
 }
 
-TEST_CASE("requests of a session that is there already do not count as another session") {
+TEST_CASE("TenantQuotas counts a session once") {
   TenantQuotas quotas;
   const Tenant tenant{"t", {.max_sessions = 1}};
   CHECK_FALSE(quotas.Begin(tenant, "a", 1, kStart));
@@ -40,7 +40,7 @@ TEST_CASE("requests of a session that is there already do not count as another s
   CHECK_FALSE(quotas.Begin(tenant, "b", 1, kStart));
 }
 
-TEST_CASE("tokens beyond a minute's are worked off before the next request, and the refusal says when") {
+TEST_CASE("TenantQuotas refuses a tenant until its excess tokens are worked off") {
   TenantQuotas quotas;
   const Tenant tenant{"t", {.tokens_per_minute = 600}};
   CHECK_FALSE(quotas.Begin(tenant, "", 500, kStart));
@@ -57,7 +57,7 @@ TEST_CASE("tokens beyond a minute's are worked off before the next request, and 
   CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(700)));
 }
 
-TEST_CASE("what is computed ahead counts, and leaves half a minute's tokens to requests") {
+TEST_CASE("TenantQuotas leaves half a minute's tokens when it counts prefill ahead") {
   TenantQuotas quotas;
   const Tenant tenant{"t", {.tokens_per_minute = 600}}, free{"free", {}};
   CHECK(quotas.HasSpare(tenant, 300, kStart));
@@ -72,7 +72,7 @@ TEST_CASE("what is computed ahead counts, and leaves half a minute's tokens to r
   quotas.CheckInvariants();
 }
 
-TEST_CASE("what belongs to a call that was let in is not refused for tokens, and counts") {
+TEST_CASE("TenantQuotas does not refuse further requests of a call for tokens") {
   TenantQuotas quotas;
   const Tenant tenant{"t", {.max_requests = 3, .tokens_per_minute = 600}};
   CHECK_FALSE(quotas.Begin(tenant, "", 700, kStart));
@@ -87,7 +87,7 @@ TEST_CASE("what belongs to a call that was let in is not refused for tokens, and
   CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(81)));
 }
 
-TEST_CASE("whatever comes and goes, a tenant's quotas hold and nothing stays counted") {
+TEST_CASE("TenantQuotas holds its limits and counts nothing at the end of random runs") {
   ForEachSeed(1, [](uint64_t seed) {
     std::mt19937 random(seed);
     TenantQuotas quotas;

@@ -37,7 +37,7 @@ TEST_CASE("TenantShares does not count low-priority requests, or requests withou
   CHECK(shares.Check(OfTenant("a", kBackgroundPriority), 1).ok());
 }
 
-TEST_CASE("TenantShares orders turns of tenants with live requests and forgets the others") {
+TEST_CASE("TenantShares orders tenants with live requests and drops the others") {
   TenantShares shares(10);
   for (const char* tenant : {"a", "b"}) shares.Begin(OfTenant(tenant));
   shares.NoteTurn("b");

@@ -35,7 +35,7 @@ std::string Text(const std::vector<PhaseSpan>& spans) {
   return text;
 }
 
-TEST_CASE("a life shows what the request waited for, and when it was computed, handed off and decoded") {
+TEST_CASE("SpansOf shows waiting, prefill, hand-off and decode of a life") {
   RequestLife life = Life("r", 200);
   life.stages.arrived = At(10);
   life.stages.complete = At(60);
@@ -53,7 +53,7 @@ TEST_CASE("a life shows what the request waited for, and when it was computed, h
         "decode 110-200 (7)");
 }
 
-TEST_CASE("a pause that is the step loop's own is no wait") {
+TEST_CASE("SpansOf shows no wait for a short pause between steps") {
   RequestLife life = Life("r", 10);
   life.stages.prefilled = At(10);
   life.outcome.prefill_only = true;
@@ -64,7 +64,7 @@ TEST_CASE("a pause that is the step loop's own is no wait") {
   CHECK(SpansOf(life, At(10)).size() == 3);
 }
 
-TEST_CASE("a request that lives is shown up to now") {
+TEST_CASE("SpansOf shows a live request up to now") {
   RequestLife life = Life("r", 0);
   life.stages.ended = life.stages.complete = absl::InfiniteFuture();
   CHECK(Text(SpansOf(life, At(5))) == "waiting 0-5");
@@ -78,7 +78,7 @@ TEST_CASE("a request that lives is shown up to now") {
   CHECK(Text(SpansOf(life, At(20))) == "waiting 0-4 queued 4-9 first 9-12 decode 12-20");
 }
 
-TEST_CASE("spans fill a life without gaps, whatever workers say of their steps") {
+TEST_CASE("SpansOf leaves no gap whatever times workers report") {
   ForEachSeed(1, [](uint64_t seed) {
     std::mt19937 random(seed);
     const auto any = [&] { return static_cast<int64_t>(random() % 2000) - 500; };
@@ -113,7 +113,7 @@ std::string Ids(const Timeline::Lives& lives) {
   return text;
 }
 
-TEST_CASE("a tenant's workflow is found by its name, and no other's") {
+TEST_CASE("Timeline finds a workflow by name within its cache domain") {
   Timeline timeline({});
   RequestLife other = Life("b", 2), salted = Life("c", 3);
   other.workflow = "v";
@@ -128,7 +128,7 @@ TEST_CASE("a tenant's workflow is found by its name, and no other's") {
   CHECK(timeline.Find("v", "t", At(5)).empty());
 }
 
-TEST_CASE("the oldest lives go: when they are too old, too many or too large") {
+TEST_CASE("Timeline drops the oldest lives by age, number and size") {
   SECTION("too many") {
     Timeline timeline({.requests = 2});
     for (const char* id : {"a", "b", "c"}) timeline.Keep(Life(id, 1));

@@ -4,7 +4,7 @@
 
 namespace baton {
 
-TEST_CASE("the jobs of a request share its one token buffer") {
+TEST_CASE("Request shares one token buffer among its jobs") {
   Driven d;
   ClientRequest request = d.Request("r", "ab");
   const TokenId* tokens = request.spec.tokens.data();

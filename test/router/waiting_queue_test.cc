@@ -33,7 +33,7 @@ struct Line {
   }
 };
 
-TEST_CASE("WaitingQueue gives tenants turns and orders a tenant's requests by priority, then age") {
+TEST_CASE("WaitingQueue alternates between tenants and orders requests by priority and age") {
   Line line;
   line.Add("a", "t");
   line.Add("b", "t");
@@ -45,7 +45,7 @@ TEST_CASE("WaitingQueue gives tenants turns and orders a tenant's requests by pr
   CHECK(line.InTurn() == "dceab");
 }
 
-TEST_CASE("WaitingQueue names the first request of the tenant whose last turn is the oldest") {
+TEST_CASE("WaitingQueue returns the first request of the tenant served least recently") {
   Line line;
   line.Add("a", "t");
   Request& b = line.Add("b", "t");
@@ -57,7 +57,7 @@ TEST_CASE("WaitingQueue names the first request of the tenant whose last turn is
   CHECK(line.queue.FirstRefusedBy("w") == &c);
 }
 
-TEST_CASE("WaitingQueue has room for a tenant up to what it leaves free") {
+TEST_CASE("WaitingQueue has room for a tenant up to the free places") {
   Line line;
   for (int i = 0; i < 4; ++i) line.Add(std::string(1, static_cast<char>('a' + i)), "t");
   CHECK(line.HasRoomFor("t"));

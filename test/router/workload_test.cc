@@ -98,7 +98,7 @@ struct World {
   }
 };
 
-TEST_CASE("a request's turn is after the work that is left of it, at most the bound") {
+TEST_CASE("Workload orders a request by remaining work up to the bound") {
   World world;
   world.Arrive({.id = "r", .prompt_tokens = 2000, .max_tokens = 50, .expected_tokens = 10});
   CHECK(world.Turn("r") == 12);
@@ -121,7 +121,7 @@ TEST_CASE("a request's turn is after the work that is left of it, at most the bo
   world.Finish("nobody", 3);
 }
 
-TEST_CASE("all requests of a workflow share its work, and one that is nearly done goes before one that begins") {
+TEST_CASE("Workload shares the work of a workflow among its requests") {
   World world;
   for (const char* id : {"a1", "a2", "a3"}) {
     world.Arrive({.id = id, .workflow = "a", .max_tokens = 10});
@@ -137,7 +137,7 @@ TEST_CASE("all requests of a workflow share its work, and one that is nearly don
   CHECK(world.Turn("b") == 11);
 }
 
-TEST_CASE("requests of a workflow come when it came, but at most the bound before themselves") {
+TEST_CASE("Workload counts a workflow's arrival as at most the bound before the request") {
   World world;
   world.Arrive({.id = "a1", .workflow = "a", .max_tokens = 10});
   world.Finish("a1", 10);
@@ -158,7 +158,7 @@ TEST_CASE("requests of a workflow come when it came, but at most the bound befor
   CHECK(world.Turn("a5") == 10);  // another workflow with that name
 }
 
-TEST_CASE("a request without a workflow belongs to that of its upstream") {
+TEST_CASE("Workload adds a request without workflow to that of its upstream") {
   World world;
   world.Arrive({.id = "up", .max_tokens = 10});
   world.Arrive({.id = "down", .upstreams = {"gone", "up"}, .max_tokens = 5});
@@ -171,7 +171,7 @@ TEST_CASE("a request without a workflow belongs to that of its upstream") {
   CHECK(world.load.workflows() == 0);
 }
 
-TEST_CASE("the length of an output is learned by tenant, model and agent, from outputs that are complete") {
+TEST_CASE("Workload learns output lengths by cache domain, model and agent") {
   World world;
   const auto arrive = [&](const std::string& id, const std::string& tenant, const std::string& model) {
     world.Arrive({.id = id, .tenant = tenant, .model = model, .agent = "judge", .max_tokens = 50});
@@ -193,7 +193,7 @@ TEST_CASE("the length of an output is learned by tenant, model and agent, from o
   CHECK(world.Turn("6") == 50);
 }
 
-TEST_CASE("what follows an agent is learned from earlier workflows, so that a chain is known by its first request") {
+TEST_CASE("Workload learns the work that follows an agent from earlier workflows") {
   World world;
   const auto run = [&](const std::string& workflow) {
     double first = 0;
@@ -212,7 +212,7 @@ TEST_CASE("what follows an agent is learned from earlier workflows, so that a ch
   CHECK(run("three") == 30);
 }
 
-TEST_CASE("idle workflows are forgotten early where they are too many, and live ones never") {
+TEST_CASE("Workload drops the oldest idle workflows when there are too many") {
   WorkloadOptions options = Options();
   options.idle_workflows = 3;
   LoadById load(options);
@@ -226,7 +226,7 @@ TEST_CASE("idle workflows are forgotten early where they are too many, and live 
   CHECK(load.workflows() == 4);
 }
 
-TEST_CASE("a level of priority is worth more than any difference in length and age") {
+TEST_CASE("Workload weighs one level of priority more than length and age") {
   World world;
   world.Arrive({.id = "old", .workflow = "w", .max_tokens = 0});
   world.Wait(1000);
@@ -282,7 +282,7 @@ struct Overload {
   std::map<RequestId, absl::Time> arrived, waiting;
 };
 
-TEST_CASE("nobody is overtaken by what came more than twice the bound later, whatever comes") {
+TEST_CASE("Workload lets no request overtake by more than twice the bound") {
   int overtaken = 0;
   const Seeds seeds = ForEachSeed(40, [&](uint64_t seed) {
     const bool fixed = seed % 2 == 0;
@@ -356,7 +356,7 @@ double MeanWorkflowTime(uint64_t seed, bool shortest_first) {
   return absl::ToDoubleSeconds(sum) / static_cast<double>(chains.size());
 }
 
-TEST_CASE("under load, workflows end sooner on average than first come first served") {
+TEST_CASE("Workload shortens the mean time of workflows under load") {
   double shortest_first = 0, first_come = 0;
   const Seeds seeds = ForEachSeed(50, [&](uint64_t seed) {
     shortest_first += MeanWorkflowTime(seed, true);
