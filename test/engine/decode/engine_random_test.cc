@@ -39,7 +39,7 @@ std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_p
   return jobs;
 }
 
-TEST_CASE("what a request gives does not depend on neighbours, arrival, order, tenant, batch, preemption or sampler") {
+TEST_CASE("DecodeEngine gives the same output whatever runs beside the request") {
   int64_t preemptions = 0, ahead = 0, came_between = 0;
   const Seeds seeds = ForEachSeed(60, [&](uint64_t seed) {
     std::mt19937 rng(seed);
@@ -87,7 +87,7 @@ TEST_CASE("what a request gives does not depend on neighbours, arrival, order, t
   }
 }
 
-TEST_CASE("cancelled or failed at any moment, a request told what it gives alone as far as it came, and one end") {
+TEST_CASE("DecodeEngine reports a prefix of the output and one end when a request is cut") {
   int64_t cancelled = 0, failed = 0;
   const Seeds seeds = ForEachSeed(60, [&](uint64_t seed) {
     std::mt19937 rng(seed);

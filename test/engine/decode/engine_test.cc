@@ -12,7 +12,7 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-TEST_CASE("greedy decoding after a hand-off gives what one pass over the whole sequence gives") {
+TEST_CASE("DecodeEngine makes the tokens of one pass over the whole sequence") {
   for (const size_t n : {1, 2, 15, 16, 17, 18, 32, 33, 50}) {
     INFO("prompt of " << n);
     std::mt19937 rng(static_cast<uint32_t>(n));
@@ -24,7 +24,7 @@ TEST_CASE("greedy decoding after a hand-off gives what one pass over the whole s
   }
 }
 
-TEST_CASE("a request's first update, and no other, tells how long it waited for a place in the batch") {
+TEST_CASE("DecodeEngine reports the time in the queue in a request's first update only") {
   DecodeEngineOptions options = TestOptions(16);
   options.max_batch = 1;
   DecodeWorld world(options);
@@ -36,7 +36,7 @@ TEST_CASE("a request's first update, and no other, tells how long it waited for 
   CHECK(world.outputs["second"].queued == std::vector{absl::Milliseconds(50)});
 }
 
-TEST_CASE("a stop id ends the output and gives no text; ignore_eos goes on") {
+TEST_CASE("DecodeEngine ends an output without text at a stop id unless ignore_eos is set") {
   std::mt19937 rng(4);
   const std::vector<TokenId> prompt = RandomPrompt(rng, 20);
   const std::vector<TokenId> greedy = FakeBackend::Greedy(prompt, 12);
@@ -64,7 +64,7 @@ TEST_CASE("a stop id ends the output and gives no text; ignore_eos goes on") {
   CHECK(world.outputs["ignoring"].finish == FinishReason::kLength);
 }
 
-TEST_CASE("a stop string ends the text before itself, however tokens split it") {
+TEST_CASE("DecodeEngine ends the text before a stop string, however tokens split it") {
   std::mt19937 rng(9);
   const std::vector<TokenId> prompt = RandomPrompt(rng, 5);
   const std::string whole = TextOf(FakeBackend::Greedy(prompt, 30));
@@ -79,7 +79,7 @@ TEST_CASE("a stop string ends the text before itself, however tokens split it") 
   CHECK(output.tokens.size() < 30);
 }
 
-TEST_CASE("the context's end ends the output with kLength") {
+TEST_CASE("DecodeEngine ends an output with kLength at the end of the context") {
   DecodeEngineOptions options = TestOptions(64);
   options.model.positions = 40;
   DecodeWorld world(options);
@@ -98,7 +98,7 @@ TEST_CASE("the context's end ends the output with kLength") {
   CHECK(std::holds_alternative<NeverFits>(reply));
 }
 
-TEST_CASE("a request cancelled in any state ends once and gives all blocks back") {
+TEST_CASE("DecodeEngine ends a request once and frees its blocks when it is cancelled") {
   std::mt19937 rng(6);
   const std::vector<TokenId> prompt = RandomPrompt(rng, 40);
   DecodeWorld world(TestOptions(9));
@@ -128,7 +128,7 @@ TEST_CASE("a request cancelled in any state ends once and gives all blocks back"
     CHECK(world.outputs["r"].finish == FinishReason::kCancelled);
     CHECK(world.outputs["r"].tokens.empty());
   }
-  SECTION("between steps, what text was held back comes out") {
+  SECTION("between steps, with the text that was held back") {
     const std::string first = TextOf(FakeBackend::Greedy(prompt, 3));
     job.spec.sampling.stop = {first + "#"};
     world.StartJob(job);
@@ -193,7 +193,7 @@ TEST_CASE("a request cancelled in any state ends once and gives all blocks back"
   CHECK(world.engine.idle());
 }
 
-TEST_CASE("whatever comes before a step's tokens are told, they are told first, with all their text") {
+TEST_CASE("DecodeEngine reports a step's tokens before later events") {
   const std::vector<TokenId> prompt = {1, 2, 3}, tokens = FakeBackend::Greedy(prompt, 3);
   DecodeWorld world(TestOptions(32));
   DecodeJob with_stop = TestJob("with stop", prompt, 9);
@@ -260,7 +260,7 @@ TEST_CASE("whatever comes before a step's tokens are told, they are told first, 
   CHECK(world.AllBlocksBack());
 }
 
-TEST_CASE("a failed step fails the requests of its batch and frees their blocks") {
+TEST_CASE("DecodeEngine fails the requests of a failed step and frees their blocks") {
   std::mt19937 rng(8);
   DecodeWorld world(TestOptions(32));
   world.StartJob(TestJob("a", RandomPrompt(rng, 20), 50));
@@ -279,7 +279,7 @@ TEST_CASE("a failed step fails the requests of its batch and frees their blocks"
   CHECK(world.outputs["c"].tokens == FakeBackend::Greedy(prompt, 5));
 }
 
-TEST_CASE("logits that are not finite fail their request alone, whoever samples") {
+TEST_CASE("DecodeEngine fails only the request whose logits are not finite") {
   const bool samples = GENERATE(false, true);
   const float bad = GENERATE(std::nanf(""), kInf, -kInf);
   DecodeWorld world(TestOptions(32));
@@ -297,7 +297,7 @@ TEST_CASE("logits that are not finite fail their request alone, whoever samples"
   CHECK(world.AllBlocksBack());
 }
 
-TEST_CASE("a backend chooses tokens as the sampler does, but not where top log probabilities are wanted") {
+TEST_CASE("DecodeEngine uses logits when a request wants top log probabilities") {
   std::vector<DecodeJob> jobs;
   const auto add = [&](RequestId id, const SamplingParams& sampling) {
     DecodeJob& job = jobs.emplace_back(TestJob(std::move(id), {1, 2, 3}, 0));
@@ -337,7 +337,7 @@ TEST_CASE("a backend chooses tokens as the sampler does, but not where top log p
   }
 }
 
-TEST_CASE("a step begins before the last one is over, unless a token of that one is chosen from its logits") {
+TEST_CASE("DecodeEngine begins a step ahead unless the last one needs logits") {
   DecodeWorld world(TestOptions(32));
   world.backend.samples = true;
   world.backend.ahead = FakeBackend::Ahead::kLate;
@@ -361,8 +361,7 @@ TEST_CASE("a step begins before the last one is over, unless a token of that one
   CHECK(world.outputs["with logits"].tokens == FakeBackend::Greedy(prompt, 2));
 }
 
-TEST_CASE(
-    "a row of a request that ended or was cancelled under it runs in vain, and a failed step takes the next along") {
+TEST_CASE("DecodeEngine discards rows of ended requests, and fails both steps together") {
   DecodeWorld world(TestOptions(32));
   world.backend.samples = true;
   world.backend.ahead = FakeBackend::Ahead::kLate;
@@ -398,7 +397,7 @@ TEST_CASE(
   CHECK(world.AllBlocksBack());
 }
 
-TEST_CASE("a request that is cancelled while a step runs is not in the next one") {
+TEST_CASE("DecodeEngine leaves a request that is cancelled during a step out of the next") {
   DecodeWorld world(TestOptions(32));
   world.backend.samples = true;
   world.backend.ahead = FakeBackend::Ahead::kLate;
@@ -412,7 +411,7 @@ TEST_CASE("a request that is cancelled while a step runs is not in the next one"
   world.Finish(*step);
 }
 
-TEST_CASE("a request that is cancelled in a next step that does not begin ends at once, with its blocks") {
+TEST_CASE("DecodeEngine ends a cancelled request at once when its next step is dropped") {
   DecodeEngineOptions options = TestOptions(32);
   options.max_batch = 1;
   DecodeWorld world(options);
@@ -436,7 +435,7 @@ TEST_CASE("a request that is cancelled in a next step that does not begin ends a
   CHECK(world.AllBlocksBack());
 }
 
-TEST_CASE("Start refuses what is out of range or in doubt, and leaves nothing behind") {
+TEST_CASE("DecodeEngine::Start refuses wrong values and keeps nothing") {
   DecodeWorld world(TestOptions(16));
   DecodeJob job = TestJob("r", {1, 2, 3, 4}, 5);
   REQUIRE(world.HandOffJob(job));
@@ -464,7 +463,7 @@ TEST_CASE("Start refuses what is out of range or in doubt, and leaves nothing be
   CHECK(world.AllBlocksBack());
 }
 
-TEST_CASE("a doubled Start is refused and does not disturb the first") {
+TEST_CASE("DecodeEngine refuses a repeated Start and keeps the first") {
   DecodeWorld world(TestOptions(16));
   DecodeJob job = TestJob("r", {1, 2, 3, 4}, 5);
   REQUIRE(world.HandOffJob(job));
@@ -474,7 +473,7 @@ TEST_CASE("a doubled Start is refused and does not disturb the first") {
   CHECK(world.outputs["r"].tokens == FakeBackend::Greedy({1, 2, 3, 4}, 5));
 }
 
-TEST_CASE("a Start of a running request by another hand-off leaves nothing of that") {
+TEST_CASE("DecodeEngine::Start gives up a second hand-off of a running request") {
   DecodeWorld world(TestOptions(16));
   DecodeJob job = TestJob("r", {1, 2, 3, 4}, 5), again = job;
   REQUIRE(world.HandOffJob(job));
@@ -487,7 +486,7 @@ TEST_CASE("a Start of a running request by another hand-off leaves nothing of th
   CHECK(world.AllBlocksBack());
 }
 
-TEST_CASE("a request whose blocks are checked first gives the same tokens, and its prompt's blocks stay") {
+TEST_CASE("DecodeEngine makes the same tokens when blocks are checked") {
   DecodeEngineOptions options = TestOptions(16);
   options.handoff.verify = true;
   DecodeWorld world(options);
@@ -504,7 +503,7 @@ TEST_CASE("a request whose blocks are checked first gives the same tokens, and i
   CHECK(world.AllBlocksBack());
 }
 
-TEST_CASE("a request whose blocks were forged before its start makes no token, and leaves nothing") {
+TEST_CASE("DecodeEngine makes no token when blocks were forged") {
   DecodeEngineOptions options = TestOptions(16);
   options.handoff.verify = true;
   DecodeWorld world(options);
@@ -523,7 +522,7 @@ TEST_CASE("a request whose blocks were forged before its start makes no token, a
   CHECK(world.engine.idle());
 }
 
-TEST_CASE("while a request is checked it cannot be started twice, and it can be cancelled or failed") {
+TEST_CASE("DecodeEngine refuses a second Start while a request is checked") {
   for (const bool cancel : {true, false}) {
     DecodeEngineOptions options = TestOptions(16);
     options.handoff.verify = true;
@@ -549,7 +548,7 @@ TEST_CASE("while a request is checked it cannot be started twice, and it can be 
   }
 }
 
-TEST_CASE("a reservation counts no growth beyond the context, whatever it asks for") {
+TEST_CASE("DecodeEngine counts no growth of a reservation beyond the context") {
   DecodeEngineOptions options = TestOptions(16);
   options.model.positions = 64;
   DecodeWorld world(options);
@@ -560,7 +559,7 @@ TEST_CASE("a reservation counts no growth beyond the context, whatever it asks f
   CHECK(world.HandOffJob(other));
 }
 
-TEST_CASE("a prompt's blocks stay for the next turn; output blocks only where the modules are one") {
+TEST_CASE("DecodeEngine keeps output blocks only when the modules are equal") {
   for (const bool shares_output : {false, true}) {
     DecodeEngineOptions options = TestOptions(32);
     options.shares_output = shares_output;
@@ -584,7 +583,7 @@ TEST_CASE("a prompt's blocks stay for the next turn; output blocks only where th
   }
 }
 
-TEST_CASE("without a seed, tokens differ between requests") {
+TEST_CASE("DecodeEngine gives different tokens to requests without a seed") {
   DecodeWorld world(TestOptions(32));
   for (const char* id : {"a", "b"}) {
     DecodeJob job = TestJob(id, {1, 2, 3}, 20);

@@ -14,7 +14,7 @@ std::vector<TokenId> Prompt(uint32_t seed, size_t length) {
   return RandomPrompt(random, length);
 }
 
-TEST_CASE("a worker without room reports it when a request has ended, once for each that it refused") {
+TEST_CASE("DecodeEngine reports room once per refusal when a request has ended") {
   DecodeWorld world(TestOptions(8));
   world.StartJob(TestJob("r", Prompt(1, 65), 40));
   const auto refused = [&](const RequestId& id) {

@@ -248,7 +248,7 @@ TEST_CASE("decode scheduling goes as the scenarios say") {
   }
 }
 
-TEST_CASE("the next step begins with who goes on and who came, and without who certainly ends") {
+TEST_CASE("DecodeScheduler leaves sequences that surely end out of the next step") {
   DecodeSchedulerWorld world(12, {.max_batch = 3});
   world.begins_next = true;
   REQUIRE(world.Add("a", {.kv_tokens = 14, .max_new_tokens = 100, .family = 1}));
@@ -273,7 +273,7 @@ TEST_CASE("the next step begins with who goes on and who came, and without who c
   CHECK(world.pool().counts().free == 12);
 }
 
-TEST_CASE("no block is taken for a step after a sequence's last") {
+TEST_CASE("DecodeScheduler takes no block for a step after a sequence's last") {
   DecodeSchedulerWorld world(4, {});
   REQUIRE(world.Add("a", {.kv_tokens = 31, .max_new_tokens = 1, .family = 1}));
   world.scheduler().BeginStep();
@@ -283,7 +283,7 @@ TEST_CASE("no block is taken for a step after a sequence's last") {
   world.scheduler().FinishStep();
 }
 
-TEST_CASE("a step does not begin ahead where it lacks blocks, nor while a sequence is swapped out") {
+TEST_CASE("DecodeScheduler plans no step ahead without blocks or with a swapped sequence") {
   DecodeSchedulerWorld world(4, {});
   world.begins_next = true;
   REQUIRE(world.Add("a", {.kv_tokens = 30, .max_new_tokens = 20, .family = 1}));
@@ -299,7 +299,7 @@ TEST_CASE("a step does not begin ahead where it lacks blocks, nor while a sequen
   CHECK(world.Step() == "ran ahead b\n");
 }
 
-TEST_CASE("blocks of what ended under the next step are free when that is over") {
+TEST_CASE("DecodeScheduler frees blocks of an ended sequence after the next step") {
   DecodeSchedulerWorld world(6, {});
   REQUIRE(world.Add("a", {.kv_tokens = 30, .max_new_tokens = 20, .family = 1}));
   REQUIRE(world.Add("b", {.kv_tokens = 15, .max_new_tokens = 20, .family = 2}));
@@ -313,7 +313,7 @@ TEST_CASE("blocks of what ended under the next step are free when that is over")
   world.Check();
 }
 
-TEST_CASE("a block in whose place a sequence has another's is free when the next step is over") {
+TEST_CASE("DecodeScheduler frees a replaced block after the next step") {
   DecodeSchedulerWorld world(6, {});
   REQUIRE(world.Add("c", {.kv_tokens = 15, .max_new_tokens = 100, .family = 3}));
   REQUIRE(world.Add("d", {.kv_tokens = 15, .max_new_tokens = 100, .family = 4}));
@@ -328,7 +328,7 @@ TEST_CASE("a block in whose place a sequence has another's is free when the next
   world.Check();
 }
 
-TEST_CASE("sequences that share all they have give room together") {
+TEST_CASE("DecodeScheduler swaps out all sequences that share the needed blocks") {
   // B and C have the same 3 full blocks and no others. A arrived first and needs these blocks.
   DecodeSchedulerWorld world(8, {});
   // A has 5 blocks, and 8 at its end.
@@ -344,7 +344,7 @@ TEST_CASE("sequences that share all they have give room together") {
   CHECK(world.scheduler().counts().preemptions >= 2);
 }
 
-TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one with a later turn") {
+TEST_CASE("DecodeScheduler ends every sequence, and swaps only for earlier ones") {
   ForEachSeed(200, [](uint64_t seed) {
     std::mt19937 rng(seed);
     const auto blocks = static_cast<int64_t>(4 + rng() % 12);
@@ -387,7 +387,7 @@ TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one 
   });
 }
 
-TEST_CASE("a low priority runs in the end, however many of a high priority come") {
+TEST_CASE("DecodeScheduler runs a low priority in the end") {
   DecodeSchedulerWorld world(32, {.max_batch = 2, .positions = 0});
   REQUIRE(world.Add("low", {.kv_tokens = 5, .max_new_tokens = 3}));
   int waited = 0;
@@ -405,7 +405,7 @@ TEST_CASE("a low priority runs in the end, however many of a high priority come"
   CHECK(waited < 40);  // 2 levels count as 20 seconds, and running sequences finish first
 }
 
-TEST_CASE("the share of max_new_tokens that is used is learned") {
+TEST_CASE("GrowthEstimate learns the share of max_new_tokens that is used") {
   GrowthEstimate growth;
   CHECK(growth.Blocks(16, 160, 1) == 5);  // half of 160 tokens, at first
   for (int i = 0; i < 100; ++i) growth.Learn(10, 100);

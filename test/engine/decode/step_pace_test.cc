@@ -46,7 +46,7 @@ class PaceWorld {
 
 constexpr absl::Duration kNone = absl::ZeroDuration();
 
-TEST_CASE("the next step is planned with a millisecond or an eighth of the step left, short ones' at once") {
+TEST_CASE("StepPace plans when 1 ms or 1/8 of the step is left") {
   for (const auto& [ms, left] : {std::pair{0.6, 0.6}, {1.5, 1.0}, {4.0, 1.0}, {16.0, 2.0}, {80.0, 10.0}}) {
     INFO(ms << " ms");
     PaceWorld world(0.1);
@@ -55,7 +55,7 @@ TEST_CASE("the next step is planned with a millisecond or an eighth of the step 
   }
 }
 
-TEST_CASE("a host that takes longer than a millisecond is given more, and holds up the device now and then alone") {
+TEST_CASE("StepPace widens its margin when the host needs more than 1 ms") {
   for (const auto& [ms, host_ms] : {std::pair{3.0, 1.5}, {3.0, 2.5}, {14.0, 3.0}, {14.0, 13.0}, {100.0, 30.0}}) {
     INFO("steps of " << ms << " ms, host " << host_ms << " ms");
     PaceWorld world(host_ms);
@@ -63,19 +63,19 @@ TEST_CASE("a host that takes longer than a millisecond is given more, and holds 
   }
 }
 
-TEST_CASE("a host that takes longer than the device plans at once") {
+TEST_CASE("StepPace plans at once when the host takes longer than the device") {
   PaceWorld world(2);
   CHECK(world.Steps(1000, 1.5) == 1000 * absl::Milliseconds(0.5));
 }
 
-TEST_CASE("a step that takes much longer once makes the device wait for no later one") {
+TEST_CASE("StepPace ignores one step that is much longer") {
   PaceWorld world(0.1);
   world.Steps(60, 5);
   world.Step(500);
   CHECK(world.Steps(60, 5) == kNone);
 }
 
-TEST_CASE("where steps become shorter, the device waits for one of them, and longer ones are planned later again") {
+TEST_CASE("StepPace adapts when steps become shorter or longer") {
   for (const double host_ms : {0.1, 0.7}) {
     PaceWorld world(host_ms);
     world.Steps(60, 20);
@@ -87,7 +87,7 @@ TEST_CASE("where steps become shorter, the device waits for one of them, and lon
   }
 }
 
-TEST_CASE("what was learned before the device had nothing to do is forgotten") {
+TEST_CASE("StepPace forgets durations when the device was idle") {
   PaceWorld world(0.1);
   world.Steps(60, 20);
   world.GoIdle(1000);

@@ -5,7 +5,7 @@
 
 namespace baton {
 
-TEST_CASE("the first step of a decode worker reads the prompt's last token where the job has it") {
+TEST_CASE("DecodeEngine reads the prompt's last token from the job's buffer") {
   DecodeWorld world(TestOptions(16));
   DecodeJob job = TestJob("r", {1, 2, 3, 4}, 5);
   const TokenBuffer tokens = job.spec.tokens;

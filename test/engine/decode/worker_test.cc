@@ -126,7 +126,7 @@ void StartJob(DecodeWorker& worker, Backend& backend, DecodeJob job) {
   REQUIRE(started.ok());
 }
 
-TEST_CASE("requests started from many threads give what they give alone, whoever samples and on however many threads") {
+TEST_CASE("DecodeWorker gives the same output when many threads start requests") {
   const SteadyClock clock;
   const bool backend_samples = GENERATE(false, true);
   const auto ahead = GENERATE(FakeBackend::Ahead::kNever, FakeBackend::Ahead::kLate);
@@ -175,7 +175,7 @@ TEST_CASE("requests started from many threads give what they give alone, whoever
   }
 }
 
-TEST_CASE("a worker that has refused a reservation reports room when a request has ended") {
+TEST_CASE("DecodeWorker reports room when a request has ended after a refusal") {
   Recorder recorder;
   const SteadyClock clock;
   GatedBackend backend(32);
@@ -191,7 +191,7 @@ TEST_CASE("a worker that has refused a reservation reports room when a request h
   CHECK(std::holds_alternative<Reserved>(worker.OnReserve(b).value()));
 }
 
-TEST_CASE("all tokens of one step are told together") {
+TEST_CASE("DecodeWorker delivers all updates of a step in one call") {
   class Spans final : public DecodeListener {
    public:
     void OnUpdates(std::span<TokenUpdate> updates) override { sizes.push_back(updates.size()); }
@@ -212,7 +212,7 @@ TEST_CASE("all tokens of one step are told together") {
   CHECK(spans.sizes == std::vector<size_t>{1, 3, 3});
 }
 
-TEST_CASE("the next step runs while tokens of the last are told, and no step is told before the one that came first") {
+TEST_CASE("DecodeWorker delivers steps in order while the next step runs") {
   class Slow final : public DecodeListener {
    public:
     void OnUpdates(std::span<TokenUpdate> updates) override {
@@ -252,7 +252,7 @@ TEST_CASE("the next step runs while tokens of the last are told, and no step is 
   CHECK(slow.running.size() == 20);
 }
 
-TEST_CASE("a step's tokens are told while the next one is with the device, and so is how it ended") {
+TEST_CASE("DecodeWorker delivers updates while the device computes") {
   const SteadyClock clock;
   GatedBackend backend(32);
   Recorder recorder;
@@ -272,7 +272,7 @@ TEST_CASE("a step's tokens are told while the next one is with the device, and s
   CHECK(recorder.WaitForEnd("a").tokens == FakeBackend::Greedy(SeededPrompt(1, 9), 3));
 }
 
-TEST_CASE("messages are answered while a step computes") {
+TEST_CASE("DecodeWorker answers messages while a step computes") {
   const SteadyClock clock;
   GatedBackend backend(32);
   Recorder recorder;
@@ -295,7 +295,7 @@ TEST_CASE("messages are answered while a step computes") {
   CHECK(a.tokens.size() == 1);
 }
 
-TEST_CASE("shutdown lets what was started or handed off finish, within its grace, and has room for nothing new") {
+TEST_CASE("DecodeWorker::Shutdown lets started requests end within the grace") {
   const SteadyClock clock;
   GatedBackend backend(32);
   Recorder recorder;
@@ -344,7 +344,7 @@ TEST_CASE("shutdown lets what was started or handed off finish, within its grace
   CHECK(recorder.ended() == ended);
 }
 
-TEST_CASE("the next step is planned late, and where there is none nothing is waited for") {
+TEST_CASE("DecodeWorker plans the next step late") {
   // Only the step's thread uses this clock.
   class SleepyClock final : public Clock {
    public:
@@ -368,7 +368,7 @@ TEST_CASE("the next step is planned late, and where there is none nothing is wai
   CHECK(clock.sleeps.back() == absl::Milliseconds(8) - StepPace::kLeastMargin);
 }
 
-TEST_CASE("a step for which the device waited was not ahead") {
+TEST_CASE("DecodeWorker counts no step as ahead when the device waited for it") {
   const SteadyClock clock;
   FakeBackend backend(32);
   backend.samples = backend.waits = true;
@@ -382,7 +382,7 @@ TEST_CASE("a step for which the device waited was not ahead") {
   CHECK(worker.Load().steps_ahead == 0);
 }
 
-TEST_CASE("shutdown ends a step that has begun before it gives that one's blocks back") {
+TEST_CASE("DecodeWorker::Shutdown ends a begun step before it releases blocks") {
   const SteadyClock clock;
   FakeBackend backend(32);
   backend.samples = true;
@@ -412,7 +412,7 @@ TEST_CASE("shutdown ends a step that has begun before it gives that one's blocks
   CHECK(blocks.free + blocks.cached == blocks.total);
 }
 
-TEST_CASE("a request that waits for blocks goes on when a writer releases them") {
+TEST_CASE("DecodeWorker continues a request when a writer releases blocks that it needs") {
   const SteadyClock clock;
   FakeBackend backend(4);
   Recorder recorder;
@@ -431,7 +431,7 @@ TEST_CASE("a request that waits for blocks goes on when a writer releases them")
   CHECK(recorder.WaitForEnd("a").tokens == FakeBackend::Greedy(prompt, 45));
 }
 
-TEST_CASE("blocks are checked while a step computes, and of two requests the one that was forged fails") {
+TEST_CASE("DecodeWorker checks blocks while a step computes") {
   const SteadyClock clock;
   GatedBackend backend(32);
   Recorder recorder;
