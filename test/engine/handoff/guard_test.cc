@@ -72,7 +72,7 @@ class Worker {
                            pool, tree, [](const ReserveRequest&, int64_t) { return Admit{}; }};
 };
 
-TEST_CASE("a reservation's missing blocks may be written by who has its key, and by nobody else") {
+TEST_CASE("WriteGuard accepts writes to missing blocks only with their key") {
   Worker worker;
   const Reserved one = worker.Reserve("one", 1), two = worker.Reserve("two", 2);
   REQUIRE(one.right.has_value());
@@ -84,7 +84,7 @@ TEST_CASE("a reservation's missing blocks may be written by who has its key, and
   }
 }
 
-TEST_CASE("a right ends with the commit, for the cache alone too, and blocks that are held are in none") {
+TEST_CASE("HandoffReceiver ends a right at the commit, also when cache-only") {
   Worker worker;
   for (const bool cache_only : {false, true}) {
     const Reserved first = worker.Reserve("one", cache_only, cache_only);
@@ -101,7 +101,7 @@ TEST_CASE("a right ends with the commit, for the cache alone too, and blocks tha
   CHECK(worker.receiver.refused_writes() == 2);
 }
 
-TEST_CASE("a right ends with its reservation, however that ends, and its blocks' next writer has another") {
+TEST_CASE("HandoffReceiver ends a right when its reservation ends") {
   Worker worker;
   const auto release = [&](const Reserved& one) { worker.receiver.OnRelease({one.reservation}, worker.clock.Now()); };
   const auto cancel = [&](const Reserved&) { worker.receiver.Cancel("one", worker.clock.Now()); };
@@ -128,7 +128,7 @@ TEST_CASE("a right ends with its reservation, however that ends, and its blocks'
   }
 }
 
-TEST_CASE("writes that were on their way when their reservation ended are refused, and not held to be forged") {
+TEST_CASE("WriteGuard refuses late writes without counting them") {
   Worker worker;
   const Reserved one = worker.Reserve("one", 1);
   CHECK(worker.Writes(*one.right, one.missing.front()));
@@ -141,7 +141,7 @@ TEST_CASE("writes that were on their way when their reservation ended are refuse
   CHECK(worker.receiver.refused_writes() == 1);
 }
 
-TEST_CASE("a reservation is committed by who has its key, and a forged commit shares nothing and takes nothing away") {
+TEST_CASE("HandoffReceiver ignores a commit without the key") {
   Worker worker;
   const Reserved one = worker.Reserve("one", 1), two = worker.Reserve("two", 2);
   for (std::optional<WriteRight> right : {std::optional<WriteRight>(), two.right, std::optional(WriteRight{})}) {
@@ -158,7 +158,7 @@ TEST_CASE("a reservation is committed by who has its key, and a forged commit sh
   CHECK(worker.Commit(one).ok());
 }
 
-TEST_CASE("a prefill worker that can show no right is not linked, and told why") {
+TEST_CASE("HandoffReceiver refuses a link without support for keys") {
   Worker worker;
   LinkRequest old = Worker::Link();
   old.can_show_right = false;

@@ -22,7 +22,7 @@ std::vector<BlockCopy> Take(HandoffBlocks& blocks, int32_t index) {
 
 }  // namespace
 
-TEST_CASE("each layer of a missing block is taken once, with its source and target") {
+TEST_CASE("HandoffBlocks takes each layer of a missing block once") {
   HandoffBlocks blocks(3, kLayout);
   REQUIRE(blocks.SetMissing(std::vector<MissingBlock>{{1, BlockId(51)}}, kSlabBlocks, "d").ok());
   CHECK(Take(blocks, 1).empty());
@@ -46,7 +46,7 @@ TEST_CASE("each layer of a missing block is taken once, with its source and targ
   CHECK(blocks.TakePosted().empty());
 }
 
-TEST_CASE("a block that the decode worker holds is never taken") {
+TEST_CASE("HandoffBlocks takes no block that the decode worker holds") {
   HandoffBlocks blocks(2, kLayout);
   blocks.SetReady({0, BlockId(30), kLayout.layers});
   CHECK(Take(blocks, 0).empty());
@@ -56,7 +56,7 @@ TEST_CASE("a block that the decode worker holds is never taken") {
   CHECK(blocks.missing() == 0);
 }
 
-TEST_CASE("an answer with impossible blocks or targets is refused, and names them") {
+TEST_CASE("HandoffBlocks refuses a reply with impossible blocks or targets") {
   const std::pair<std::vector<MissingBlock>, const char*> cases[] = {
       {{{1, BlockId(5)}, {0, BlockId(6)}},
        "decode worker d lists block 0 as missing after block 1, expected ascending indices below 3"},
@@ -79,7 +79,7 @@ TEST_CASE("an answer with impossible blocks or targets is refused, and names the
   }
 }
 
-TEST_CASE("digests come in the order of the missing blocks, however they were taken") {
+TEST_CASE("HandoffBlocks returns digests in the order of the missing blocks") {
   HandoffBlocks blocks(4, kLayout);
   REQUIRE(
       blocks.SetMissing(std::vector<MissingBlock>{{0, BlockId(1)}, {2, BlockId(2)}, {3, BlockId(3)}}, kSlabBlocks, "d")
@@ -94,7 +94,7 @@ TEST_CASE("digests come in the order of the missing blocks, however they were ta
   CHECK(blocks.Digests() == std::vector<BlockDigest>{digest(10), digest(12), digest(13)});
 }
 
-TEST_CASE("all bytes of the missing blocks are taken once, in whatever steps they are ready") {
+TEST_CASE("HandoffBlocks takes all bytes of missing blocks once in random steps") {
   ForEachSeed(20, [](uint64_t seed) {
     std::mt19937_64 random(seed);
     constexpr int32_t kBlocks = 8;

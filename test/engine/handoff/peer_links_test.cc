@@ -59,7 +59,7 @@ class Links {
 
 }  // namespace
 
-TEST_CASE("a link is asked for once, however many hand-offs want the peer, and kept") {
+TEST_CASE("PeerLinks links once for any number of hand-offs") {
   Links l;
   CHECK(l.links.Seek("d", kStart).state == PeerLinks::State::kLinking);
   const LinkId link = l.Take<SendLink>().link;
@@ -78,7 +78,7 @@ TEST_CASE("a link is asked for once, however many hand-offs want the peer, and k
   CHECK(l.actions.empty());
 }
 
-TEST_CASE("a peer that refuses is left alone for 10 s, one that is lost for 1 s") {
+TEST_CASE("PeerLinks retries a refusing peer after 10 s and a lost one after 1 s") {
   for (const bool refused : {true, false}) {
     Links l;
     l.links.Seek("d", kStart);
@@ -96,7 +96,7 @@ TEST_CASE("a peer that refuses is left alone for 10 s, one that is lost for 1 s"
   }
 }
 
-TEST_CASE("a reply with a slab or a lease that cannot be is refused") {
+TEST_CASE("PeerLinks refuses a reply with an impossible slab or lease") {
   for (const auto& damage :
        {+[](LinkReply& r) { r.slab_blocks = -1; }, +[](LinkReply& r) { r.slab_blocks = (int64_t{1} << 32) + 1; },
         +[](LinkReply& r) { r.lease = absl::Milliseconds(9); }, +[](LinkReply& r) { r.lease = absl::Hours(2); }}) {
@@ -110,7 +110,7 @@ TEST_CASE("a reply with a slab or a lease that cannot be is refused") {
   }
 }
 
-TEST_CASE("a transport that says what differs refuses the peer, any other error loses it") {
+TEST_CASE("PeerLinks refuses a peer when the transport reports a difference") {
   const std::pair<absl::Status, PeerLinks::State> cases[] = {
       {absl::FailedPreconditionError("another layout"), PeerLinks::State::kRefused},
       {absl::InvalidArgumentError("no descriptor"), PeerLinks::State::kRefused},
@@ -129,7 +129,7 @@ TEST_CASE("a transport that says what differs refuses the peer, any other error 
   }
 }
 
-TEST_CASE("losing a link closes its connection once, and later answers change nothing") {
+TEST_CASE("PeerLinks closes a lost connection once and ignores later answers") {
   Links l;
   const LinkId link = l.Link("d", kStart);
   CHECK(l.links.Lose(link, absl::UnavailableError("reset"), kStart).has_value());
@@ -141,7 +141,7 @@ TEST_CASE("losing a link closes its connection once, and later answers change no
   CHECK(l.links.Current(link) == nullptr);
 }
 
-TEST_CASE("a connection that comes up after its attempt was given up is closed") {
+TEST_CASE("PeerLinks closes a connection whose attempt is over") {
   Links l;
   l.links.Seek("d", kStart);
   const LinkId link = l.Take<SendLink>().link;
@@ -152,7 +152,7 @@ TEST_CASE("a connection that comes up after its attempt was given up is closed")
   CHECK(l.Take<CloseConnection>().link == link);
 }
 
-TEST_CASE("a peer that has restarted is linked again at once, as another process") {
+TEST_CASE("PeerLinks links a restarted peer again at once, as another process") {
   Links l;
   const LinkId old = l.Link("d", kStart);
   CHECK(l.links.Relink(old) == "d");
@@ -168,7 +168,7 @@ TEST_CASE("a peer that has restarted is linked again at once, as another process
   CHECK_FALSE(same.links.OnLinkReply(std::get<SendLink>(same.actions[1]).link, Reply(), kStart)->other_process);
 }
 
-TEST_CASE("an idle peer is forgotten after 10 minutes, a busy or linking one is not") {
+TEST_CASE("PeerLinks forgets an idle peer after 10 minutes, but no busy or linking one") {
   Links l;
   const LinkId idle = l.Link("idle", kStart);
   l.Link("busy", kStart);

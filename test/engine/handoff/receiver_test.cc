@@ -81,7 +81,7 @@ class Receiver {
                            }};
 };
 
-TEST_CASE("a link whose version, digest or layout differs is refused, and both values are named") {
+TEST_CASE("HandoffReceiver refuses a link of another version, digest or layout") {
   Receiver r;
   const auto refused = [&](const LinkRequest& request, const std::string& here, const std::string& there) {
     const absl::Status status = r.receiver.OnLink(request, r.clock.Now()).status();
@@ -111,7 +111,7 @@ TEST_CASE("a link whose version, digest or layout differs is refused, and both v
   CHECK(r.receiver.OnLink(numerics, r.clock.Now()).ok());
 }
 
-TEST_CASE("two live prefill workers may advertise one address: neither loses its blocks to the other") {
+TEST_CASE("HandoffReceiver separates two prefill workers that advertise one address") {
   Receiver r;
   const Reserved first = r.Reserve("r1");
   REQUIRE(r.receiver.OnLink(Receiver::Link(2), r.clock.Now()).ok());
@@ -129,7 +129,7 @@ TEST_CASE("two live prefill workers may advertise one address: neither loses its
         absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_CASE("of thousands of incarnations the latest are remembered, and all that have room here") {
+TEST_CASE("HandoffReceiver keeps links with reservations and the latest others") {
   Receiver r;
   r.Reserve("r");  // for incarnation 1
   for (uint64_t i = 2; i < 5000; ++i) {
@@ -143,7 +143,7 @@ TEST_CASE("of thousands of incarnations the latest are remembered, and all that 
   CHECK(r.receiver.IsLinked(Incarnation(4999)));
 }
 
-TEST_CASE("a reservation that contradicts itself is refused before anything is taken") {
+TEST_CASE("HandoffReceiver refuses a contradictory Reserve") {
   Receiver r;
   const auto code = [&](auto change) {
     ReserveRequest request = Receiver::Request("r", 1);
@@ -162,7 +162,7 @@ TEST_CASE("a reservation that contradicts itself is refused before anything is t
   CHECK(r.pool.counts().free == 16);
 }
 
-TEST_CASE("admission is asked with what the reservation would take, and its answer is passed on") {
+TEST_CASE("HandoffReceiver passes blocks_now to admission and returns its answer") {
   Receiver r;
   const Reserved first = r.Reserve("r1");
   CHECK(r.asked.kv_tokens == 40);
@@ -181,7 +181,7 @@ TEST_CASE("admission is asked with what the reservation would take, and its answ
   CHECK(r.pool.counts().referenced == 4);
 }
 
-TEST_CASE("KV is claimed once, only when it is complete, and only by whom it was made for") {
+TEST_CASE("HandoffReceiver::Start claims complete KV once, for the right job") {
   Receiver r;
   const Reserved reserved = r.Reserve("r");
   const auto start = [&](auto change) {
@@ -215,7 +215,7 @@ TEST_CASE("KV is claimed once, only when it is complete, and only by whom it was
   CHECK(r.pool.counts().referenced == 3);
 }
 
-TEST_CASE("a commit of the wrong number of blocks gives the reservation up, in quarantine") {
+TEST_CASE("HandoffReceiver quarantines blocks when a commit names a wrong number") {
   Receiver r;
   const Reserved reserved = r.Reserve("r");
   CHECK(r.receiver.OnCommit({reserved.reservation, 2}, r.clock.Now()).code() == absl::StatusCode::kFailedPrecondition);
@@ -226,7 +226,7 @@ TEST_CASE("a commit of the wrong number of blocks gives the reservation up, in q
   CHECK(r.pool.counts().free == 16);
 }
 
-TEST_CASE("there is room for a refused reservation once a reservation ends or is granted") {
+TEST_CASE("HandoffReceiver reports room when a reservation ends or is granted") {
   Receiver r;
   const Reserved held = r.Reserve("held", 1), other = r.Reserve("other", 2);
   const auto refuse = [&](const RequestId& id, int32_t family, bool cache_only = false) {
@@ -261,7 +261,7 @@ TEST_CASE("there is room for a refused reservation once a reservation ends or is
   CHECK(r.receiver.TakeRoom() == 0);
 }
 
-TEST_CASE("a block that a remote may still write is not given out again") {
+TEST_CASE("HandoffReceiver does not reuse quarantined blocks") {
   Receiver r;
   std::vector<Reserved> all;
   for (int i = 0; i < 5; ++i) all.push_back(r.Reserve(absl::StrCat("r", i), i));  // 15 of 16 blocks
@@ -280,7 +280,7 @@ TEST_CASE("a block that a remote may still write is not given out again") {
   CHECK(r.pool.counts().free == 4);
 }
 
-TEST_CASE("leases that run out are counted, of reservations and of what is committed and not claimed") {
+TEST_CASE("HandoffReceiver counts leases that end before and after the commit") {
   Receiver r;
   r.Reserve("reserved", 1);
   const Reserved committed = r.Reserve("committed", 2);
@@ -295,7 +295,7 @@ TEST_CASE("leases that run out are counted, of reservations and of what is commi
   CHECK(r.receiver.expired_leases() == 2);
 }
 
-TEST_CASE("a heartbeat renews its writer's own reservations and names the others as revoked") {
+TEST_CASE("HandoffReceiver renews a writer's reservations and reports the rest as revoked") {
   Receiver r;
   REQUIRE(r.receiver.OnLink(Receiver::Link(2, "q"), r.clock.Now()).ok());
   const Reserved reserved = r.Reserve("r");
@@ -313,7 +313,7 @@ TEST_CASE("a heartbeat renews its writer's own reservations and names the others
         absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_CASE("a writer that sends no digests is not linked where blocks are verified, and asked for none elsewhere") {
+TEST_CASE("HandoffReceiver refuses a link without digests when it verifies") {
   Receiver plain, verifying(true);
   LinkRequest old = Receiver::Link(2);
   CHECK_FALSE(plain.receiver.OnLink(old, plain.clock.Now())->wants_digests);
@@ -325,7 +325,7 @@ TEST_CASE("a writer that sends no digests is not linked where blocks are verifie
   CHECK(absl::StrContains(refused.message(), "--verify-kv"));
 }
 
-TEST_CASE("a commit without a digest of each block gives the reservation up, in quarantine") {
+TEST_CASE("HandoffReceiver quarantines blocks when a commit lacks digests") {
   for (const size_t digests : {0, 2, 4}) {
     Receiver r(true);
     const Reserved reserved = r.Reserve("r");
@@ -338,7 +338,7 @@ TEST_CASE("a commit without a digest of each block gives the reservation up, in 
   }
 }
 
-TEST_CASE("a commit may be repeated, but not with other digests: then neither counts") {
+TEST_CASE("HandoffReceiver gives up a reservation that is committed with two digests") {
   Receiver r(true);
   const Reserved reserved = r.Reserve("r");
   const Commit commit{reserved.reservation, 3, Receiver::Digests()};
@@ -353,7 +353,7 @@ TEST_CASE("a commit may be repeated, but not with other digests: then neither co
   r.receiver.CheckInvariants();
 }
 
-TEST_CASE("blocks that are not what was sent are given back, shared with nobody and counted") {
+TEST_CASE("HandoffReceiver releases and counts blocks that fail their check") {
   Receiver r(true);
   const auto claim = [&](const RequestId& id, const absl::StatusOr<std::vector<BlockDigest>>& found) {
     const Reserved reserved = r.Reserve(id);
@@ -385,7 +385,7 @@ TEST_CASE("blocks that are not what was sent are given back, shared with nobody 
   CHECK(r.receiver.failed_checks() == 1);
 }
 
-TEST_CASE("blocks for the cache alone are shared once they were checked, or not at all") {
+TEST_CASE("HandoffReceiver shares cache-only blocks only after their check") {
   Receiver r(true);
   ReserveRequest request = Receiver::Request("r", 1);
   request.cache_only = true;
@@ -408,7 +408,7 @@ TEST_CASE("blocks for the cache alone are shared once they were checked, or not 
   r.receiver.CheckInvariants();
 }
 
-TEST_CASE("generations of two incarnations do not meet") {
+TEST_CASE("HandoffReceiver draws disjoint generations for two incarnations") {
   BlockPool pool(4);
   RadixTree tree(pool);
   std::vector<uint64_t> generations;

@@ -21,7 +21,7 @@ struct Refused {
 
 }  // namespace
 
-TEST_CASE("refused reservations fit, the smallest first, beside each other") {
+TEST_CASE("RefusedReservations counts how many refused requests fit, the smallest first") {
   Refused r;
   for (const int64_t blocks : {9, 4, 3}) r.Add(blocks);
   r.free = 8;
@@ -33,7 +33,7 @@ TEST_CASE("refused reservations fit, the smallest first, beside each other") {
   CHECK(r.Take() == 1);
 }
 
-TEST_CASE("what a refused reservation may grow to counts against those that fit beside it") {
+TEST_CASE("RefusedReservations counts the growth of requests that fit") {
   Refused r;
   r.refused.Add({.kv_tokens = 16, .max_new_tokens = 32}, 1);
   r.Add(4);
@@ -42,7 +42,7 @@ TEST_CASE("what a refused reservation may grow to counts against those that fit 
   CHECK(r.Take() == 1);
 }
 
-TEST_CASE("after a report there is none until room may have come again") {
+TEST_CASE("RefusedReservations reports again only after RoomMayHaveCome") {
   Refused r;
   r.free = 8;
   r.Add(1);
@@ -55,7 +55,7 @@ TEST_CASE("after a report there is none until room may have come again") {
   CHECK(r.Take() == 1);
 }
 
-TEST_CASE("refusals beyond 65,536 take no more memory: the largest is forgotten") {
+TEST_CASE("RefusedReservations forgets the largest beyond 65,536") {
   Refused r;
   r.free = 1 << 20;
   r.Add(r.free + 1);
@@ -76,7 +76,7 @@ TEST_CASE("RefusedReservations keeps no memory for the keys of a request") {
   CHECK(keys == 0);
 }
 
-TEST_CASE("each refusal is followed by room for one, however much comes free in whatever order") {
+TEST_CASE("RefusedReservations reports room for each refusal") {
   ForEachSeed(20, [](uint64_t seed) {
     std::mt19937 random(seed);
     Refused r;

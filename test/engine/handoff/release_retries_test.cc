@@ -31,7 +31,7 @@ struct Retries {
 
 }  // namespace
 
-TEST_CASE("a release that is answered, even by a refusal, is not sent again") {
+TEST_CASE("ReleaseRetries sends no release again that was answered, even by a refusal") {
   for (const absl::Status& answer : {absl::OkStatus(), absl::NotFoundError("no such reservation")}) {
     Retries r;
     r.retries.OnReply("d", kRef, answer, kSent);
@@ -42,7 +42,7 @@ TEST_CASE("a release that is answered, even by a refusal, is not sent again") {
   }
 }
 
-TEST_CASE("an undelivered release is repeated until the receiver frees the blocks anyway") {
+TEST_CASE("ReleaseRetries repeats a release until the blocks are free anyway") {
   for (const absl::Status& lost : {absl::UnavailableError("reset"), absl::DeadlineExceededError("late")}) {
     Retries r;
     absl::Time now = kSent;
@@ -63,7 +63,7 @@ TEST_CASE("an undelivered release is repeated until the receiver frees the block
   }
 }
 
-TEST_CASE("releases to a process that is gone are forgotten, others are not") {
+TEST_CASE("ReleaseRetries forgets releases to a process that is gone, and keeps the rest") {
   Retries r;
   r.retries.Send("e", kRef, kLease, kRetryEvery, kSent);
   r.actions.clear();

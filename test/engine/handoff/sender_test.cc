@@ -60,7 +60,7 @@ class Linked {
   HandoffId handoff;
 };
 
-TEST_CASE("pushes and the commit show the right that came with the reservation, and no other") {
+TEST_CASE("HandoffSender uses the reservation's right for pushes and the commit") {
   const WriteRight right{.id = 7, .key = {1, 2, 3}};
   for (const std::optional<WriteRight>& given : {std::optional<WriteRight>(), std::optional(right)}) {
     Linked linked;
@@ -74,7 +74,7 @@ TEST_CASE("pushes and the commit show the right that came with the reservation, 
   }
 }
 
-TEST_CASE("a push that the decode worker refuses ends its hand-off alone, which may be tried again") {
+TEST_CASE("HandoffSender fails only one hand-off when a push is refused") {
   Linked linked;
   linked.Reserve({{1, BlockId(51)}}, WriteRight{.id = 7});
   linked.Ready(1, 31, 4);
@@ -91,7 +91,7 @@ TEST_CASE("a push that the decode worker refuses ends its hand-off alone, which 
                             [](const SenderAction& action) { return std::holds_alternative<SendRelease>(action); }));
 }
 
-TEST_CASE("only missing blocks are pushed, each layer once, from where they are to where they belong") {
+TEST_CASE("HandoffSender pushes each layer of missing blocks once") {
   Linked linked;
   linked.Ready(0, 30, 4);
   linked.Ready(2, 32, 1);
@@ -139,7 +139,7 @@ TEST_CASE("only missing blocks are pushed, each layer once, from where they are 
   CHECK(totals.expired_leases == 0);
 }
 
-TEST_CASE("where they are wanted, a commit has the digests of the blocks that were missing, in their order") {
+TEST_CASE("HandoffSender commits digests in order when the peer wants them") {
   Linked linked(true);
   linked.Ready(2, 32, 4);
   linked.Reserve({{1, BlockId(51)}, {2, BlockId(52)}});
@@ -175,7 +175,7 @@ TEST_CASE("where they are wanted, a commit has the digests of the blocks that we
   CHECK(linked.Take<SendCommit>()->commit.digests == std::vector{BlockDigest{1}, BlockDigest{2}});
 }
 
-TEST_CASE("a hand-off whose blocks cannot be digested fails, when no other of them is being read") {
+TEST_CASE("HandoffSender fails when a digest fails, after the other digests") {
   Linked linked(true);
   linked.Ready(0, 30, 4);
   linked.Reserve({{0, BlockId(50)}, {1, BlockId(51)}});
@@ -195,7 +195,7 @@ TEST_CASE("a hand-off whose blocks cannot be digested fails, when no other of th
   CHECK(linked.Take<HandoffFailed>()->status.code() == absl::StatusCode::kInternal);
 }
 
-TEST_CASE("a peer's answer that names impossible blocks fails the hand-off and is released, nothing is pushed") {
+TEST_CASE("HandoffSender fails when a reply names impossible blocks") {
   const std::vector<std::vector<MissingBlock>> answers = {{{-1, BlockId(1)}},
                                                           {{3, BlockId(1)}},
                                                           {{1, BlockId(1)}, {1, BlockId(2)}},
@@ -221,7 +221,7 @@ TEST_CASE("a peer's answer that names impossible blocks fails the hand-off and i
   }
 }
 
-TEST_CASE("a peer that links with an absurd lease or slab is refused") {
+TEST_CASE("HandoffSender refuses a peer with an impossible lease or slab") {
   for (const auto& [blocks, lease] :
        {std::pair{int64_t{-1}, kLease}, std::pair{int64_t{1} << 33, kLease},
         std::pair{int64_t{1}, absl::ZeroDuration()}, std::pair{int64_t{1}, absl::InfiniteDuration()}}) {
@@ -239,7 +239,7 @@ TEST_CASE("a peer that links with an absurd lease or slab is refused") {
   }
 }
 
-TEST_CASE("a lease counts from when the renewing heartbeat was sent, not from when it was answered") {
+TEST_CASE("HandoffSender counts a lease from the sending of the heartbeat") {
   Linked linked;
   linked.Reserve({{0, BlockId(0)}, {1, BlockId(1)}, {2, BlockId(2)}});
   linked.clock.Advance(absl::Seconds(8));
@@ -257,7 +257,7 @@ TEST_CASE("a lease counts from when the renewing heartbeat was sent, not from wh
   CHECK(linked.sender.totals().expired_leases == 1);
 }
 
-TEST_CASE("an answer that comes twice, late or for nobody changes nothing") {
+TEST_CASE("HandoffSender ignores repeated, late and unknown answers") {
   Linked linked;
   linked.Reserve({{0, BlockId(0)}});
   linked.sender.TakeActions();
@@ -275,13 +275,13 @@ TEST_CASE("an answer that comes twice, late or for nobody changes nothing") {
   linked.sender.CheckInvariants();
 }
 
-TEST_CASE("a connection that nobody waits for is closed again") {
+TEST_CASE("HandoffSender closes a connection without hand-offs") {
   Linked linked;
   linked.sender.OnConnected(LinkId(12345), absl::OkStatus(), linked.Now());
   CHECK(linked.Take<CloseConnection>()->link == LinkId(12345));
 }
 
-TEST_CASE("a decode worker whose transport is of another version is refused, with what differs, and not retried") {
+TEST_CASE("HandoffSender refuses a peer with another transport version") {
   Linked linked;
   linked.sender.Begin("e", {.request_id = "s", .keys = {}, .kv_tokens = 1}, linked.Now());
   linked.sender.OnLinkReply(linked.Take<SendLink>()->link,
@@ -300,7 +300,7 @@ TEST_CASE("a decode worker whose transport is of another version is refused, wit
   CHECK(linked.sender.link_state("e") == HandoffSender::LinkState::kRefused);
 }
 
-TEST_CASE("a push that outlives the lease of a cancelled hand-off is broken off") {
+TEST_CASE("HandoffSender closes the link when a push outlives a cancelled lease") {
   Linked linked;
   linked.Ready(0, 30, 4);
   linked.Reserve({{0, BlockId(50)}});
@@ -320,7 +320,7 @@ TEST_CASE("a push that outlives the lease of a cancelled hand-off is broken off"
   CHECK(linked.sender.totals().expired_leases == 0);  // the hand-off was cancelled before
 }
 
-TEST_CASE("a backlog under a right may move for more than two leases, and ends when the link says that it hangs") {
+TEST_CASE("HandoffSender sets no time limit on a push under a right") {
   Linked linked;
   linked.Ready(0, 30, 4);
   linked.Ready(1, 31, 4);
@@ -354,7 +354,7 @@ TEST_CASE("a backlog under a right may move for more than two leases, and ends w
   }
 }
 
-TEST_CASE("a push that never ends is broken off after two leases, however well heartbeats are answered") {
+TEST_CASE("HandoffSender closes the link when a push takes two leases") {
   Linked linked;
   linked.Ready(0, 30, 4);
   linked.Reserve({{0, BlockId(50)}});
@@ -378,7 +378,7 @@ TEST_CASE("a push that never ends is broken off after two leases, however well h
   CHECK(linked.sender.idle());
 }
 
-TEST_CASE("a decode worker that nothing is handed to is closed and forgotten, and linked again when it is needed") {
+TEST_CASE("HandoffSender forgets an idle peer and links again") {
   Linked linked;
   const absl::Duration idle = HandoffSenderOptions{}.forget_idle;
   linked.clock.Advance(idle);
@@ -406,7 +406,7 @@ TEST_CASE("a decode worker that nothing is handed to is closed and forgotten, an
 
 // In an earlier version each event searched all hand-offs. A thousand hand-offs then made no
 // progress until their pushes counted as hanging.
-TEST_CASE("what a thousand hand-offs cost does not grow with the square of their number") {
+TEST_CASE("HandoffSender needs linear work for a thousand hand-offs") {
   constexpr int kHandoffs = 1000;
   constexpr int64_t kLayers = 30;
   ManualClock clock;

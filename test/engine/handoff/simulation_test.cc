@@ -294,8 +294,7 @@ class Simulation {
   int started_ = 0;
 };
 
-TEST_CASE("whatever the network and the processes do, blocks come back, writes stay at home and requests end",
-          "[one_thread]") {
+TEST_CASE("Hand-offs end and free their blocks under random faults", "[one_thread]") {
   spdlog::set_level(spdlog::level::off);
   int started = 0;
   int failed = 0;
