@@ -22,15 +22,15 @@ absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& statu
 }
 
 // Returns whether one of these references is not settled.
-bool Waits(const StreamingPrompt& growing, const std::vector<size_t>& indices) {
-  return !std::ranges::all_of(indices, [&](size_t i) { return growing.prompt.settled(i); });
+bool Waits(const StreamingPrompt& streaming, const std::vector<size_t>& indices) {
+  return !std::ranges::all_of(indices, [&](size_t i) { return streaming.prompt.settled(i); });
 }
 
 // Removes an output that is about to be deleted from a prompt. REQUIRES: the prompt has settled all
 // its references to the output.
-void Unlink(StreamingPrompt& growing, AgentOutput& output) {
-  for (const size_t i : growing.upstreams.at(&output)) growing.sources[i] = nullptr;
-  growing.upstreams.erase(&output);
+void Unlink(StreamingPrompt& streaming, AgentOutput& output) {
+  for (const size_t i : streaming.upstreams.at(&output)) streaming.sources[i] = nullptr;
+  streaming.upstreams.erase(&output);
 }
 
 const Reference* AsReference(const PromptSegment& segment) { return std::get_if<Reference>(&segment); }
@@ -101,9 +101,9 @@ bool AgentGraph::IsCycle(const RequestId& id, const PromptSpec& spec) const {
     const AgentOutput* output = open.back();
     open.pop_back();
     if (output == announced) return true;
-    if (output->maker == nullptr || output->maker->growing == nullptr) continue;
-    for (const auto& [upstream, indices] : output->maker->growing->upstreams) {
-      if (Waits(*output->maker->growing, indices)) visit(upstream);
+    if (output->producer == nullptr || output->producer->streaming == nullptr) continue;
+    for (const auto& [upstream, indices] : output->producer->streaming->upstreams) {
+      if (Waits(*output->producer->streaming, indices)) visit(upstream);
     }
   }
   return false;
@@ -114,7 +114,7 @@ absl::Status AgentGraph::CheckId(const AgentNode& node) const {
     return absl::AlreadyExistsError(absl::StrCat("request_id: '", NameOf(*node.id), "' is in use by a live request"));
   }
   const auto found = outputs_.find(*node.id);
-  if (found != outputs_.end() && found->second->state == State::kOver && !found->second->readers.empty()) {
+  if (found != outputs_.end() && found->second->state == State::kEnded && !found->second->readers.empty()) {
     return absl::AlreadyExistsError(
         absl::StrCat("request_id: a prompt still waits for the output of '", NameOf(*node.id), "'"));
   }
@@ -133,7 +133,7 @@ void AgentGraph::Enter(AgentNode& node, const Tokenizer& tokenizer) {
     node.output = std::make_unique<AgentOutput>();
   }
   node.output->state = State::kLive;
-  node.output->maker = &node;
+  node.output->producer = &node;
   node.output->text = std::make_unique<Output>(tokenizer);
 }
 
@@ -143,29 +143,29 @@ absl::Status AgentGraph::Add(AgentNode& node, const Tokenizer& tokenizer) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PromptGrew> AgentGraph::Submit(AgentNode& node, const PromptSpec& spec, absl::Time now) {
+absl::StatusOr<PromptIncrement> AgentGraph::Submit(AgentNode& node, const PromptSpec& spec, absl::Time now) {
   RETURN_IF_ERROR(CheckId(node));
   RETURN_IF_ERROR(CheckReferences(*node.id, spec));
   Enter(node, *spec.tokenizer);
-  node.growing = std::make_unique<StreamingPrompt>(StreamingPrompt{.prompt = Prompt(spec)});
+  node.streaming = std::make_unique<StreamingPrompt>(StreamingPrompt{.prompt = Prompt(spec)});
   Link(node, now);
   if (const absl::Status settled = SettleKnown(node); !settled.ok()) {
     // Downstream prompts see the same failure as if the upstream request had failed a little later.
     Ended(node, settled, now);
     return settled;
   }
-  absl::StatusOr<PromptGrew> grew = Grow(node);
-  if (!grew.ok()) {
+  absl::StatusOr<PromptIncrement> increment = NextIncrement(node);
+  if (!increment.ok()) {
     Refused(node);
-  } else if (grew->complete) {
-    StopGrowing(node);
+  } else if (increment->complete) {
+    StopStreaming(node);
   }
-  return grew;
+  return increment;
 }
 
 void AgentGraph::Refused(AgentNode& node) {
   if (node.output == nullptr) return;
-  StopGrowing(node);
+  StopStreaming(node);
   ForgetActions(node);
   std::unique_ptr<AgentOutput> output = std::move(node.output);
   if (!output->readers.empty()) {
@@ -180,7 +180,7 @@ void AgentGraph::Refused(AgentNode& node) {
 // Makes `output` an announced output, whose request must be submitted before `until`.
 void AgentGraph::Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
   output->state = State::kAnnounced;
-  output->maker = nullptr;
+  output->producer = nullptr;
   output->text = nullptr;
   output->expires = until;
   timers_.insert({until, TimerKind::kOutput, id, 0});
@@ -190,20 +190,20 @@ void AgentGraph::Announce(const RequestId& id, std::unique_ptr<AgentOutput> outp
 
 // Enters the new prompt's references in the outputs that they refer to.
 void AgentGraph::Link(AgentNode& node, absl::Time now) {
-  StreamingPrompt& growing = *node.growing;
+  StreamingPrompt& streaming = *node.streaming;
   streaming_.insert(&node);
-  counts_.references += static_cast<int64_t>(growing.prompt.references());
-  for (size_t i = 0; i < growing.prompt.references(); ++i) {
-    const Reference& reference = growing.prompt.reference(i);
+  counts_.references += static_cast<int64_t>(streaming.prompt.references());
+  for (size_t i = 0; i < streaming.prompt.references(); ++i) {
+    const Reference& reference = streaming.prompt.reference(i);
     AgentOutput* upstream = Find(reference.upstream);
     if (upstream == nullptr) {
       Announce(reference.upstream, std::make_unique<AgentOutput>(), now + limits_.wait_announced);
       upstream = outputs_.at(reference.upstream).get();
     }
     upstream->readers.insert(&node);
-    growing.sources.push_back(upstream);
-    growing.upstreams[upstream].push_back(i);
-    growing.deadlines.push_back(now + reference.timeout);
+    streaming.sources.push_back(upstream);
+    streaming.upstreams[upstream].push_back(i);
+    streaming.deadlines.push_back(now + reference.timeout);
     if (reference.timeout != absl::InfiniteDuration()) {
       timers_.insert({now + reference.timeout, TimerKind::kReference, *node.id, i});
     }
@@ -213,9 +213,9 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
 // Settles all references to outputs of ended requests. This happens before the first report of the
 // new prompt, so these outputs never cause a PromptRestarted.
 absl::Status AgentGraph::SettleKnown(AgentNode& node) {
-  for (size_t i = 0; i < node.growing->prompt.references(); ++i) {
-    const AgentOutput& upstream = *node.growing->sources[i];
-    if (upstream.state == State::kOver) RETURN_IF_ERROR(Settle(node, i, upstream.text->status()));
+  for (size_t i = 0; i < node.streaming->prompt.references(); ++i) {
+    const AgentOutput& upstream = *node.streaming->sources[i];
+    if (upstream.state == State::kEnded) RETURN_IF_ERROR(Settle(node, i, upstream.text->status()));
   }
   return absl::OkStatus();
 }
@@ -226,38 +226,38 @@ void AgentGraph::Made(AgentNode& node, std::span<const TokenId> tokens, std::str
   // Advance may fail a prompt, and so change node.output->readers.
   std::vector<AgentNode*> waiting;
   for (AgentNode* reader : node.output->readers) {
-    const std::optional<size_t> index = reader->growing->prompt.waits_for();
-    if (index && reader->growing->sources[*index] == node.output.get()) waiting.push_back(reader);
+    const std::optional<size_t> index = reader->streaming->prompt.waits_for();
+    if (index && reader->streaming->sources[*index] == node.output.get()) waiting.push_back(reader);
   }
   for (AgentNode* reader : waiting) Advance(*reader);
 }
 
 void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time now) {
   if (node.output == nullptr) return;
-  StopGrowing(node);
+  StopStreaming(node);
   ForgetActions(node);
   AgentOutput& output = *node.output;
   output.text->Close(status);
-  output.state = State::kOver;
-  output.maker = nullptr;
-  SettleReaders(output, status);
+  output.state = State::kEnded;
+  output.producer = nullptr;
+  SettleDownstreams(output, status);
   Keep(*node.id, std::move(node.output), now + limits_.keep_output);
 }
 
-void AgentGraph::EndedUnread(AgentNode& node) {
+void AgentGraph::EndedWithoutOutput(AgentNode& node) {
   if (node.output == nullptr) return;
   BATON_CHECK(node.output->readers.empty(), *node.id);
-  StopGrowing(node);
+  StopStreaming(node);
   ForgetActions(node);
   node.output = nullptr;
 }
 
 // --- references ----------------------------------------------------------------------------------
 
-void AgentGraph::SettleReaders(AgentOutput& output, const absl::Status& status) {
+void AgentGraph::SettleDownstreams(AgentOutput& output, const absl::Status& status) {
   const std::vector<AgentNode*> readers(output.readers.begin(), output.readers.end());
   for (AgentNode* reader : readers) {
-    const std::vector<size_t> indices = reader->growing->upstreams.at(&output);
+    const std::vector<size_t> indices = reader->streaming->upstreams.at(&output);
     SettleAndAdvance(*reader, indices, status);
   }
 }
@@ -274,17 +274,17 @@ void AgentGraph::SettleAndAdvance(AgentNode& node, std::span<const size_t> indic
 // Settles a reference after its output has ended or its timeout has passed. Returns an error if the
 // prompt fails because of it.
 absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Status& status) {
-  Prompt& prompt = node.growing->prompt;
+  Prompt& prompt = node.streaming->prompt;
   if (prompt.settled(index)) return absl::OkStatus();
   const Reference& reference = prompt.reference(index);
-  const AgentOutput& upstream = *node.growing->sources[index];
+  const AgentOutput& upstream = *node.streaming->sources[index];
   if (!status.ok() && reference.on_failure == OnFailure::kAbort) return UpstreamFailed(reference.upstream, status);
   if (!status.ok() && reference.on_failure == OnFailure::kSubstitute) {
     if (prompt.Replace(index, reference.substitute)) {
-      node.growing->unreported.clear();
+      node.streaming->unreported.clear();
       actions_.push_back(PromptRestarted{&node});
     }
-  } else if (upstream.state == State::kOver) {
+  } else if (upstream.state == State::kEnded) {
     prompt.Settle(index);
   } else {
     const auto so_far =
@@ -296,11 +296,11 @@ absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Statu
 
 // Returns the increment to report now. It may be empty. Returns an error if the prompt is empty or
 // too long.
-absl::StatusOr<PromptGrew> AgentGraph::Grow(AgentNode& node) {
-  Prompt& prompt = node.growing->prompt;
-  std::vector<TokenId>& unreported = node.growing->unreported;
+absl::StatusOr<PromptIncrement> AgentGraph::NextIncrement(AgentNode& node) {
+  Prompt& prompt = node.streaming->prompt;
+  std::vector<TokenId>& unreported = node.streaming->unreported;
   const auto fresh = prompt.Take([&](size_t reference) -> OutputView {
-    Output* output = node.growing->sources[reference]->text.get();
+    Output* output = node.streaming->sources[reference]->text.get();
     return output == nullptr ? OutputView{} : OutputView{output->TokensFor(*prompt.spec().tokenizer)};
   });
   unreported.insert(unreported.end(), fresh.begin(), fresh.end());
@@ -310,42 +310,42 @@ absl::StatusOr<PromptGrew> AgentGraph::Grow(AgentNode& node) {
   }
   if (prompt.complete()) {
     if (prompt.given() == 0) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
-    return PromptGrew{&node, std::move(unreported), true};
+    return PromptIncrement{&node, std::move(unreported), true};
   }
   // Prefill makes no KV of a prompt's last token, and any token so far may be the last. A block
   // therefore counts as complete once the token after it exists.
   const int64_t report = std::ssize(unreported) - (prompt.given() + kBlockTokens - 1) % kBlockTokens;
-  if (report <= 0 || prompt.given() <= kBlockTokens) return PromptGrew{&node, {}, false};
-  PromptGrew grew{&node, {unreported.begin(), unreported.begin() + report}, false};
+  if (report <= 0 || prompt.given() <= kBlockTokens) return PromptIncrement{&node, {}, false};
+  PromptIncrement increment{&node, {unreported.begin(), unreported.begin() + report}, false};
   unreported.erase(unreported.begin(), unreported.begin() + report);
-  return grew;
+  return increment;
 }
 
 void AgentGraph::Advance(AgentNode& node) {
-  absl::StatusOr<PromptGrew> grew = Grow(node);
-  if (!grew.ok()) return Fail(node, grew.status());
-  if (grew->complete) StopGrowing(node);
-  if (grew->complete || !grew->tokens.empty()) actions_.push_back(*std::move(grew));
+  absl::StatusOr<PromptIncrement> increment = NextIncrement(node);
+  if (!increment.ok()) return Fail(node, increment.status());
+  if (increment->complete) StopStreaming(node);
+  if (increment->complete || !increment->tokens.empty()) actions_.push_back(*std::move(increment));
 }
 
 void AgentGraph::Fail(AgentNode& node, const absl::Status& status) {
-  StopGrowing(node);
+  StopStreaming(node);
   actions_.push_back(PromptFailed{&node, status});
 }
 
-void AgentGraph::StopGrowing(AgentNode& node) {
-  if (node.growing == nullptr) return;
-  const std::unique_ptr<StreamingPrompt> growing = std::move(node.growing);
+void AgentGraph::StopStreaming(AgentNode& node) {
+  if (node.streaming == nullptr) return;
+  const std::unique_ptr<StreamingPrompt> streaming = std::move(node.streaming);
   streaming_.erase(&node);
-  counts_.references -= static_cast<int64_t>(growing->prompt.references());
-  for (size_t i = 0; i < growing->deadlines.size(); ++i) {
-    timers_.erase({growing->deadlines[i], TimerKind::kReference, *node.id, i});
+  counts_.references -= static_cast<int64_t>(streaming->prompt.references());
+  for (size_t i = 0; i < streaming->deadlines.size(); ++i) {
+    timers_.erase({streaming->deadlines[i], TimerKind::kReference, *node.id, i});
   }
-  for (const auto& [upstream, indices] : growing->upstreams) {
+  for (const auto& [upstream, indices] : streaming->upstreams) {
     upstream->readers.erase(&node);
     // No prompt refers to the announced request now, and no client has submitted it.
     if (upstream->state == State::kAnnounced && upstream->readers.empty()) {
-      Drop(growing->prompt.reference(indices.front()).upstream);
+      Drop(streaming->prompt.reference(indices.front()).upstream);
     }
   }
 }
@@ -363,7 +363,7 @@ void AgentGraph::Keep(const RequestId& id, std::unique_ptr<AgentOutput> output, 
     const auto& [time, kind, oldest, index] = *timer++;
     if (kind != TimerKind::kOutput) continue;
     const AgentOutput& candidate = *outputs_.at(oldest);
-    if (candidate.state == State::kOver && candidate.readers.empty()) Drop(RequestId(oldest));
+    if (candidate.state == State::kEnded && candidate.readers.empty()) Drop(RequestId(oldest));
   }
 }
 
@@ -373,7 +373,7 @@ std::unique_ptr<AgentOutput> AgentGraph::Drop(const RequestId& id) {
   std::unique_ptr<AgentOutput> output = std::move(found->second);
   timers_.erase({output->expires, TimerKind::kOutput, id, 0});
   counts_.announced -= output->state == State::kAnnounced;
-  counts_.kept -= output->state == State::kOver;
+  counts_.kept -= output->state == State::kEnded;
   counts_.kept_bytes -= output->bytes;
   outputs_.erase(found);
   return output;
@@ -396,19 +396,19 @@ AgentGraph::Counts AgentGraph::counts() const {
 std::vector<AgentAction> AgentGraph::TakeActions() {
   if (actions_.empty()) return {};
   std::vector<AgentAction> merged;
-  // Index of the prompt's PromptGrew in `merged`.
-  absl::flat_hash_map<AgentNode*, size_t> grew;
+  // Index of the prompt's PromptIncrement in `merged`.
+  absl::flat_hash_map<AgentNode*, size_t> increments;
   for (AgentAction& action : std::exchange(actions_, {})) {
-    if (auto* more = std::get_if<PromptGrew>(&action)) {
-      const auto [before, is_new] = grew.try_emplace(more->node, merged.size());
+    if (auto* more = std::get_if<PromptIncrement>(&action)) {
+      const auto [before, is_new] = increments.try_emplace(more->node, merged.size());
       if (!is_new) {
-        auto& first = std::get<PromptGrew>(merged[before->second]);
+        auto& first = std::get<PromptIncrement>(merged[before->second]);
         first.tokens.insert(first.tokens.end(), more->tokens.begin(), more->tokens.end());
         first.complete = more->complete;
         continue;
       }
     } else if (const auto* restarted = std::get_if<PromptRestarted>(&action)) {
-      grew.erase(restarted->node);
+      increments.erase(restarted->node);
     }
     merged.push_back(std::move(action));
   }
@@ -433,11 +433,12 @@ void AgentGraph::Tick(absl::Time now) {
     }
     AgentOutput& output = *outputs_.at(id);
     if (output.state == State::kAnnounced) {
-      SettleReaders(output, absl::DeadlineExceededError(absl::StrCat("the request was announced and not submitted for ",
-                                                                     absl::FormatDuration(limits_.wait_announced))));
+      SettleDownstreams(output,
+                        absl::DeadlineExceededError(absl::StrCat("the request was announced and not submitted for ",
+                                                                 absl::FormatDuration(limits_.wait_announced))));
       if (!outputs_.contains(id)) continue;  // the last downstream prompt dropped it
       // The remaining prompts have settled their references to the output and go on without it.
-      for (AgentNode* reader : output.readers) Unlink(*reader->growing, output);
+      for (AgentNode* reader : output.readers) Unlink(*reader->streaming, output);
       Drop(id);
     } else if (output.readers.empty()) {
       Drop(id);
@@ -449,16 +450,16 @@ void AgentGraph::Tick(absl::Time now) {
   }
 }
 
-std::vector<AgentNode*> AgentGraph::ReadersOf(const AgentNode& node) {
+std::vector<AgentNode*> AgentGraph::DownstreamsOf(const AgentNode& node) {
   if (node.output == nullptr) return {};
   return {node.output->readers.begin(), node.output->readers.end()};
 }
 
 std::vector<AgentNode*> AgentGraph::UpstreamsOf(const AgentNode& node) {
   std::vector<AgentNode*> nodes;
-  if (node.growing == nullptr) return nodes;
-  for (const auto& [upstream, indices] : node.growing->upstreams) {
-    if (upstream->maker != nullptr && Waits(*node.growing, indices)) nodes.push_back(upstream->maker);
+  if (node.streaming == nullptr) return nodes;
+  for (const auto& [upstream, indices] : node.streaming->upstreams) {
+    if (upstream->producer != nullptr && Waits(*node.streaming, indices)) nodes.push_back(upstream->producer);
   }
   std::ranges::sort(nodes, AgentOutput::ById());  // so that runs repeat
   return nodes;
@@ -469,26 +470,26 @@ void AgentGraph::CheckInvariants() const {
   size_t timers = outputs_.size();
   for (const auto& [id, output] : outputs_) {
     counts.announced += output->state == State::kAnnounced;
-    counts.kept += output->state == State::kOver;
+    counts.kept += output->state == State::kEnded;
     counts.kept_bytes += output->bytes;
-    BATON_CHECK(output->state != State::kLive && output->maker == nullptr, id);
+    BATON_CHECK(output->state != State::kLive && output->producer == nullptr, id);
     BATON_CHECK((output->text == nullptr) == (output->state == State::kAnnounced), id);
     BATON_CHECK(timers_.contains({output->expires, TimerKind::kOutput, id, 0}), id);
     for (AgentNode* reader : output->readers) BATON_CHECK(streaming_.contains(reader), id);
   }
   for (const AgentNode* node : streaming_) {
-    BATON_CHECK(node->growing != nullptr && node->output != nullptr && node->output->maker == node, *node->id);
-    const Prompt& prompt = node->growing->prompt;
+    BATON_CHECK(node->streaming != nullptr && node->output != nullptr && node->output->producer == node, *node->id);
+    const Prompt& prompt = node->streaming->prompt;
     counts.references += static_cast<int64_t>(prompt.references());
-    for (const auto& [upstream, indices] : node->growing->upstreams) {
+    for (const auto& [upstream, indices] : node->streaming->upstreams) {
       BATON_CHECK(upstream->readers.contains(const_cast<AgentNode*>(node)), *node->id);
     }
     for (size_t i = 0; i < prompt.references(); ++i) {
-      const absl::Time deadline = node->growing->deadlines[i];
+      const absl::Time deadline = node->streaming->deadlines[i];
       const bool timed = timers_.contains({deadline, TimerKind::kReference, *node->id, i});
       timers += timed;
       BATON_CHECK(timed || prompt.settled(i) || deadline == absl::InfiniteFuture(), *node->id);
-      BATON_CHECK(prompt.settled(i) || node->growing->sources[i] != nullptr, *node->id);
+      BATON_CHECK(prompt.settled(i) || node->streaming->sources[i] != nullptr, *node->id);
     }
   }
   BATON_CHECK(counts == counts_ && timers == timers_.size(), "the counts of the graph are wrong");

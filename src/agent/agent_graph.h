@@ -51,13 +51,13 @@ struct AgentNode;
 struct AgentOutput {
   // kAnnounced: prompts refer to a request that is not submitted yet.
   // kLive: the request is live.
-  // kOver: the request has ended.
-  enum class State { kAnnounced, kLive, kOver };
+  // kEnded: the request has ended.
+  enum class State { kAnnounced, kLive, kEnded };
   struct ById {
     bool operator()(const AgentNode* a, const AgentNode* b) const;
   };
   State state = State::kAnnounced;
-  AgentNode* maker = nullptr;            // the live request that generates it; null unless kLive
+  AgentNode* producer = nullptr;         // the live request that generates it; null unless kLive
   std::unique_ptr<Output> text{};        // null if kAnnounced
   std::set<AgentNode*, ById> readers{};  // streaming prompts that refer to it
   absl::Time expires = absl::InfiniteFuture();
@@ -81,19 +81,20 @@ struct Request;
 
 // The graph's part of a live request. The request owns it.
 struct AgentNode {
-  const RequestId* id = nullptr;               // the request's id
-  Request* request = nullptr;                  // for callers; the graph does not use it
-  std::unique_ptr<AgentOutput> output{};       // null: the graph does not have the request
-  std::unique_ptr<StreamingPrompt> growing{};  // null: the prompt is complete
+  const RequestId* id = nullptr;                 // the request's id
+  Request* request = nullptr;                    // for callers; the graph does not use it
+  std::unique_ptr<AgentOutput> output{};         // null: the graph does not have the request
+  std::unique_ptr<StreamingPrompt> streaming{};  // null: the prompt is complete
 };
 
 // An increment: tokens that follow those reported before. If `complete`, they are the last.
-struct PromptGrew {
+struct PromptIncrement {
   AgentNode* node = nullptr;
   std::vector<TokenId> tokens{};
   bool complete = false;
 };
-// Voids all tokens of the prompt that were reported. The next PromptGrew begins at the first token.
+// Voids all tokens of the prompt that were reported. The next PromptIncrement begins at the first
+// token.
 struct PromptRestarted {
   AgentNode* node = nullptr;
 };
@@ -102,7 +103,7 @@ struct PromptFailed {
   AgentNode* node = nullptr;
   absl::Status status{};
 };
-using AgentAction = std::variant<PromptGrew, PromptRestarted, PromptFailed>;
+using AgentAction = std::variant<PromptIncrement, PromptRestarted, PromptFailed>;
 
 class AgentGraph {
  public:
@@ -130,7 +131,7 @@ class AgentGraph {
   // If an upstream request has failed and its reference is OnFailure::kAbort, Submit returns the
   // status that PromptFailed would have. The request then counts as ended with this status, and its
   // downstream prompts are settled.
-  absl::StatusOr<PromptGrew> Submit(AgentNode& node, const PromptSpec& spec, absl::Time now);
+  absl::StatusOr<PromptIncrement> Submit(AgentNode& node, const PromptSpec& spec, absl::Time now);
   // Undoes Add or Submit, for a caller that cannot go on with the request. Prompts that refer to
   // the request as an announced one wait for another request with this id. Does nothing if Add or
   // Submit failed. REQUIRES: no other request was added since.
@@ -143,10 +144,10 @@ class AgentGraph {
   // nothing if the graph does not have the request.
   void Ended(AgentNode& node, const absl::Status& status, absl::Time now);
   // Like Ended, but drops the output. REQUIRES: no prompt refers to the output.
-  void EndedUnread(AgentNode& node);
+  void EndedWithoutOutput(AgentNode& node);
 
   // Returns the requests whose streaming prompts refer to the output, ordered by id.
-  static std::vector<AgentNode*> ReadersOf(const AgentNode& node);
+  static std::vector<AgentNode*> DownstreamsOf(const AgentNode& node);
   // Returns the live requests whose outputs the streaming prompt still needs, ordered by id.
   static std::vector<AgentNode*> UpstreamsOf(const AgentNode& node);
 
@@ -184,11 +185,11 @@ class AgentGraph {
   absl::Status SettleKnown(AgentNode& node);
   absl::Status Settle(AgentNode& node, size_t index, const absl::Status& status);
   void SettleAndAdvance(AgentNode& node, std::span<const size_t> indices, const absl::Status& status);
-  void SettleReaders(AgentOutput& output, const absl::Status& status);
-  static absl::StatusOr<PromptGrew> Grow(AgentNode& node);
+  void SettleDownstreams(AgentOutput& output, const absl::Status& status);
+  static absl::StatusOr<PromptIncrement> NextIncrement(AgentNode& node);
   void Advance(AgentNode& node);
   void Fail(AgentNode& node, const absl::Status& status);
-  void StopGrowing(AgentNode& node);
+  void StopStreaming(AgentNode& node);
   void Keep(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until);
   std::unique_ptr<AgentOutput> Drop(const RequestId& id);
   void ForgetActions(const AgentNode& node);

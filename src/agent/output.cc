@@ -15,8 +15,8 @@ void Output::Push(std::span<const TokenId> tokens, std::string_view text) {
     if (!last_is_open_) pending_.emplace_back();
     tokens_.push_back(token);
     pending_.back().tokens_end = tokens_.size();
-    const size_t came = detokenizer_.Push(token).size();
-    made_ += came;
+    const size_t bytes = detokenizer_.Push(token).size();
+    made_ += bytes;
     pending_.back().end = made_;
     last_is_open_ = detokenizer_.holds_back();
   }

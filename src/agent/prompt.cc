@@ -25,14 +25,14 @@ void Prompt::Settle(size_t index) {
 }
 
 bool Prompt::Replace(size_t index, std::vector<TokenId> tokens) {
-  const bool begins_anew = waits_for() == index && taken_ > 0;
+  const bool restarts = waits_for() == index && taken_ > 0;
   Settle(index);
   references_[index].replaced = std::move(tokens);
-  if (begins_anew) {
+  if (restarts) {
     at_ = place_ = taken_ = 0;
     given_ = 0;
   }
-  return begins_anew;
+  return restarts;
 }
 
 void Prompt::Cut(size_t index, std::vector<TokenId> tokens) {

@@ -12,9 +12,9 @@
 
 namespace baton {
 
-// Returns the router's id of a request. `tenant` is the cache domain. REQUIRES: `name` has no '/'.
-inline RequestId ScopedId(const std::string& tenant, const std::string& name) {
-  return tenant.empty() ? name : absl::StrCat(tenant, "/", name);
+// Returns the router's id of a request. REQUIRES: `name` has no '/'.
+inline RequestId ScopedId(const std::string& cache_domain, const std::string& name) {
+  return cache_domain.empty() ? name : absl::StrCat(cache_domain, "/", name);
 }
 inline std::string NameOf(const RequestId& id) { return id.substr(id.rfind('/') + 1); }
 

@@ -17,7 +17,7 @@ void Assignments::ToPrefill(Request& request, const AttachedWorker& worker) {
   AttachedWorker& at = workers_.At(worker.link);
   at.requests.insert(&request);
   at.prompt_tokens += placement.queued_tokens;
-  at.prefix_memory->UnderWay(placement.route.keys);
+  at.prefix_memory->BeginPrompt(placement.route.keys);
 }
 
 void Assignments::ToDecode(Request& request, const AttachedWorker& worker) {
@@ -51,7 +51,7 @@ void Assignments::LeavePrefill(Request& request) {
   AttachedWorker& worker = workers_.At(std::exchange(placement.prefill, {}));
   worker.requests.erase(&request);
   worker.prompt_tokens -= placement.queued_tokens;
-  worker.prefix_memory->Left(placement.route.keys);
+  worker.prefix_memory->EndPrompt(placement.route.keys);
 }
 
 void Assignments::LeaveDecode(Request& request) {

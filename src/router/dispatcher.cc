@@ -66,7 +66,7 @@ absl::Status Dispatcher::Enter(Request& request, absl::Time now) {
     RETURN_IF_ERROR(graph_.Add(request.node, *asked.served->tokenizer));
     return SubmitToCore(request, now);
   }
-  ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(request.node, asked.prompt, now));
+  ASSIGN_OR_RETURN(PromptIncrement known, graph_.Submit(request.node, asked.prompt, now));
   asked.spec.tokens = std::move(known.tokens);
   if (known.complete) {
     request.stages.complete = now;
@@ -89,9 +89,9 @@ absl::Status Dispatcher::SubmitToCore(Request& request, absl::Time now) {
   if (workload_) {
     const Workload::Lengths lengths = LengthsOf(request.asked, core_.FewestUncached(request));
     workload_->Arrived(request, lengths, FirstUpstream(request.asked), now);
-    request.placement.route.turn = now + workload_->Handicap(request, now);
+    request.placement.route.turn = now + workload_->ArrivalOffset(request, now);
   }
-  if (gate_ && !held && IsNeeded(request)) PassUpstreams(request, now);
+  if (gate_ && !held && IsNeeded(request)) AdmitUpstreams(request, now);
   return core_.Submit(request, now);
 }
 
@@ -108,14 +108,14 @@ const Request* Dispatcher::FirstUpstream(const ClientRequest& request) const {
 void Dispatcher::Admit(Request& request, absl::Time now) {
   request.stages.admitted = now;
   core_.Admit(request, now);
-  PassUpstreams(request, now);
+  AdmitUpstreams(request, now);
 }
 
 bool Dispatcher::IsNeeded(const Request& request) {
   absl::flat_hash_set<const Request*> seen;
   std::vector<const Request*> open{&request};
   while (!open.empty()) {
-    const std::vector<AgentNode*> readers = AgentGraph::ReadersOf(open.back()->node);
+    const std::vector<AgentNode*> readers = AgentGraph::DownstreamsOf(open.back()->node);
     open.pop_back();
     for (const AgentNode* node : readers) {
       const Request* reader = node->request;
@@ -127,7 +127,7 @@ bool Dispatcher::IsNeeded(const Request& request) {
   return false;
 }
 
-void Dispatcher::PassUpstreams(const Request& request, absl::Time now) {
+void Dispatcher::AdmitUpstreams(const Request& request, absl::Time now) {
   absl::flat_hash_set<const Request*> seen;
   std::vector<const Request*> open{&request};
   while (!open.empty()) {
@@ -144,8 +144,8 @@ void Dispatcher::PassUpstreams(const Request& request, absl::Time now) {
   }
 }
 
-absl::Duration Dispatcher::Handicap(const Request& request, absl::Time now) const {
-  return workload_ ? workload_->Handicap(request, now) : absl::ZeroDuration();
+absl::Duration Dispatcher::ArrivalOffset(const Request& request, absl::Time now) const {
+  return workload_ ? workload_->ArrivalOffset(request, now) : absl::ZeroDuration();
 }
 
 absl::Status Dispatcher::Follow(const RequestTicket& call, ClientRequest prompt, absl::Time now) {
@@ -171,7 +171,7 @@ void Dispatcher::LetGo(const RequestTicket& ticket, absl::Time now) {
 }
 
 bool Dispatcher::IsAwaited(const Request& request) {
-  return std::ranges::any_of(AgentGraph::ReadersOf(request.node),
+  return std::ranges::any_of(AgentGraph::DownstreamsOf(request.node),
                              [](const AgentNode* reader) { return !reader->request->follower; });
 }
 
@@ -200,10 +200,10 @@ void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
 
 void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
   // By id, since some of these requests may end while the actions are carried out.
-  std::vector<RequestId> theirs;
+  std::vector<RequestId> ids_of_worker;
   const auto& workers = core_.registry().workers();
   if (const auto lost = workers.find(link); lost != workers.end()) {
-    for (const Request* request : lost->second.requests) theirs.push_back(request->id);
+    for (const Request* request : lost->second.requests) ids_of_worker.push_back(request->id);
   }
   core_.WorkerLost(link, now);
   contexts_.WorkerLost(link);
@@ -212,7 +212,7 @@ void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
     gate_->SetCapacity(KvCapacity());
   }
   Act(now);
-  for (const RequestId& id : theirs) {
+  for (const RequestId& id : ids_of_worker) {
     if (Request* request = requests_.Find(id)) NoteWaiting(*request);
   }
 }
@@ -364,11 +364,11 @@ void Dispatcher::Act(const RouterAction& action, absl::Time now) {
 }
 
 // The graph has no actions for ended requests.
-void Dispatcher::Act(PromptGrew& grew, absl::Time now) {
-  Request& request = *grew.node->request;
+void Dispatcher::Act(PromptIncrement& increment, absl::Time now) {
+  Request& request = *increment.node->request;
   ClientRequest& asked = request.asked;
-  asked.spec.tokens.Append(grew.tokens);
-  if (!grew.complete) return core_.Grew(request);
+  asked.spec.tokens.Append(increment.tokens);
+  if (!increment.complete) return core_.Grew(request);
   request.stages.complete = now;
   if (absl::Status status = Complete(asked); !status.ok()) return core_.Fail(request, status);
   core_.Closed(request, now);
@@ -392,7 +392,7 @@ void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
   request.stages.prefilled = absl::InfiniteFuture();
   request.done.reset();
   PrefillJob job = request.StartPrefill(action);
-  job.spec.arrival_offset = Handicap(request, now);
+  job.spec.arrival_offset = ArrivalOffset(request, now);
   job.lease = PrefillLease(contexts_, request.asked);
   actions_.push_back(WorkerCommand{action.worker, std::move(job)});
 }
@@ -400,7 +400,7 @@ void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
 void Dispatcher::AppendPrompt(const RouterAction& action, absl::Time now) {
   Request& request = *action.request;
   PrefillAppend append = request.AppendPrompt(action);
-  if (append.last && workload_) append.arrival_offset = Handicap(request, now);
+  if (append.last && workload_) append.arrival_offset = ArrivalOffset(request, now);
   append.lease = PrefillLease(contexts_, request.asked);
   actions_.push_back(WorkerCommand{action.worker, std::move(append)});
 }
@@ -409,7 +409,7 @@ void Dispatcher::StartDecode(const RouterAction& action, absl::Time now) {
   Request& request = *action.request;
   request.decoded_by = action.worker;
   DecodeJob job = request.StartDecode();
-  job.spec.arrival_offset = Handicap(request, now);
+  job.spec.arrival_offset = ArrivalOffset(request, now);
   actions_.push_back(WorkerCommand{action.worker, std::move(job)});
 }
 
@@ -422,7 +422,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   request.stages.ended = now;
   if (!request.asked.workflow.empty()) timeline_.Keep(request.Life(outcome));
   EndContext(contexts_, request.asked, outcome.status.ok() ? request.prefilled_by : "", now);
-  request.follower ? graph_.EndedUnread(request.node) : graph_.Ended(request.node, outcome.status, now);
+  request.follower ? graph_.EndedWithoutOutput(request.node) : graph_.Ended(request.node, outcome.status, now);
   if (workload_) {
     const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;
     workload_->Ended(request, complete, now);
@@ -460,7 +460,7 @@ std::vector<WorkflowView> Dispatcher::WorkflowsOf(const std::string& tenant, siz
     view.live += live;
     view.latest = std::max(view.latest, arrived);
   };
-  for (const auto& life : timeline_.OfTenant(tenant, now)) count(life->workflow, life->stages.arrived, false);
+  for (const auto& life : timeline_.OfCacheDomain(tenant, now)) count(life->workflow, life->stages.arrived, false);
   for (const auto& [id, request] : requests_.live()) {
     if (request->asked.workflow.empty() || request->asked.spec.cache_domain != tenant) continue;
     count(request->asked.workflow, request->stages.arrived, true);

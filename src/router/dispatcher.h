@@ -146,12 +146,12 @@ class Dispatcher {
   static bool IsNeeded(const Request& request);
   // Admits the sessions of the requests that an admitted request depends on. It holds a place, so
   // they must not wait for one.
-  void PassUpstreams(const Request& request, absl::Time now);
+  void AdmitUpstreams(const Request& request, absl::Time now);
   // Returns the KV memory of all prefill workers.
   SessionGate::Capacity KvCapacity() const;
   void NotePrefill(const Request& request, std::span<const BlockKey> keys, absl::Time now);
   // Returns the request's arrival offset, for the job that is sent now.
-  absl::Duration Handicap(const Request& request, absl::Time now) const;
+  absl::Duration ArrivalOffset(const Request& request, absl::Time now) const;
   // Returns the first live upstream request. Null if there is none.
   const Request* FirstUpstream(const ClientRequest& request) const;
   // Cancels a hand-off at its decode worker, if the request ended while the hand-off was being
@@ -165,7 +165,7 @@ class Dispatcher {
   // Carries out the actions of core, graph and gate.
   void Act(absl::Time now);
   void Act(const RouterAction& action, absl::Time now);
-  void Act(PromptGrew& grew, absl::Time now);
+  void Act(PromptIncrement& increment, absl::Time now);
   void Act(PromptRestarted& restarted, absl::Time now);
   void Act(PromptFailed& failed, absl::Time now);
   void StartPrefill(const RouterAction& action, absl::Time now);

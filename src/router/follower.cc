@@ -8,7 +8,7 @@
 
 namespace baton {
 
-ClientRequest FollowerOf(const Request& call, ClientRequest prompt, uint64_t number) {
+ClientRequest PrefillHintOf(const Request& call, ClientRequest prompt, uint64_t number) {
   const ClientRequest& request = call.asked;
   prompt.id = absl::StrCat(NameOf(call.id), "~", number);  // no client can choose this name
   prompt.session = request.session;

@@ -15,10 +15,10 @@ namespace baton {
 
 // Upper bound on a tenant's live prefill hints. Each may occupy the router and a worker until ten
 // seconds after its call.
-inline constexpr int32_t kFollowersOfTenant = 64;
+inline constexpr int32_t kMaxPrefillHintsPerTenant = 64;
 
 // Returns the request of a prefill hint. `prompt` was read like a client's prompt. REQUIRES: all
 // references of `prompt` are to the call's output, and no other request has `number`.
-ClientRequest FollowerOf(const Request& call, ClientRequest prompt, uint64_t number);
+ClientRequest PrefillHintOf(const Request& call, ClientRequest prompt, uint64_t number);
 
 }  // namespace baton

@@ -40,8 +40,8 @@ const AttachedWorker* HomeOf(std::span<const AttachedWorker* const> candidates, 
 
 // Returns a worker that is as good as random but the same in every run. Different salts make the
 // two choices for a request independent.
-const AttachedWorker* Anyone(std::span<const AttachedWorker* const> candidates, const Request& request,
-                             std::string_view salt) {
+const AttachedWorker* RandomWorker(std::span<const AttachedWorker* const> candidates, const Request& request,
+                                   std::string_view salt) {
   return HomeOf(candidates, StrCat(request.id, salt));
 }
 
@@ -97,7 +97,7 @@ const AttachedWorker* LeastQueuedPrefill(Candidates candidates, const Request& r
 
 const AttachedWorker* RandomPrefill(Candidates candidates, const Request& request,
                                     const PlacementOptions& /*options*/) {
-  return Anyone(candidates, request, "");
+  return RandomWorker(candidates, request, "");
 }
 
 const AttachedWorker* LeastLoadedDecode(Candidates candidates, const Request& request,
@@ -121,7 +121,7 @@ const AttachedWorker* PinnedDecode(Candidates candidates, const Request& request
 }
 
 const AttachedWorker* RandomDecode(Candidates candidates, const Request& request, const AttachedWorker*) {
-  return Anyone(candidates, request, " decode");
+  return RandomWorker(candidates, request, " decode");
 }
 
 struct Policy : NamedValue<Routing> {

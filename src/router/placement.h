@@ -64,12 +64,12 @@ struct Placement {
   // - kNone: the core does not have the request. It is not submitted, or has ended.
   // - kHeld: SessionGate holds the request. Its prompt may be complete or not.
   // - kWaiting: the request waits for a worker, or for room on a worker.
-  // - kAtHome: a streaming prompt for which no prefill worker has room. The router collects it.
+  // - kCollecting: a streaming prompt for which no prefill worker has room. The router collects it.
   // - kStreaming: a streaming prompt whose increments a prefill worker computes.
   // - kPrefilling: a prefill worker computes the complete prompt and hands it off.
   // - kStarting: the hand-off is committed, and the decode worker has not sent tokens yet.
   // - kDecoding: the decode worker generates.
-  enum class State { kNone, kHeld, kWaiting, kAtHome, kStreaming, kPrefilling, kStarting, kDecoding };
+  enum class State { kNone, kHeld, kWaiting, kCollecting, kStreaming, kPrefilling, kStarting, kDecoding };
   struct Refusal {
     WorkerAddress link;
     absl::Time until;
@@ -103,7 +103,7 @@ struct Placement {
   absl::Time timer = absl::InfiniteFuture();
 
   // Returns whether the request waits for a worker, or for room on a worker.
-  bool waits() const { return state == State::kWaiting || state == State::kAtHome; }
+  bool waits() const { return state == State::kWaiting || state == State::kCollecting; }
 };
 
 // A routing policy. The table in placement.cc has the name of each policy and its two choices.

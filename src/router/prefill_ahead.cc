@@ -86,30 +86,30 @@ void PrefillAhead::Ended(Request& request, absl::Time now) {
   if (request.shadow_request != nullptr) std::exchange(request.shadow_request, nullptr)->shadow_of = nullptr;
   if (request.shadow) ForgetShadow(request);
   if (!request.follower) return;
-  const auto others = followers_.find(TenantOf(request.asked));
-  if (--others->second == 0) followers_.erase(others);
+  const auto others = hints_.find(TenantOf(request.asked));
+  if (--others->second == 0) hints_.erase(others);
 }
 
 // --- followers -----------------------------------------------------------------------------------
 
-absl::Status PrefillAhead::MayFollow(const Request& call, const ClientRequest& prompt) const {
+absl::Status PrefillAhead::MayAddHint(const Request& call, const ClientRequest& prompt) const {
   if (call.stages.placed == absl::InfiniteFuture()) return absl::ResourceExhaustedError("the call waits for a worker");
   if (core_.live_requests() >= options_.most_live) {
     return absl::ResourceExhaustedError(
         absl::StrCat(core_.live_requests(), " live requests, prefill hints need fewer than ", options_.most_live));
   }
-  const auto others = followers_.find(TenantOf(call.asked));
-  if (others != followers_.end() && others->second >= kFollowersOfTenant) {
+  const auto others = hints_.find(TenantOf(call.asked));
+  if (others != hints_.end() && others->second >= kMaxPrefillHintsPerTenant) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the tenant has ", others->second, " prefill hints, limit ", kFollowersOfTenant));
+        absl::StrCat("the tenant has ", others->second, " prefill hints, limit ", kMaxPrefillHintsPerTenant));
   }
   return core_.registry().Readiness(prompt.served->name, /*prefill_only=*/true);
 }
 
 absl::Status PrefillAhead::Follow(const Request& call, ClientRequest prompt, absl::Time now) {
-  RETURN_IF_ERROR(MayFollow(call, prompt));
+  RETURN_IF_ERROR(MayAddHint(call, prompt));
   const uint64_t number = requests_.DrawNumber();
-  Request& follower = requests_.Add(std::make_unique<Request>(FollowerOf(call, std::move(prompt), number)));
+  Request& follower = requests_.Add(std::make_unique<Request>(PrefillHintOf(call, std::move(prompt), number)));
   follower.number = number;
   follower.stages.arrived = now;
   follower.follower = true;
@@ -118,12 +118,12 @@ absl::Status PrefillAhead::Follow(const Request& call, ClientRequest prompt, abs
     requests_.Remove(follower);
     return status;
   }
-  ++followers_[TenantOf(follower.asked)];
+  ++hints_[TenantOf(follower.asked)];
   return absl::OkStatus();
 }
 
 absl::Status PrefillAhead::Enter(Request& follower, absl::Time now) {
-  ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(follower.node, follower.asked.prompt, now));
+  ASSIGN_OR_RETURN(PromptIncrement known, graph_.Submit(follower.node, follower.asked.prompt, now));
   follower.asked.spec.tokens = std::move(known.tokens);
   follower.SetRoute(ToRoute(follower.asked));
   return core_.Submit(follower, now);
@@ -141,7 +141,7 @@ void PrefillAhead::CheckInvariants() const {
   for (const auto& [id, request] : requests_.live()) {
     if (request->follower) ++followers[TenantOf(request->asked)];
   }
-  BATON_CHECK(followers == followers_, "the counts of prefill hints are wrong");
+  BATON_CHECK(followers == hints_, "the counts of prefill hints are wrong");
 }
 
 }  // namespace baton

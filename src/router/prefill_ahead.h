@@ -41,7 +41,7 @@ class PrefillAhead {
 
   // Prefills a prompt that the client expects to submit after this call. Errors change nothing:
   // - RESOURCE_EXHAUSTED: the router has no spare room, the call itself waits for a worker, or the
-  //   tenant has kFollowersOfTenant prefill hints.
+  //   tenant has kMaxPrefillHintsPerTenant prefill hints.
   // - the errors of WorkerRegistry::Readiness, AgentGraph::Submit and RouterCore::Submit
   absl::Status Follow(const Request& call, ClientRequest prompt, absl::Time now);
 
@@ -51,7 +51,7 @@ class PrefillAhead {
   void Shadow(Request& request, std::span<const TokenId> tokens, bool all, absl::Time now);
   void StartShadow(Request& request, absl::Time now);
   void ForgetShadow(Request& shadow);
-  absl::Status MayFollow(const Request& call, const ClientRequest& prompt) const;
+  absl::Status MayAddHint(const Request& call, const ClientRequest& prompt) const;
   absl::Status Enter(Request& follower, absl::Time now);
 
   using Shadows = absl::btree_set<Request*, Request::ById>;
@@ -60,8 +60,8 @@ class PrefillAhead {
   RequestTable& requests_;
   RouterCore& core_;
   AgentGraph& graph_;
-  absl::flat_hash_map<SessionKey, Shadows> shadows_;     // live shadow prefills, by session
-  absl::flat_hash_map<std::string, int32_t> followers_;  // live prefill hints, by tenant; never 0
+  absl::flat_hash_map<SessionKey, Shadows> shadows_;  // live shadow prefills, by session
+  absl::flat_hash_map<std::string, int32_t> hints_;   // live prefill hints, by tenant; never 0
 };
 
 }  // namespace baton

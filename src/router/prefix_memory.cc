@@ -12,14 +12,14 @@ int64_t PrefixMemory::LeadingHits(std::span<const BlockKey> keys) const {
   return std::ranges::find_if(keys, unknown) - keys.begin();
 }
 
-void PrefixMemory::UnderWay(std::span<const BlockKey> keys) {
+void PrefixMemory::BeginPrompt(std::span<const BlockKey> keys) {
   for (const BlockKey& key : keys) ++under_way_[key];
 }
 
-void PrefixMemory::Left(std::span<const BlockKey> keys) {
+void PrefixMemory::EndPrompt(std::span<const BlockKey> keys) {
   for (const BlockKey& key : keys) {
     const auto found = under_way_.find(key);
-    BATON_CHECK(found != under_way_.end(), "Left without UnderWay");
+    BATON_CHECK(found != under_way_.end(), "EndPrompt without BeginPrompt");
     if (--found->second == 0) under_way_.erase(found);
   }
 }

@@ -21,11 +21,11 @@ class PrefixMemory {
 
   // Returns the length of the longest prefix of `keys` whose blocks the worker should have.
   int64_t LeadingHits(std::span<const BlockKey> keys) const;
-  // Adds blocks that the worker computes for a prompt, until Left. A prompt that fails or is
+  // Adds blocks that the worker computes for a prompt, until EndPrompt. A prompt that fails or is
   // cancelled leaves no blocks.
-  void UnderWay(std::span<const BlockKey> keys);
-  // REQUIRES: UnderWay was called with the same keys, once for each call of Left.
-  void Left(std::span<const BlockKey> keys);
+  void BeginPrompt(std::span<const BlockKey> keys);
+  // REQUIRES: BeginPrompt was called with the same keys, once for each call of EndPrompt.
+  void EndPrompt(std::span<const BlockKey> keys);
   // Adds blocks that the worker has computed.
   void Remember(std::span<const BlockKey> keys);
   // Number of blocks being computed. A block counts once for each prompt.

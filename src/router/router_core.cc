@@ -62,9 +62,9 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
                                         link, " was lost; the request may be sent again");
   const bool left = worker->load.draining;
   // Removed first, so that no action goes to the worker.
-  const std::vector<Request*> theirs = assignments_.LeaveWorker(*worker);
+  const std::vector<Request*> requests = assignments_.LeaveWorker(*worker);
   registry_.Remove(link, now);
-  for (Request* request : theirs) {
+  for (Request* request : requests) {
     Placement& placement = request->placement;
     const bool streams = placement.state == State::kStreaming;
     const bool again = placement.state != State::kDecoding && (left || !placement.placed_again);
@@ -81,7 +81,7 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
     }
   }
   // The lost worker reports no room, so requests that it refused wait for another worker.
-  for (Request* request : waiting_.InTurn()) {
+  for (Request* request : waiting_.InServiceOrder()) {
     const auto refused = [&](const Placement::Refusal& refusal) { return refusal.link == link; };
     if (std::erase_if(request->placement.refusals, refused) > 0 && !TryPlace(*request, now)) Wait(*request, now);
   }
@@ -143,7 +143,7 @@ void RouterCore::Closed(Request& request, absl::Time now) {
   assignments_.NotePromptTokens(request);
   placement.route.open = false;
   if (placement.state == State::kHeld) return;
-  if (placement.state == State::kWaiting || placement.state == State::kAtHome) {
+  if (placement.state == State::kWaiting || placement.state == State::kCollecting) {
     waiting_.Remove(request);
     // The refusals concern streaming prompts. Workers may have room for a complete one.
     placement.refusals.clear();
@@ -260,7 +260,7 @@ void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, absl::Time 
     if (!TryPlace(*first, now)) {
       Wait(*first, now);  // the request waits for a prefill worker
     } else if (placement.decode == link) {
-      shares_.NoteTurn(first->asked.spec.tenant);
+      shares_.NoteServed(first->asked.spec.tenant);
       --requests;
     }
   }
@@ -368,8 +368,8 @@ void RouterCore::Place(Request& request, const AttachedWorker& prefill, const At
 }
 
 void RouterCore::PlaceWaiting(absl::Time now) {
-  for (Request* request : waiting_.InTurn()) {
-    if (TryPlace(*request, now)) shares_.NoteTurn(request->asked.spec.tenant);
+  for (Request* request : waiting_.InServiceOrder()) {
+    if (TryPlace(*request, now)) shares_.NoteServed(request->asked.spec.tenant);
   }
 }
 
@@ -393,7 +393,7 @@ void RouterCore::Wait(Request& request, absl::Time now) {
   placement.reason = registry_.Readiness(request.asked.served->name, request.asked.prefill_only);
   if (placement.reason.ok() && placement.route.open) {
     waiting_.Remove(request);
-    placement.state = State::kAtHome;
+    placement.state = State::kCollecting;
     return Arm(request);
   }
   if (placement.reason.ok()) {
@@ -484,13 +484,13 @@ Request& RouterCore::FirstToAsk(Request& request, absl::Time now) {
     if (refusal.until > now) continue;
     Request* first = waiting_.FirstRefusedBy(refusal.link);
     if (first == nullptr || first == &request) continue;
-    const auto theirs = std::ranges::find(first->placement.refusals, refusal.link, &Placement::Refusal::link);
-    std::swap(theirs->until, refusal.until);
+    const auto other_refusal = std::ranges::find(first->placement.refusals, refusal.link, &Placement::Refusal::link);
+    std::swap(other_refusal->until, refusal.until);
     Arm(request);
-    shares_.NoteTurn(first->asked.spec.tenant);
+    shares_.NoteServed(first->asked.spec.tenant);
     return *first;
   }
-  shares_.NoteTurn(request.asked.spec.tenant);
+  shares_.NoteServed(request.asked.spec.tenant);
   return request;
 }
 
@@ -508,12 +508,13 @@ void RouterCore::CheckInvariants() const {
     const bool waits = placement.state == State::kWaiting, streams = placement.state == State::kStreaming;
     BATON_CHECK(waits == waiting_.Contains(*request), request->id);
     BATON_CHECK((streams || placement.state == State::kPrefilling) == !placement.prefill.empty(), request->id);
-    const bool either = waits || placement.state == State::kHeld, at_home = placement.state == State::kAtHome;
-    BATON_CHECK((streams || either || at_home || request->asked.prefill_only) == placement.decode.empty(), request->id);
+    const bool either = waits || placement.state == State::kHeld, is_collecting = placement.state == State::kCollecting;
+    BATON_CHECK((streams || either || is_collecting || request->asked.prefill_only) == placement.decode.empty(),
+                request->id);
     BATON_CHECK(
         !route.at_holder || placement.state == State::kHeld || placement.prefill == request->asked.context.holder,
         request->id);
-    BATON_CHECK(either || (streams || at_home) == route.open, request->id);
+    BATON_CHECK(either || (streams || is_collecting) == route.open, request->id);
     BATON_CHECK(streams || placement.expected_at.empty(), request->id);
     waiting += waits;
     timers += placement.timer != absl::InfiniteFuture();

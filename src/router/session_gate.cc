@@ -37,7 +37,7 @@ absl::Status SessionGate::Arrived(Request& request, const SessionKey& of, bool n
   ++requests_;
   if (session.running == 0 && session.waiting.empty()) LearnPause(key, now);
   const bool parks = MustPark(session);
-  if (session.active && (needed || (!parks && !HasHadItsTurn(session, now)))) {
+  if (session.active && (needed || (!parks && !QuantumExpired(session, now)))) {
     Run(request, session, key);
     return absl::OkStatus();
   }
@@ -72,17 +72,17 @@ void SessionGate::Prefilled(const SessionKey& key, const Prefill& prefill, absl:
   const int64_t again = std::max<int64_t>((had - 1) * kBlockTokens - prefill.found, 0);
   const int64_t before = window_.size();
   if (prefill.awaited) {
-    window_.Ran({.tells = had > 0,
-                 .lost = again > prefill.computed - again,
-                 .queued = prefill.queued,
-                 .compute = prefill.compute,
-                 .copied = prefill.copied},
-                {.active = counts_.active,
-                 .fit = FitInHalf(capacity_.blocks),
-                 .fit_in_host = FitInHalf(capacity_.host_blocks),
-                 .some_wait = counts_.waiting > 0});
+    window_.AddPrefill({.had_kv = had > 0,
+                        .lost = again > prefill.computed - again,
+                        .queued = prefill.queued,
+                        .compute = prefill.compute,
+                        .copied = prefill.copied},
+                       {.active = counts_.active,
+                        .fit = FitInHalf(capacity_.blocks),
+                        .fit_in_host = FitInHalf(capacity_.host_blocks),
+                        .some_wait = counts_.waiting > 0});
   }
-  if (window_.size() < before) NoteCut();
+  if (window_.size() < before) MarkSessionsToPark();
   CountHeld(session, -1);
   std::erase_if(session.held, begins_with);
   if (!prefill.keys.empty()) session.held.push_back({prefill.worker, prefill.keys.back(), std::ssize(prefill.keys)});
@@ -111,11 +111,11 @@ int64_t SessionGate::BlocksOf(const Session& session) {
 }
 
 int64_t SessionGate::FitInHalf(int64_t blocks) const {
-  return blocks * having_ / std::max<int64_t>(2 * held_blocks_, 1);
+  return blocks * holding_sessions_ / std::max<int64_t>(2 * held_blocks_, 1);
 }
 
 void SessionGate::CountHeld(const Session& session, int64_t sign) {
-  having_ += session.held.empty() ? 0 : sign;
+  holding_sessions_ += session.held.empty() ? 0 : sign;
   held_blocks_ += sign * BlocksOf(session);
 }
 
@@ -149,7 +149,7 @@ void SessionGate::Ended(Request& request, absl::Time now) {
   ended_.Put(key, now);
   session.idle = now;
   idle_.insert({now, key});
-  if (HasHadItsTurn(session, now)) Leave(SessionKey(key), session);
+  if (QuantumExpired(session, now)) Leave(SessionKey(key), session);
   AdmitNext(now);
 }
 
@@ -167,7 +167,7 @@ void SessionGate::Run(Request& request, Session& session, const SessionKey& key)
 
 // --- places --------------------------------------------------------------------------------------
 
-bool SessionGate::HasHadItsTurn(const Session& session, absl::Time now) const {
+bool SessionGate::QuantumExpired(const Session& session, absl::Time now) const {
   return !queues_.empty() && now - session.since >= limits_.turn;
 }
 
@@ -194,7 +194,7 @@ std::vector<SessionGate::View> SessionGate::Latest(size_t most) const {
 }
 
 // Marks the youngest sessions beyond the limit as those to park.
-void SessionGate::NoteCut() {
+void SessionGate::MarkSessionsToPark() {
   std::vector<int64_t> numbers;
   for (const auto& [key, session] : sessions_) {
     if (session.active) numbers.push_back(session.number);
@@ -240,7 +240,7 @@ void SessionGate::Leave(const SessionKey& key, Session& session) {
 void SessionGate::Enqueue(const SessionKey& key, const Session& session) {
   ++counts_.waiting;
   if (session.active) {
-    over_.insert({session.number, key});
+    expired_.insert({session.number, key});
   } else {
     queues_[key.tenant].insert({session.number, key.name});
   }
@@ -249,7 +249,7 @@ void SessionGate::Enqueue(const SessionKey& key, const Session& session) {
 void SessionGate::Unqueue(const SessionKey& key, const Session& session) {
   --counts_.waiting;
   if (session.active) {
-    over_.erase({session.number, key});
+    expired_.erase({session.number, key});
     return;
   }
   const auto queue = queues_.find(key.tenant);
@@ -275,8 +275,8 @@ void SessionGate::AdmitNext(absl::Time now) {
     last_tenant_ = key.tenant;
     Admit(key, sessions_.at(key), now);
   }
-  while (queues_.empty() && !over_.empty()) {
-    const SessionKey key = over_.begin()->second;
+  while (queues_.empty() && !expired_.empty()) {
+    const SessionKey key = expired_.begin()->second;
     Admit(key, sessions_.at(key), now);
   }
 }
@@ -306,13 +306,13 @@ void SessionGate::Tick(absl::Time now) {
 
 void SessionGate::CheckInvariants() const {
   Counts counts;
-  size_t idle = 0, requests = 0, queued = over_.size();
+  size_t idle = 0, requests = 0, queued = expired_.size();
   bool some_want_a_place = false;
-  int64_t held_blocks = 0, having = 0;
+  int64_t held_blocks = 0, holding_sessions = 0;
   for (const auto& [key, session] : sessions_) {
     counts.active += session.active;
     held_blocks += BlocksOf(session);
-    having += !session.held.empty();
+    holding_sessions += !session.held.empty();
     BATON_CHECK(session.active || session.held.empty(), key.name);
     counts.waiting += !session.waiting.empty();
     counts.waiting_requests += std::ssize(session.waiting);
@@ -323,7 +323,7 @@ void SessionGate::CheckInvariants() const {
       BATON_CHECK(idle_.contains({session.idle, key}), key.name);
     }
     if (session.waiting.empty()) continue;
-    const bool is_queued = session.active ? over_.contains({session.number, key})
+    const bool is_queued = session.active ? expired_.contains({session.number, key})
                                           : queues_.at(key.tenant).contains({session.number, key.name});
     BATON_CHECK(is_queued, key.name);
     some_want_a_place |= !session.active;
@@ -338,7 +338,8 @@ void SessionGate::CheckInvariants() const {
   }
   BATON_CHECK(counts == counts_ && idle == idle_.size() && static_cast<int64_t>(requests) == requests_,
               "the counts of sessions are wrong");
-  BATON_CHECK(held_blocks == held_blocks_ && having == having_, "the counts of held blocks are wrong");
+  BATON_CHECK(held_blocks == held_blocks_ && holding_sessions == holding_sessions_,
+              "the counts of held blocks are wrong");
   BATON_CHECK(queued == static_cast<size_t>(counts.waiting), "a queue has a session without waiting requests");
   BATON_CHECK(!some_want_a_place || counts.active >= Places(), "sessions wait although places are free");
   BATON_CHECK(some_want_a_place || counts.waiting == 0,

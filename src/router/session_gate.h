@@ -166,10 +166,10 @@ class SessionGate {
  private:
   using Queue = std::set<std::pair<int64_t, std::string>>;  // a tenant's sessions, by number
 
-  bool HasHadItsTurn(const Session& session, absl::Time now) const;
+  bool QuantumExpired(const Session& session, absl::Time now) const;
   int64_t Places() const;  // SessionWindow::kUnbounded: no limit
   bool MustPark(const Session& session) const;
-  void NoteCut();
+  void MarkSessionsToPark();
   // Number of blocks that workers should have of the session: at each worker, those of its longest
   // prompt there.
   static int64_t BlocksOf(const Session& session);
@@ -198,7 +198,7 @@ class SessionGate {
   // Sessions that wait for a place, by tenant. No queue is empty.
   absl::btree_map<std::string, Queue> queues_;
   // Active sessions that wait because their quantum has expired, by number.
-  std::set<std::pair<int64_t, SessionKey>> over_;
+  std::set<std::pair<int64_t, SessionKey>> expired_;
   std::string last_tenant_;  // tenant of the last session that got a place
   // Active sessions without a running request, by the time since when.
   std::set<std::pair<absl::Time, SessionKey>> idle_;
@@ -213,7 +213,7 @@ class SessionGate {
   int64_t parks_after_ = 0;
   Capacity capacity_;
   // Active sessions with entries in `held`, and the sum of their BlocksOf.
-  int64_t having_ = 0, held_blocks_ = 0;
+  int64_t holding_sessions_ = 0, held_blocks_ = 0;
   int64_t arrivals_ = 0;
   Counts counts_;
   std::vector<Request*> admitted_;

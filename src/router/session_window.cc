@@ -5,9 +5,9 @@
 namespace baton {
 namespace {
 
-// A round ends after kRound prefills with `tells`, or after kLongestRound prefills in all.
+// A round ends after kRound prefills with `had_kv`, or after kLongestRound prefills in all.
 constexpr int64_t kRound = 32, kLongestRound = 128;
-// The share of prefills with `tells` that may find KV lost.
+// The share of prefills with `had_kv` that may find KV lost.
 constexpr double kTolerated = 0.05;
 // The sign "tight" requires that prefills waited more than kFull times as long as they ran.
 constexpr int kFull = 8;
@@ -19,34 +19,34 @@ constexpr int64_t kLower = 8, kRaise = 64;
 }  // namespace
 
 bool SessionWindow::HasLost() const {
-  return round_.lost > 1 && static_cast<double>(round_.lost) > kTolerated * static_cast<double>(round_.tell) &&
+  return round_.lost > 1 && static_cast<double>(round_.lost) > kTolerated * static_cast<double>(round_.had_kv) &&
          round_.queued > round_.served();
 }
 
-bool SessionWindow::IsTight(int64_t now, const Sessions& sessions) const {
+bool SessionWindow::IsTight(int64_t active, const Sessions& sessions) const {
   const bool copies_are_dear = kDear * round_.copied > round_.compute;
   const int64_t fit = sessions.fit + (copies_are_dear ? 0 : sessions.fit_in_host);
-  return round_.queued > kFull * round_.served() && now > 2 * fit;
+  return round_.queued > kFull * round_.served() && active > 2 * fit;
 }
 
-void SessionWindow::Ran(const Prefill& prefill, const Sessions& sessions) {
+void SessionWindow::AddPrefill(const Prefill& prefill, const Sessions& sessions) {
   if (left_out_ > 0) {
     --left_out_;
     return;
   }
   ++round_.prefills;
-  round_.tell += prefill.tells;
-  round_.lost += prefill.tells && prefill.lost;
+  round_.had_kv += prefill.had_kv;
+  round_.lost += prefill.had_kv && prefill.lost;
   round_.queued += prefill.queued;
   round_.compute += prefill.compute;
   round_.copied += prefill.copied;
-  if (round_.tell < kRound && round_.prefills < kLongestRound) return;
-  const int64_t now = std::min(size_, sessions.active);
-  const bool is_tight = IsTight(now, sessions);
+  if (round_.had_kv < kRound && round_.prefills < kLongestRound) return;
+  const int64_t active = std::min(size_, sessions.active);
+  const bool is_tight = IsTight(active, sessions);
   if (HasLost() || (is_tight && size_ == kUnbounded)) {
-    Set(std::max(now / 2, std::min(now, sessions.fit)), sessions);
+    Set(std::max(active / 2, std::min(active, sessions.fit)), sessions);
   } else if (is_tight) {
-    Set(now - now / kLower, sessions);
+    Set(active - active / kLower, sessions);
   } else if (size_ != kUnbounded && sessions.some_wait) {
     Set(size_ + std::max<int64_t>(size_ / kRaise, 1), sessions);
   } else {

@@ -43,7 +43,7 @@ class SessionWindow {
     bool some_wait = false;
   };
   // Adds a prefill to the round. `sessions` is the state after the prefill.
-  void Ran(const Prefill& prefill, const Sessions& sessions);
+  void AddPrefill(const Prefill& prefill, const Sessions& sessions);
 
   // The bound on active sessions. kUnbounded until the first sign, and at least 1.
   int64_t size() const { return size_; }
@@ -51,12 +51,12 @@ class SessionWindow {
  private:
   struct Round {
     int64_t prefills = 0;
-    int64_t tell = 0, lost = 0;  // those of `prefills` with `tells`, and of these with `lost`
+    int64_t had_kv = 0, lost = 0;  // those of `prefills` with `had_kv`, and of these with `lost`
     absl::Duration queued{}, compute{}, copied{};
     absl::Duration served() const { return compute + copied; }
   };
   bool HasLost() const;
-  bool IsTight(int64_t now, const Sessions& sessions) const;
+  bool IsTight(int64_t active, const Sessions& sessions) const;
   void Set(int64_t size, const Sessions& sessions);
 
   int64_t size_ = kUnbounded;

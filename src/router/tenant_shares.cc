@@ -10,9 +10,9 @@ bool TenantShares::Counts(const RequestSpec& spec) { return !spec.tenant.empty()
 
 absl::Status TenantShares::Check(const RequestSpec& spec, int32_t live) const {
   if (!Counts(spec)) return absl::OkStatus();
-  const int32_t theirs = this->live(spec.tenant);
-  if (theirs <= limit_ - live) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("overloaded: tenant '", spec.tenant, "' has ", theirs,
+  const int32_t live_of_tenant = this->live(spec.tenant);
+  if (live_of_tenant <= limit_ - live) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("overloaded: tenant '", spec.tenant, "' has ", live_of_tenant,
                                                    " live requests, limit ", limit_ - live,
                                                    " (the free places of this router's ", limit_, ")"));
 }
@@ -28,12 +28,12 @@ void TenantShares::End(const RequestSpec& spec) {
   if (--use->second.live == 0) uses_.erase(use);
 }
 
-int64_t TenantShares::LastTurn(const std::string& tenant) const {
+int64_t TenantShares::LastServed(const std::string& tenant) const {
   const auto use = uses_.find(tenant);
   return use == uses_.end() ? 0 : use->second.last_turn;
 }
 
-void TenantShares::NoteTurn(const std::string& tenant) {
+void TenantShares::NoteServed(const std::string& tenant) {
   const auto use = uses_.find(tenant);
   if (use != uses_.end()) use->second.last_turn = ++turns_;
 }

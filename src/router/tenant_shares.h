@@ -27,9 +27,9 @@ class TenantShares {
 
   // Returns the number of the tenant's last turn. The tenant with the lowest number is served next.
   // 0: the tenant had no turn.
-  int64_t LastTurn(const std::string& tenant) const;
+  int64_t LastServed(const std::string& tenant) const;
   // Does nothing for a tenant without live requests.
-  void NoteTurn(const std::string& tenant);
+  void NoteServed(const std::string& tenant);
 
   int32_t live(const std::string& tenant) const;
   size_t tenants() const { return uses_.size(); }

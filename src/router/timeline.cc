@@ -85,19 +85,20 @@ void Timeline::Keep(RequestLife life) {
   DropOld(lives_.back()->stages.ended);
 }
 
-Timeline::Lives Timeline::Find(std::string_view workflow, std::string_view tenant, absl::Time now) {
+Timeline::Lives Timeline::Find(std::string_view workflow, std::string_view cache_domain, absl::Time now) {
   DropOld(now);
   Lives found;
-  std::ranges::copy_if(lives_, std::back_inserter(found),
-                       [&](const auto& life) { return life->workflow == workflow && life->cache_domain == tenant; });
+  std::ranges::copy_if(lives_, std::back_inserter(found), [&](const auto& life) {
+    return life->workflow == workflow && life->cache_domain == cache_domain;
+  });
   return found;
 }
 
-Timeline::Lives Timeline::OfTenant(std::string_view tenant, absl::Time now) {
+Timeline::Lives Timeline::OfCacheDomain(std::string_view cache_domain, absl::Time now) {
   DropOld(now);
   Lives found;
   std::ranges::copy_if(lives_, std::back_inserter(found),
-                       [&](const auto& life) { return life->cache_domain == tenant; });
+                       [&](const auto& life) { return life->cache_domain == cache_domain; });
   return found;
 }
 

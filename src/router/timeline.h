@@ -91,11 +91,11 @@ class Timeline {
   // earlier than all those added before.
   void Keep(RequestLife life);
   using Lives = std::vector<std::shared_ptr<const RequestLife>>;
-  // Returns the lives of a workflow, in order of their ends. `tenant` is a cache domain.
-  Lives Find(std::string_view workflow, std::string_view tenant, absl::Time now);
+  // Returns the lives of a workflow of a cache domain, in order of their ends.
+  Lives Find(std::string_view workflow, std::string_view cache_domain, absl::Time now);
 
   // Returns the lives of all workflows of a cache domain, in order of their ends.
-  Lives OfTenant(std::string_view tenant, absl::Time now);
+  Lives OfCacheDomain(std::string_view cache_domain, absl::Time now);
 
   int64_t bytes() const { return bytes_; }
 

@@ -20,23 +20,23 @@ bool WaitingQueue::Before::operator()(const Request* a, const Request* b) const 
   return key(*a) < key(*b);
 }
 
-void WaitingQueue::Add(Request& request) { line_.insert(&request); }
+void WaitingQueue::Add(Request& request) { queue_.insert(&request); }
 
-void WaitingQueue::Remove(Request& request) { line_.erase(&request); }
+void WaitingQueue::Remove(Request& request) { queue_.erase(&request); }
 
-bool WaitingQueue::Contains(const Request& request) const { return line_.contains(const_cast<Request*>(&request)); }
+bool WaitingQueue::Contains(const Request& request) const { return queue_.contains(const_cast<Request*>(&request)); }
 
 bool WaitingQueue::HasRoom(const RequestSpec& spec) const {
   const int32_t left = most_ - size();
   if (left <= 0 || !TenantShares::Counts(spec)) return left > 0;
-  return left >= std::ranges::count_if(line_, [&](const Request* other) { return TenantOf(*other) == spec.tenant; });
+  return left >= std::ranges::count_if(queue_, [&](const Request* other) { return TenantOf(*other) == spec.tenant; });
 }
 
-std::vector<Request*> WaitingQueue::InTurn() const {
+std::vector<Request*> WaitingQueue::InServiceOrder() const {
   absl::btree_map<std::string, int64_t> seen;
   std::vector<std::tuple<int64_t, int64_t, Request*>> order;  // round, last turn, request
-  for (Request* request : line_) {
-    order.emplace_back(seen[TenantOf(*request)]++, shares_.LastTurn(TenantOf(*request)), request);
+  for (Request* request : queue_) {
+    order.emplace_back(seen[TenantOf(*request)]++, shares_.LastServed(TenantOf(*request)), request);
   }
   std::ranges::stable_sort(order, {}, [](const auto& entry) {
     return std::tuple(std::get<0>(entry), std::get<1>(entry));  // otherwise in queue order
@@ -48,11 +48,11 @@ std::vector<Request*> WaitingQueue::InTurn() const {
 
 Request* WaitingQueue::FirstRefusedBy(const WorkerAddress& link) const {
   Request* first = nullptr;
-  for (Request* request : line_) {
+  for (Request* request : queue_) {
     if (std::ranges::count(request->placement.refusals, link, &Placement::Refusal::link) == 0) continue;
     const std::string& tenant = TenantOf(*request);
     if (first != nullptr && tenant == TenantOf(*first)) continue;
-    if (first == nullptr || shares_.LastTurn(tenant) < shares_.LastTurn(TenantOf(*first))) first = request;
+    if (first == nullptr || shares_.LastServed(tenant) < shares_.LastServed(TenantOf(*first))) first = request;
     // Without API keys, all requests belong to one tenant.
     if (tenant.empty()) break;
   }

@@ -23,14 +23,14 @@ class WaitingQueue {
   // Does nothing if the request is not in the queue.
   void Remove(Request& request);
   bool Contains(const Request& request) const;
-  int32_t size() const { return static_cast<int32_t>(line_.size()); }
+  int32_t size() const { return static_cast<int32_t>(queue_.size()); }
 
   // Returns whether a request may wait. A tenant may have at most as many waiting requests as the
   // queue has free places.
   bool HasRoom(const RequestSpec& spec) const;
   // Returns each tenant's first request, then each tenant's second request, and so on. Each round
   // begins with the tenant that was served least recently.
-  std::vector<Request*> InTurn() const;
+  std::vector<Request*> InServiceOrder() const;
   // Returns the request that asks the worker next. Among tenants with requests that the worker has
   // refused, this is the first request of the tenant that was served least recently. Null if there
   // is none.
@@ -43,7 +43,7 @@ class WaitingQueue {
 
   const int32_t most_;
   const TenantShares& shares_;
-  std::set<Request*, Before> line_;  // requests of all tenants
+  std::set<Request*, Before> queue_;  // requests of all tenants
 };
 
 }  // namespace baton

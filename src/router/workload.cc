@@ -10,7 +10,7 @@ namespace baton {
 namespace {
 
 // Priorities beyond this value, positive or negative, count as this value, as on decode workers.
-constexpr int32_t kMostPriority = 100;
+constexpr int32_t kMaxPriorityLevels = 100;
 // Upper bound on the agents of one workflow whose later work is learned.
 constexpr size_t kMostSeen = 32;
 
@@ -48,13 +48,13 @@ void Workload::Arrived(Request& request, const Lengths& lengths, const Request* 
   const auto [entry, begins] = workflows_.try_emplace(WorkflowOf(request, upstream));
   auto& [key, workflow] = *entry;
   if (begins) {
-    workflow.came = now;
+    workflow.arrived = now;
   } else if (workflow.requests == 0) {
     idle_.erase({workflow.expires, key});
     workflow.expires = absl::InfiniteFuture();
   }
   request.work = {.workflow = &*entry,
-                  .came = now,
+                  .arrived = now,
                   .prompt = lengths.prompt * options_.per_prompt_token,
                   .output = ExpectedTokens(request, lengths.max_output) * options_.per_output_token};
   ++requests_;
@@ -132,14 +132,14 @@ void Workload::Tick(absl::Time now) {
   while (!idle_.empty() && idle_.begin()->first <= now) Forget(WorkflowKey(idle_.begin()->second));
 }
 
-absl::Duration Workload::Handicap(const Request& request, absl::Time now) const {
+absl::Duration Workload::ArrivalOffset(const Request& request, absl::Time now) const {
   const Part& work = request.work;
   if (work.workflow == nullptr) return absl::ZeroDuration();
   const Workflow& workflow = work.workflow->second;
-  const absl::Time came = std::max(workflow.came, work.came - options_.bound);
-  const absl::Time turn = came + std::min(options_.bound, workflow.left + workflow.later);
-  const int32_t priority = std::clamp(request.asked.spec.priority, -kMostPriority, kMostPriority);
-  return turn - now - priority * 2 * options_.bound;
+  const absl::Time arrived = std::max(workflow.arrived, work.arrived - options_.bound);
+  const absl::Time order = arrived + std::min(options_.bound, workflow.left + workflow.later);
+  const int32_t priority = std::clamp(request.asked.spec.priority, -kMaxPriorityLevels, kMaxPriorityLevels);
+  return order - now - priority * 2 * options_.bound;
 }
 
 void Workload::CheckInvariants() const {

@@ -102,7 +102,7 @@ class Workload {
   // the remaining work as known now. Zero if the request is not live here. Each level of priority
   // moves the position 2 * bound earlier. Priority thus outweighs length even at workers that weigh
   // priority against age.
-  absl::Duration Handicap(const Request& request, absl::Time now) const;
+  absl::Duration ArrivalOffset(const Request& request, absl::Time now) const;
 
   size_t workflows() const { return workflows_.size(); }
   void CheckInvariants() const;
@@ -118,7 +118,7 @@ class Workload {
     std::optional<absl::Duration> later;
   };
   struct Workflow {
-    absl::Time came;
+    absl::Time arrived;
     int64_t requests = 0;  // live requests
     absl::Duration left;   // remaining work of live requests
     // Work of all requests so far, as expected at their arrival.
@@ -135,7 +135,7 @@ class Workload {
   // Workload's part of a request.
   struct Part {
     Workflows::value_type* workflow = nullptr;  // null: the request is not live here
-    absl::Time came{};
+    absl::Time arrived{};
     absl::Duration prompt{}, output{};  // remaining work
     int64_t made = 0;
   };

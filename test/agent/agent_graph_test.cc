@@ -66,8 +66,8 @@ TEST_CASE("AgentGraph merges increments that arrive together") {
   const std::vector<AgentAction> actions = world.graph.TakeActions();
   REQUIRE(actions.size() == 2);
   for (const AgentAction& action : actions) {
-    CHECK(std::get<PromptGrew>(action).complete);
-    CHECK(std::get<PromptGrew>(action).tokens.size() == 40);
+    CHECK(std::get<PromptIncrement>(action).complete);
+    CHECK(std::get<PromptIncrement>(action).tokens.size() == 40);
   }
 }
 

@@ -63,10 +63,10 @@ class AgentWorld {
     PromptSpec& spec = specs_.emplace_back(prompt);
     if (spec.tokenizer == nullptr) spec.tokenizer = &ByteTokens();
     if (spec.most_tokens == 0) spec.most_tokens = 10000;
-    absl::StatusOr<PromptGrew> grew = graph.Submit(Node(id), spec, now);
-    if (grew.ok()) told[id] = {.tokens = std::move(grew->tokens), .complete = grew->complete};
+    absl::StatusOr<PromptIncrement> increment = graph.Submit(Node(id), spec, now);
+    if (increment.ok()) told[id] = {.tokens = std::move(increment->tokens), .complete = increment->complete};
     Drain();
-    return grew.status();
+    return increment.status();
   }
   // Appends text to the output of a request whose model has ByteTokens().
   void Made(const RequestId& id, std::string_view tokens, std::string_view text) {
@@ -99,11 +99,11 @@ class AgentWorld {
     std::vector<AgentAction> actions = graph.TakeActions();
     for (size_t i = 0; i < actions.size(); ++i) {
       AgentAction& action = actions[i];
-      if (auto* grew = std::get_if<PromptGrew>(&action)) {
-        Told& prompt = told.at(*grew->node->id);
+      if (auto* increment = std::get_if<PromptIncrement>(&action)) {
+        Told& prompt = told.at(*increment->node->id);
         REQUIRE_FALSE(prompt.complete);
-        prompt.tokens.insert(prompt.tokens.end(), grew->tokens.begin(), grew->tokens.end());
-        prompt.complete = grew->complete;
+        prompt.tokens.insert(prompt.tokens.end(), increment->tokens.begin(), increment->tokens.end());
+        prompt.complete = increment->complete;
       } else if (auto* restarted = std::get_if<PromptRestarted>(&action)) {
         told.at(*restarted->node->id).tokens.clear();
         ++told.at(*restarted->node->id).restarts;

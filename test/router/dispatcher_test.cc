@@ -182,12 +182,12 @@ TEST_CASE("Dispatcher sends arrival offsets only under shortest-job-first") {
     REQUIRE(d.Submit(d.Request("long", "ab", 40)).ok());
     REQUIRE(d.Submit(d.Request("short", "ab", 4)).ok());
     d.Take();
-    REQUIRE(d.handicaps.size() == 2);
+    REQUIRE(d.arrival_offsets.size() == 2);
     if (shortest_first) {
-      CHECK(d.handicaps[0] > d.handicaps[1]);
-      CHECK(d.handicaps[1] > absl::ZeroDuration());
+      CHECK(d.arrival_offsets[0] > d.arrival_offsets[1]);
+      CHECK(d.arrival_offsets[1] > absl::ZeroDuration());
     } else {
-      CHECK(d.handicaps == std::vector(2, absl::ZeroDuration()));
+      CHECK(d.arrival_offsets == std::vector(2, absl::ZeroDuration()));
     }
   }
 }

@@ -87,7 +87,7 @@ class Driven {
   std::vector<std::string> Take() {
     dispatcher_.CheckInvariants();
     std::vector<std::string> lines;
-    handicaps.clear();
+    arrival_offsets.clear();
     for (const DispatchAction& action : dispatcher_.TakeActions()) {
       if (const auto* command = std::get_if<WorkerCommand>(&action)) {
         std::visit([&](const auto& job) { lines.push_back(absl::StrCat(command->worker, ": ", Line(job))); },
@@ -107,8 +107,8 @@ class Driven {
   }
 
   absl::Time now = absl::UnixEpoch();
-  std::vector<absl::Duration> handicaps;  // of the prompts last taken
-  std::vector<TokenId> appended;          // the last increment of a prompt
+  std::vector<absl::Duration> arrival_offsets;  // of the prompts last taken
+  std::vector<TokenId> appended;                // the last increment of a prompt
 
  private:
   static Dispatcher::Options Options(bool shortest_first, std::optional<SessionLimits> sessions, RouterLimits limits) {
@@ -120,7 +120,7 @@ class Driven {
     const RequestId id = job.request_id.substr(0, job.request_id.find('#'));
     names_[id] = job.request_id;
     tokens_[job.request_id] = static_cast<int32_t>(job.spec.tokens.size());
-    handicaps.push_back(job.spec.arrival_offset);
+    arrival_offsets.push_back(job.spec.arrival_offset);
     return absl::StrCat(job.open ? "open " : "prefill ", job.request_id, " ", TextOf(job.spec.tokens));
   }
   std::string Line(const PrefillAppend& append) {

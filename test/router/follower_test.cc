@@ -81,7 +81,7 @@ TEST_CASE("Dispatcher gives a prefill hint the tenant and session of its call") 
   call.asked = request;
   ClientRequest prompt = FollowingPrompt(d, "x");
   prompt.spec.cache_domain = "stolen";
-  const ClientRequest follower = FollowerOf(call, prompt, 7);
+  const ClientRequest follower = PrefillHintOf(call, prompt, 7);
   CHECK(follower.id == "call~7");
   CHECK(follower.spec.cache_domain == "t");
   CHECK(follower.spec.tenant == "tenant");

@@ -57,7 +57,7 @@ class RandomRun {
       case 5:
         return Submit();
       default:
-        return WorkerSpeaks();
+        return AnswerOfWorker();
     }
   }
 
@@ -108,7 +108,7 @@ class RandomRun {
   }
 
   // A worker answers one of its jobs. It may answer twice, or after a cancel.
-  void WorkerSpeaks() {
+  void AnswerOfWorker() {
     if (jobs_.empty()) return;
     const std::string link = std::next(jobs_.begin(), Draw(static_cast<int>(jobs_.size())))->first;
     if (jobs_[link].empty()) return;

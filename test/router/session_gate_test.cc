@@ -49,7 +49,7 @@ class DrivenGate {
     gate.CheckInvariants();
   }
   // Lets all these requests arrive. Returns those that are admitted.
-  std::string Come(std::initializer_list<const char*> ids) {
+  std::string ArriveAll(std::initializer_list<const char*> ids) {
     for (const char* id : ids) REQUIRE(Arrive(id).ok());
     return Admitted();
   }
@@ -79,21 +79,21 @@ class DrivenGate {
 
 TEST_CASE("SessionGate admits active sessions at once and holds others") {
   DrivenGate d({.sessions = 2});
-  CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1", "t:a:2", "t:c:2"}) == "t:a:1 t:b:1 t:a:2");
+  CHECK(d.ArriveAll({"t:a:1", "t:b:1", "t:c:1", "t:a:2", "t:c:2"}) == "t:a:1 t:b:1 t:a:2");
   CHECK(d.gate.counts() == SessionGate::Counts{.active = 2, .waiting = 1, .waiting_requests = 2});
   CHECK(d.End("t:a:1") == "");  // the other request runs
   CHECK(d.End("t:a:2") == "");
   // An idle session keeps its place for some time, for its next turn.
   CHECK(d.Wait(absl::Seconds(1)) == "");
-  CHECK(d.Come({"t:a:3"}) == "t:a:3");
+  CHECK(d.ArriveAll({"t:a:3"}) == "t:a:3");
   CHECK(d.End("t:a:3") == "");
   CHECK(d.Wait(absl::Minutes(1)) == "t:c:1 t:c:2");
 }
 
 TEST_CASE("SessionGate alternates between tenants and keeps a tenant's order") {
   DrivenGate d({.sessions = 1, .keep = {}, .shortest_linger = {}, .longest_linger = {}});
-  CHECK(d.Come({"a:1:1"}) == "a:1:1");
-  CHECK(d.Come({"a:2:1", "a:3:1", "a:4:1", "c:1:1", "b:1:1", "b:2:1", "c:1:2"}) == "");
+  CHECK(d.ArriveAll({"a:1:1"}) == "a:1:1");
+  CHECK(d.ArriveAll({"a:2:1", "a:3:1", "a:4:1", "c:1:1", "b:1:1", "b:2:1", "c:1:2"}) == "");
   std::string order;
   for (std::string last = "a:1:1"; !last.empty();) {
     d.gate.Ended(d.At(last), d.now);
@@ -110,53 +110,53 @@ TEST_CASE("SessionGate alternates between tenants and keeps a tenant's order") {
 
 TEST_CASE("SessionGate takes the place of the session that is idle for longest") {
   DrivenGate d({.sessions = 3});
-  CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1", "t:d:1"}) == "t:a:1 t:b:1 t:c:1");
+  CHECK(d.ArriveAll({"t:a:1", "t:b:1", "t:c:1", "t:d:1"}) == "t:a:1 t:b:1 t:c:1");
   d.End("t:b:1");
   d.Wait(absl::Milliseconds(100));
   d.End("t:a:1");
   d.Wait(absl::Milliseconds(100));
   CHECK(d.Wait(d.gate.linger() - absl::Milliseconds(201)) == "");
   CHECK(d.Wait(absl::Milliseconds(1)) == "t:d:1");
-  CHECK(d.Come({"t:a:2"}) == "t:a:2");  // session a still has its place
-  CHECK(d.Come({"t:b:2"}) == "");       // session b has lost its place
+  CHECK(d.ArriveAll({"t:a:2"}) == "t:a:2");  // session a still has its place
+  CHECK(d.ArriveAll({"t:b:2"}) == "");       // session b has lost its place
 }
 
 TEST_CASE("SessionGate keeps a place for longer than the usual pause") {
   DrivenGate d({.sessions = 1});
-  d.Come({"t:a:0"});
+  d.ArriveAll({"t:a:0"});
   for (int i = 0; i < 200; ++i) {
     d.End(absl::StrCat("t:a:", i));
     d.Wait(absl::Milliseconds(2));
-    d.Come({absl::StrCat("t:a:", i + 1).c_str()});
+    d.ArriveAll({absl::StrCat("t:a:", i + 1).c_str()});
   }
   CHECK(d.gate.linger() == absl::Milliseconds(100));
   for (int i = 200; i < 400; ++i) {
     d.End(absl::StrCat("t:a:", i));
     // Some turns follow a tool call.
     d.Wait(i % 4 == 0 ? absl::Seconds(2) : absl::ZeroDuration());
-    d.Come({absl::StrCat("t:a:", i + 1).c_str()});
+    d.ArriveAll({absl::StrCat("t:a:", i + 1).c_str()});
   }
   CHECK(d.gate.linger() > absl::Seconds(5));
   // A pause of an hour is not learned.
   d.End("t:a:400");
   d.Wait(absl::Hours(1));
-  d.Come({"t:a:401"});
+  d.ArriveAll({"t:a:401"});
   CHECK(d.gate.linger() > absl::Seconds(5));
 }
 
 TEST_CASE("SessionGate limits the effect of one long pause") {
   DrivenGate d({.sessions = 1});
-  d.Come({"t:a:1"});
+  d.ArriveAll({"t:a:1"});
   d.End("t:a:1");
   d.Wait(absl::Seconds(29));
-  CHECK(d.Come({"t:a:2"}) == "t:a:2");
+  CHECK(d.ArriveAll({"t:a:2"}) == "t:a:2");
   CHECK(d.gate.linger() > absl::Seconds(2));
   CHECK(d.gate.linger() < absl::Seconds(6));
 }
 
 TEST_CASE("SessionGate drops an abandoned session") {
   DrivenGate d({.sessions = 2});
-  CHECK(d.Come({"t:a:1", "t:b:1"}) == "t:a:1 t:b:1");
+  CHECK(d.ArriveAll({"t:a:1", "t:b:1"}) == "t:a:1 t:b:1");
   d.End("t:a:1");
   d.Wait(absl::Minutes(2));
   CHECK(d.gate.counts() == SessionGate::Counts{.active = 1});
@@ -168,26 +168,26 @@ TEST_CASE("SessionGate drops an abandoned session") {
 
 TEST_CASE("SessionGate ends the quantum of a session that never pauses") {
   DrivenGate d({.sessions = 1, .turn = absl::Seconds(10)});
-  CHECK(d.Come({"t:a:1", "t:b:1"}) == "t:a:1");
+  CHECK(d.ArriveAll({"t:a:1", "t:b:1"}) == "t:a:1");
   d.Wait(absl::Seconds(11));
-  CHECK(d.Come({"t:a:2"}) == "");
+  CHECK(d.ArriveAll({"t:a:2"}) == "");
   CHECK(d.End("t:a:1") == "t:b:1");
   // The place goes back in the same way.
   CHECK(d.End("t:b:1") == "");
   CHECK(d.Wait(absl::Seconds(5)) == "t:a:2");
   // Without other sessions, a session may continue without limit.
   d.Wait(absl::Seconds(11));
-  CHECK(d.Come({"t:a:3"}) == "t:a:3");
+  CHECK(d.ArriveAll({"t:a:3"}) == "t:a:3");
 }
 
 TEST_CASE("SessionGate frees other places while an expired session runs") {
   DrivenGate d({.sessions = 3, .turn = absl::Seconds(10)});
-  CHECK(d.Come({"t:busy:1", "t:idle:1", "a:busy:1"}) == "t:busy:1 t:idle:1 a:busy:1");
+  CHECK(d.ArriveAll({"t:busy:1", "t:idle:1", "a:busy:1"}) == "t:busy:1 t:idle:1 a:busy:1");
   d.Wait(absl::Seconds(11));
-  CHECK(d.Come({"b:first:1", "t:busy:2", "a:busy:2", "t:next:1"}) == "");
+  CHECK(d.ArriveAll({"b:first:1", "t:busy:2", "a:busy:2", "t:next:1"}) == "");
   // The cancelled request leaves a session whose quantum has expired as the first of each tenant.
   CHECK(d.End("b:first:1") == "");
-  CHECK(d.Come({"b:next:1", "t:more:1"}) == "");
+  CHECK(d.ArriveAll({"b:next:1", "t:more:1"}) == "");
   CHECK(d.End("t:idle:1") == "b:next:1");
   CHECK(d.End("b:next:1") == "");
   CHECK(d.Wait(d.gate.linger()) == "t:next:1");
@@ -200,9 +200,9 @@ TEST_CASE("SessionGate frees other places while an expired session runs") {
 
 TEST_CASE("SessionGate renews expired sessions when no session waits for a place") {
   DrivenGate d({.sessions = 2, .turn = absl::Seconds(10)});
-  CHECK(d.Come({"t:a:1", "u:b:1", "t:c:1"}) == "t:a:1 u:b:1");
+  CHECK(d.ArriveAll({"t:a:1", "u:b:1", "t:c:1"}) == "t:a:1 u:b:1");
   d.Wait(absl::Seconds(11));
-  CHECK(d.Come({"u:b:2", "t:a:2", "t:a:3"}) == "");
+  CHECK(d.ArriveAll({"u:b:2", "t:a:2", "t:a:3"}) == "");
   SECTION("since the last of them is gone") { CHECK(d.End("t:c:1") == "u:b:2 t:a:2 t:a:3"); }
   SECTION("since the last of them has one") {
     CHECK(d.End("u:b:1") == "t:c:1");
@@ -211,12 +211,12 @@ TEST_CASE("SessionGate renews expired sessions when no session waits for a place
   }
   d.Wait(absl::Seconds(5));
   // The session has a new quantum.
-  CHECK(d.Come({"t:d:1", "t:a:4"}) == "t:a:4");
+  CHECK(d.ArriveAll({"t:d:1", "t:a:4"}) == "t:a:4");
 }
 
 TEST_CASE("SessionGate admits a needed request beyond the limit") {
   DrivenGate d({.sessions = 1});
-  CHECK(d.Come({"t:a:1", "t:b:1", "t:b:2", "t:c:1"}) == "t:a:1");
+  CHECK(d.ArriveAll({"t:a:1", "t:b:1", "t:b:2", "t:c:1"}) == "t:a:1");
   d.gate.Needed(d.At("t:b:2"), d.now);
   CHECK(d.Admitted() == "t:b:1 t:b:2");  // the whole session is active now
   REQUIRE(d.Arrive("t:d:1", /*needed=*/true).ok());
@@ -231,16 +231,16 @@ TEST_CASE("SessionGate admits a needed request beyond the limit") {
 
 TEST_CASE("SessionGate removes waiting requests and refuses too many") {
   DrivenGate d({.sessions = 1, .waiting_requests = 2});
-  CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1"}) == "t:a:1");
+  CHECK(d.ArriveAll({"t:a:1", "t:b:1", "t:c:1"}) == "t:a:1");
   const absl::Status refused = d.Arrive("t:d:1");
   CHECK(absl::IsResourceExhausted(refused));
   CHECK(Message(refused) ==
         "overloaded: 1 sessions are active, limit 1, and 2 requests of other sessions wait, limit 2 (--max-requests / "
         "2)");
   CHECK(d.At("t:d:1").session.state == SessionGate::State::kUnknown);
-  CHECK(d.Come({"t:a:2"}) == "t:a:2");  // of an active session
-  CHECK(d.End("t:b:1") == "");          // cancelled
-  CHECK(d.Come({"t:d:2"}) == "");
+  CHECK(d.ArriveAll({"t:a:2"}) == "t:a:2");  // of an active session
+  CHECK(d.End("t:b:1") == "");               // cancelled
+  CHECK(d.ArriveAll({"t:d:2"}) == "");
   d.End("t:a:1");
   d.End("t:a:2");
   CHECK(d.Wait(absl::Seconds(5)) == "t:c:1");
@@ -251,15 +251,15 @@ TEST_CASE("SessionGate removes waiting requests and refuses too many") {
 TEST_CASE("SessionGate parks the youngest sessions when active ones lose their KV") {
   DrivenGate d({});
   const std::vector<RequestId> first{"t:a:1", "t:b:1", "t:c:1", "t:d:1"};
-  for (const RequestId& id : first) CHECK(d.Come({id.c_str()}) == id);
+  for (const RequestId& id : first) CHECK(d.ArriveAll({id.c_str()}) == id);
   for (int i = 0; i < 9; ++i) {
     CHECK(d.gate.limit() == 0);
     for (const RequestId& id : first) d.Prefilled(id, i == 0 || i > 7);
   }
   CHECK(d.gate.limit() == 2);
-  CHECK(d.Come({"t:e:1"}) == "");
+  CHECK(d.ArriveAll({"t:e:1"}) == "");
   for (const RequestId& id : first) CHECK(d.End(id) == "");
-  CHECK(d.Come({"t:d:2", "t:c:2", "t:a:2", "t:b:2"}) == "t:a:2 t:b:2");
+  CHECK(d.ArriveAll({"t:d:2", "t:c:2", "t:a:2", "t:b:2"}) == "t:a:2 t:b:2");
   CHECK(d.gate.counts() == SessionGate::Counts{.active = 2, .waiting = 3, .waiting_requests = 3});
   // Parked sessions precede later ones. The oldest is first.
   d.End("t:a:2");
@@ -272,13 +272,13 @@ TEST_CASE("SessionGate parks the youngest sessions when active ones lose their K
 
 TEST_CASE("SessionGate counts loss only at the same worker and for awaited prefills") {
   DrivenGate d({});
-  for (const char* id : {"t:a:1", "t:b:1"}) CHECK(d.Come({id}) == id);
+  for (const char* id : {"t:a:1", "t:b:1"}) CHECK(d.ArriveAll({id}) == id);
   SECTION("not what it had before it was active") {
     for (int i = 0; i < 100; ++i) {
       d.Prefilled("t:a:1", true);
       d.End("t:a:1");
       d.Wait(absl::Minutes(2));
-      d.Come({"t:a:1"});
+      d.ArriveAll({"t:a:1"});
     }
   }
   SECTION("not what others had") {
@@ -301,18 +301,18 @@ TEST_CASE("SessionGate counts loss only at the same worker and for awaited prefi
 
 TEST_CASE("SessionGate always allows the sessions that fit in half of KV memory") {
   DrivenGate d({});
-  d.Come({"t:a:1"});
+  d.ArriveAll({"t:a:1"});
   SECTION("one") {
     for (int i = 0; i < 500; ++i) d.Prefilled("t:a:1", true);
     CHECK(d.gate.limit() == 1);
-    CHECK(d.Come({"t:b:1"}) == "");
-    CHECK(d.Come({"t:a:2"}) == "t:a:2");
+    CHECK(d.ArriveAll({"t:b:1"}) == "");
+    CHECK(d.ArriveAll({"t:a:2"}) == "t:a:2");
     d.End("t:a:1");
     d.End("t:a:2");
     CHECK(d.Wait(d.gate.linger()) == "t:b:1");
   }
   const auto prefill_at = [&](std::initializer_list<const char*> workers) {
-    for (const char* id : {"t:b:1", "t:c:1", "t:d:1", "t:e:1", "t:f:1"}) d.Come({id});
+    for (const char* id : {"t:b:1", "t:c:1", "t:d:1", "t:e:1", "t:f:1"}) d.ArriveAll({id});
     for (int i = 0; i < 100; ++i) {
       for (const char* id : {"t:a:1", "t:b:1", "t:c:1", "t:d:1", "t:e:1", "t:f:1"}) {
         for (const char* worker : workers) d.Prefilled(id, true, true, worker);
@@ -468,7 +468,7 @@ TEST_CASE("SessionGate keeps its limit and admits every session in random runs")
 TEST_CASE("SessionGate lists running, waiting and latest sessions") {
   DrivenGate d({.sessions = 2});
   CHECK(d.gate.Latest(9).empty());
-  d.Come({"a:one:1", "a:two:1", "b:three:1", "b:three:2"});
+  d.ArriveAll({"a:one:1", "a:two:1", "b:three:1", "b:three:2"});
   // Session a:one keeps its place until another session needs it.
   d.End("a:one:1");
   const auto names = [&d](size_t most) {
@@ -484,7 +484,7 @@ TEST_CASE("SessionGate lists running, waiting and latest sessions") {
   CHECK(names(1) == "a:two active 1+0; ");
 
   DrivenGate free({});
-  free.Come({"a:x:1"});
+  free.ArriveAll({"a:x:1"});
   free.Prefilled("a:x:1", /*lost=*/false);
   REQUIRE(free.gate.Latest(1).size() == 1);
   CHECK(free.gate.Latest(1)[0].blocks == 10);

@@ -8,10 +8,10 @@ namespace {
 class DrivenWindow {
  public:
   // Runs prefills that, by default, waited for twice as long as they were computed.
-  void Run(int times, bool lost = false, absl::Duration queued = absl::Seconds(2), bool tells = true) {
+  void Run(int times, bool lost = false, absl::Duration queued = absl::Seconds(2), bool had_kv = true) {
     for (int i = 0; i < times; ++i) {
-      window.Ran({.tells = tells, .lost = lost, .queued = queued, .compute = absl::Seconds(1), .copied = copied},
-                 sessions);
+      window.AddPrefill(
+          {.had_kv = had_kv, .lost = lost, .queued = queued, .compute = absl::Seconds(1), .copied = copied}, sessions);
     }
   }
 

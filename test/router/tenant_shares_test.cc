@@ -40,13 +40,13 @@ TEST_CASE("TenantShares does not count low-priority requests, or requests withou
 TEST_CASE("TenantShares orders tenants with live requests and drops the others") {
   TenantShares shares(10);
   for (const char* tenant : {"a", "b"}) shares.Begin(OfTenant(tenant));
-  shares.NoteTurn("b");
-  shares.NoteTurn("a");
-  shares.NoteTurn("c");
-  CHECK(shares.LastTurn("b") < shares.LastTurn("a"));
-  CHECK(shares.LastTurn("c") == 0);
+  shares.NoteServed("b");
+  shares.NoteServed("a");
+  shares.NoteServed("c");
+  CHECK(shares.LastServed("b") < shares.LastServed("a"));
+  CHECK(shares.LastServed("c") == 0);
   shares.End(OfTenant("a"));
-  CHECK(shares.LastTurn("a") == 0);
+  CHECK(shares.LastServed("a") == 0);
 }
 
 }  // namespace

@@ -26,9 +26,9 @@ struct Line {
     spec.tenant = tenant;
     return queue.HasRoom(spec);
   }
-  std::string InTurn() const {
+  std::string InServiceOrder() const {
     std::string ids;
-    for (const Request* record : queue.InTurn()) ids += record->id;
+    for (const Request* record : queue.InServiceOrder()) ids += record->id;
     return ids;
   }
 };
@@ -40,9 +40,9 @@ TEST_CASE("WaitingQueue alternates between tenants and orders requests by priori
   line.Add("c", "t", 1);
   line.Add("d", "u");
   line.Add("e", "u");
-  CHECK(line.InTurn() == "cdaeb");
-  line.shares.NoteTurn("t");
-  CHECK(line.InTurn() == "dceab");
+  CHECK(line.InServiceOrder() == "cdaeb");
+  line.shares.NoteServed("t");
+  CHECK(line.InServiceOrder() == "dceab");
 }
 
 TEST_CASE("WaitingQueue returns the first request of the tenant served least recently") {
@@ -53,7 +53,7 @@ TEST_CASE("WaitingQueue returns the first request of the tenant served least rec
   CHECK(line.queue.FirstRefusedBy("w") == nullptr);
   for (Request* record : {&b, &c}) record->placement.refusals = {{"w", absl::UnixEpoch()}};
   CHECK(line.queue.FirstRefusedBy("w") == &b);
-  line.shares.NoteTurn("t");
+  line.shares.NoteServed("t");
   CHECK(line.queue.FirstRefusedBy("w") == &c);
 }
 

@@ -24,7 +24,7 @@ WorkloadOptions Options() {
 }
 
 // An arriving request.
-struct Came {
+struct Arrival {
   RequestId id{};
   std::string tenant{};  // the cache domain
   std::string model{};
@@ -39,27 +39,27 @@ class LoadById {
  public:
   explicit LoadById(const WorkloadOptions& options) : load_(options) {}
 
-  void Arrived(const Came& came, absl::Time now) {
-    Request& record = At(came.id);
-    record.asked.spec.cache_domain = came.tenant;
-    ServedModel& model = models_[came.model];
-    model.name = came.model;
+  void Arrived(const Arrival& arrival, absl::Time now) {
+    Request& record = At(arrival.id);
+    record.asked.spec.cache_domain = arrival.tenant;
+    ServedModel& model = models_[arrival.model];
+    model.name = arrival.model;
     record.asked.served = &model;
-    record.asked.workflow = came.workflow;
-    record.asked.agent = came.agent;
-    record.asked.spec.priority = came.priority;
-    record.asked.expected_tokens = static_cast<int32_t>(came.expected_tokens);
+    record.asked.workflow = arrival.workflow;
+    record.asked.agent = arrival.agent;
+    record.asked.spec.priority = arrival.priority;
+    record.asked.expected_tokens = static_cast<int32_t>(arrival.expected_tokens);
     const Request* upstream = nullptr;
-    for (const RequestId& id : came.upstreams) {
+    for (const RequestId& id : arrival.upstreams) {
       if (upstream == nullptr && At(id).work.workflow != nullptr) upstream = &At(id);
     }
-    load_.Arrived(record, {came.prompt_tokens, came.max_tokens}, upstream, now);
+    load_.Arrived(record, {arrival.prompt_tokens, arrival.max_tokens}, upstream, now);
   }
   void Prefilled(const RequestId& id) { load_.Prefilled(At(id)); }
   void Made(const RequestId& id, int64_t tokens) { load_.Made(At(id), tokens); }
   void Ended(const RequestId& id, bool complete, absl::Time now) { load_.Ended(At(id), complete, now); }
   void Tick(absl::Time now) { load_.Tick(now); }
-  absl::Duration Handicap(const RequestId& id, absl::Time now) const { return load_.Handicap(At(id), now); }
+  absl::Duration ArrivalOffset(const RequestId& id, absl::Time now) const { return load_.ArrivalOffset(At(id), now); }
   size_t workflows() const { return load_.workflows(); }
   void CheckInvariants() const { load_.CheckInvariants(); }
 
@@ -80,12 +80,12 @@ struct World {
   absl::Time now = absl::UnixEpoch();
   LoadById load{Options()};
 
-  void Arrive(const Came& came) {
-    load.Arrived(came, now);
+  void Arrive(const Arrival& arrival) {
+    load.Arrived(arrival, now);
     load.CheckInvariants();
   }
   // Returns the request's arrival offset in seconds.
-  double Turn(const RequestId& id) const { return absl::ToDoubleSeconds(load.Handicap(id, now)); }
+  double Turn(const RequestId& id) const { return absl::ToDoubleSeconds(load.ArrivalOffset(id, now)); }
   void Finish(const RequestId& id, int64_t tokens, bool complete = true) {
     load.Made(id, tokens);
     load.Ended(id, complete, now);
@@ -259,13 +259,13 @@ struct Overload {
                   .expected_tokens = Draw(3)},
                  now);
     arrived[id] = now;
-    waiting[id] = now + load.Handicap(id, now);
+    waiting[id] = now + load.ArrivalOffset(id, now);
   }
 
   // If `fixed`, returns the position that the request had at its arrival. Otherwise returns its
   // position now.
   absl::Time TurnOf(const RequestId& id, bool fixed) const {
-    return fixed ? waiting.at(id) : now + load.Handicap(id, now);
+    return fixed ? waiting.at(id) : now + load.ArrivalOffset(id, now);
   }
 
   RequestId Next(bool fixed) const {
@@ -333,7 +333,7 @@ double MeanWorkflowTime(uint64_t seed, bool shortest_first) {
     for (size_t j = chains[i].done; j < chains[i].lengths.size(); ++j) left += chains[i].lengths[j];
     load.Arrived({.id = absl::StrCat(i), .workflow = absl::StrCat(i), .max_tokens = 1000, .expected_tokens = left},
                  now);
-    waiting[{now + (shortest_first ? load.Handicap(absl::StrCat(i), now) : absl::ZeroDuration()), sequence++}] = i;
+    waiting[{now + (shortest_first ? load.ArrivalOffset(absl::StrCat(i), now) : absl::ZeroDuration()), sequence++}] = i;
   };
   while (ended < chains.size()) {
     for (; come < chains.size() && chains[come].came <= now; ++come) submit(come);
