@@ -124,20 +124,20 @@ void DecodeEngine::Cancel(const RequestId& request, absl::Time now) {
   Request& running = At(id);
   if (running.begun > 0 || running.copied) {
     running.cancelled = true;
-    scheduler_.EndsWithItsStep(id);
+    scheduler_.StopPlanning(id);
   } else {
     End(id, running);
   }
 }
 
 void DecodeEngine::End(const SequenceId& id, Request& request) {
-  TellTokens();
+  MakeUpdates();
   Emit(request.stream.End(FinishReason::kCancelled));
   Forget(id);
 }
 
 void DecodeEngine::FailAll(const absl::Status& status) {
-  TellTokens();
+  MakeUpdates();
   while (!requests_.empty()) Fail(requests_.begin()->first, status);
   for (const auto& [check, request] : std::exchange(checking_, {})) Report(request->stream.request_id(), status);
 }
@@ -233,7 +233,7 @@ void DecodeEngine::FinishStep(const absl::Status& status, bool next_begun, bool 
   scheduler_.FinishStep();
   if (std::exchange(ended_, false)) receiver_.RoomMayHaveCome();
   ++totals_.steps;
-  TellTokens();  // TakeEvents was not called if the step had no row or failed
+  MakeUpdates();  // TakeEvents was not called if the step had no row or failed
   DecodeStep& step = running_.step;
   for (size_t i = 0; i < step.rows.size(); ++i) {
     if (running_.requests[i] != nullptr) FinishRow(step.rows[i], *running_.requests[i], status);
@@ -262,31 +262,31 @@ void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl:
     return;
   }
   ++totals_.tokens_out;
-  if (options_.shares_output) NameOutputBlock(row.sequence, request);
+  if (options_.shares_output) SetOutputBlockKey(row.sequence, request);
   if (*row.ended) {
     Emit(UpdateOf(request));
     Forget(row.sequence);
     return;
   }
-  untold_.push_back(&request);
+  without_update_.push_back(&request);
   if (request.cancelled && !request.copied) End(row.sequence, request);
 }
 
 TokenUpdate DecodeEngine::UpdateOf(Request& request) {
-  TokenUpdate update = request.stream.Tell();
+  TokenUpdate update = request.stream.TakeUpdate();
   if (request.stream.made() == 1) update.queued = request.began - request.added;
   return update;
 }
 
-void DecodeEngine::TellTokens() {
-  events_.updates.reserve(events_.updates.size() + untold_.size());
-  for (Request* request : untold_) Emit(UpdateOf(*request));
-  untold_.clear();
+void DecodeEngine::MakeUpdates() {
+  events_.updates.reserve(events_.updates.size() + without_update_.size());
+  for (Request* request : without_update_) Emit(UpdateOf(*request));
+  without_update_.clear();
 }
 
 // The step wrote the KV of the token before the newest one. If this filled a block, sets the
 // block's key.
-void DecodeEngine::NameOutputBlock(const SequenceId& id, const Request& request) {
+void DecodeEngine::SetOutputBlockKey(const SequenceId& id, const Request& request) {
   const DecodeStream& stream = request.stream;
   const size_t written = stream.size() - 1;
   if (written % kBlockTokens != 0) return;
@@ -295,7 +295,7 @@ void DecodeEngine::NameOutputBlock(const SequenceId& id, const Request& request)
   const std::vector<BlockKey>& keys = scheduler_.keys(id);
   const BlockKey parent =
       keys.empty() ? RootKey(options_.handoff.module_digest, stream.spec().cache_domain) : keys.back();
-  scheduler_.NameBlock(id, ChildKey(parent, block));
+  scheduler_.SetBlockKey(id, ChildKey(parent, block));
 }
 
 void DecodeEngine::Emit(TokenUpdate update) {
@@ -329,7 +329,7 @@ void DecodeEngine::Forget(const SequenceId& id) {
 }
 
 DecodeEvents DecodeEngine::TakeEvents() {
-  TellTokens();
+  MakeUpdates();
   events_.room = receiver_.TakeRoom();
   return std::exchange(events_, {});
 }
@@ -358,7 +358,7 @@ void DecodeEngine::CheckInvariants() const {
   scheduler_.CheckInvariants();
   receiver_.CheckInvariants();
   BATON_CHECK(requests_.size() == by_id_.size(), "requests_ and by_id_ differ");
-  BATON_CHECK(untold_.size() <= requests_.size(), "an update is due for a request that does not exist");
+  BATON_CHECK(without_update_.size() <= requests_.size(), "an update is due for a request that does not exist");
   BATON_CHECK(static_cast<int64_t>(requests_.size()) == scheduler_.counts().sequences, "a sequence without request");
 }
 

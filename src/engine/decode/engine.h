@@ -188,8 +188,8 @@ class DecodeEngine {
   void FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward);
   void End(const SequenceId& id, Request& request);
   TokenUpdate UpdateOf(Request& request);
-  void TellTokens();
-  void NameOutputBlock(const SequenceId& id, const Request& request);
+  void MakeUpdates();
+  void SetOutputBlockKey(const SequenceId& id, const Request& request);
   void Emit(TokenUpdate update);
   void Report(const RequestId& id, absl::Status status);
   void Fail(const SequenceId& id, absl::Status status);
@@ -207,7 +207,7 @@ class DecodeEngine {
   bool next_planned_ = false, next_begun_ = false, next_ahead_ = false;
   // A request has ended since the last FinishStep. The next FinishStep may free its blocks.
   bool ended_ = false;
-  std::vector<Request*> untold_;  // requests whose last token has no update yet
+  std::vector<Request*> without_update_;  // requests whose last token has no update yet
   DecodeEvents events_;
   Load totals_;  // only the counts since the start
 };

@@ -12,7 +12,7 @@ namespace {
 
 // Upper bound on the levels of priority that count. Priorities beyond it are equal. It bounds the
 // time by which a priority shifts the queue order.
-constexpr int32_t kMostPriority = 100;
+constexpr int32_t kMaxPriorityLevels = 100;
 
 }  // namespace
 
@@ -61,20 +61,20 @@ Admission DecodeScheduler::Consider(const ReserveRequest& request, int64_t block
 SequenceId DecodeScheduler::Add(ClaimedKv kv, const RequestSpec& spec, absl::Time arrived) {
   BATON_CHECK(kv.kv_tokens + 1 <= options_.positions, "a sequence that can never run");
   BATON_CHECK(static_cast<int64_t>(kv.table.size()) == BlocksFor(kv.kv_tokens), "table and tokens differ");
-  const absl::Time came = arrived + spec.arrival_offset;
-  const int32_t levels = std::clamp(spec.priority, -kMostPriority, kMostPriority);
-  const SequenceId id{came - levels * options_.priority_worth, ++added_};
+  const absl::Time arrival = arrived + spec.arrival_offset;
+  const int32_t levels = std::clamp(spec.priority, -kMaxPriorityLevels, kMaxPriorityLevels);
+  const SequenceId id{arrival - levels * options_.time_per_priority, ++added_};
   Sequence& sequence = sequences_[id];
   sequence.spec = &spec;
-  sequence.came = came;
-  turns_changed_ = true;
+  sequence.arrival = arrival;
+  order_changed_ = true;
   sequence.max_kv_tokens = std::min<int64_t>(options_.positions, int64_t{kv.kv_tokens} + spec.sampling.max_tokens);
   sequence.kv = std::move(kv);
   ShareBlocks(sequence);
   return id;
 }
 
-void DecodeScheduler::NameBlock(const SequenceId& id, const BlockKey& key) {
+void DecodeScheduler::SetBlockKey(const SequenceId& id, const BlockKey& key) {
   Sequence& sequence = At(id);
   sequence.kv.keys.push_back(key);
   BATON_CHECK(static_cast<int64_t>(sequence.kv.keys.size()) == sequence.kv.kv_tokens / kBlockTokens,
@@ -112,7 +112,7 @@ void DecodeScheduler::Remove(const SequenceId& id, int64_t made) {
   swapped_ -= sequence.swapped;
   growth_.Learn(made, made + sequence.max_kv_tokens - sequence.kv.kv_tokens);
   sequences_.erase(it);
-  turns_changed_ = true;
+  order_changed_ = true;
 }
 
 bool DecodeScheduler::IsCopied(const SequenceId& id) const {
@@ -120,27 +120,29 @@ bool DecodeScheduler::IsCopied(const SequenceId& id) const {
   return std::ranges::any_of(step_.plan.out, copies) || std::ranges::any_of(step_.plan.in, copies);
 }
 
-const DecodeScheduler::Turns& DecodeScheduler::TurnsNow() {
-  if (std::exchange(turns_changed_, false)) OrderSequences();
-  return turns_;
+const DecodeScheduler::Order& DecodeScheduler::OrderNow() {
+  if (std::exchange(order_changed_, false)) OrderSequences();
+  return order_;
 }
 
 void DecodeScheduler::OrderSequences() {
-  std::map<absl::string_view, Turns> claims;  // by tenant, each in the order of SequenceId
-  for (auto it = sequences_.begin(); it != sequences_.end(); ++it) claims[it->second.spec->tenant].push_back(it);
+  std::map<absl::string_view, Order> by_tenant;  // each in the order of SequenceId
+  for (auto it = sequences_.begin(); it != sequences_.end(); ++it) by_tenant[it->second.spec->tenant].push_back(it);
   // The round k, the arrival of the tenant's k-th oldest sequence, and a number that makes it
   // unique.
-  using Order = std::tuple<size_t, absl::Time, uint64_t>;
-  std::vector<std::pair<Order, Sequences::iterator>> turns;
-  for (const auto& [tenant, of_tenant] : claims) {
-    std::vector<absl::Time> came;
-    for (const Sequences::iterator it : of_tenant) came.push_back(it->second.came);
-    std::ranges::sort(came);
-    for (size_t k = 0; k < came.size(); ++k) turns.push_back({{k, came[k], of_tenant[k]->first.number}, of_tenant[k]});
+  using Position = std::tuple<size_t, absl::Time, uint64_t>;
+  std::vector<std::pair<Position, Sequences::iterator>> positions;
+  for (const auto& [tenant, of_tenant] : by_tenant) {
+    std::vector<absl::Time> arrivals;
+    for (const Sequences::iterator it : of_tenant) arrivals.push_back(it->second.arrival);
+    std::ranges::sort(arrivals);
+    for (size_t k = 0; k < arrivals.size(); ++k) {
+      positions.push_back({{k, arrivals[k], of_tenant[k]->first.number}, of_tenant[k]});
+    }
   }
-  std::ranges::sort(turns, {}, [](const auto& turn) { return turn.first; });
-  turns_.clear();
-  for (const auto& [order, it] : turns) turns_.push_back(it);
+  std::ranges::sort(positions, {}, [](const auto& entry) { return entry.first; });
+  order_.clear();
+  for (const auto& [position, it] : positions) order_.push_back(it);
 }
 
 const DecodePlan& DecodeScheduler::BeginStep() {
@@ -150,39 +152,39 @@ const DecodePlan& DecodeScheduler::BeginStep() {
   releasing_ = 0;
   leaving_.clear();
   bool waiting = false;  // a swapped sequence found no room, so none after it may come back
-  const Turns& turns = TurnsNow();
-  for (auto turn = turns.cbegin(); turn != turns.cend(); ++turn) {
-    const Sequences::iterator it = *turn;
+  const Order& order = OrderNow();
+  for (auto position = order.cbegin(); position != order.cend(); ++position) {
+    const Sequences::iterator it = *position;
     if (static_cast<int32_t>(step_.batch.size()) == options_.max_batch) break;
-    if (it->second.leaving) continue;
-    if (it->second.swapped && (waiting || !SwapIn(turn))) {
+    if (it->second.swapping_out) continue;
+    if (it->second.swapped && (waiting || !SwapIn(position))) {
       waiting = true;
       continue;
     }
-    if (GrowOne(turn)) step_.Add(it);
+    if (GrowOne(position)) step_.Add(it);
   }
   Begin(step_);
   return step_.plan;
 }
 
 // Returns true if the sequence may run in a step after those that have it.
-bool DecodeScheduler::GoesOn(const Sequence& sequence) {
-  return !sequence.ends && sequence.kv.kv_tokens + sequence.begun < sequence.max_kv_tokens;
+bool DecodeScheduler::MayRunAgain(const Sequence& sequence) {
+  return !sequence.stopped && sequence.kv.kv_tokens + sequence.begun < sequence.max_kv_tokens;
 }
 
 bool DecodeScheduler::MayBeginNext() const {
-  const auto goes_on = [](const auto& entry) { return GoesOn(entry.second); };
-  return swapped_ == 0 && step_.plan.out.empty() && std::ranges::any_of(sequences_, goes_on);
+  const auto may_run_again = [](const auto& entry) { return MayRunAgain(entry.second); };
+  return swapped_ == 0 && step_.plan.out.empty() && std::ranges::any_of(sequences_, may_run_again);
 }
 
 const DecodePlan* DecodeScheduler::BeginNext() {
   BATON_CHECK(running_ && !has_next_, "BeginNext needs a running step, and no planned one");
   if (!MayBeginNext()) return nullptr;
   next_.Clear();
-  for (const Sequences::iterator it : TurnsNow()) {
+  for (const Sequences::iterator it : OrderNow()) {
     if (static_cast<int32_t>(next_.batch.size()) == options_.max_batch) break;
     Sequence& sequence = it->second;
-    if (!GoesOn(sequence)) continue;
+    if (!MayRunAgain(sequence)) continue;
     if (!Grow(sequence)) return nullptr;
     next_.Add(it);
   }
@@ -203,9 +205,9 @@ void DecodeScheduler::DropNext() {
 }
 
 // As Grow. If there is no block, makes room for one, which becomes free when this step is over.
-bool DecodeScheduler::GrowOne(Turns::const_iterator turn) {
-  if (Grow((*turn)->second)) return true;
-  MakeRoom(turn, 1);
+bool DecodeScheduler::GrowOne(Order::const_iterator position) {
+  if (Grow((*position)->second)) return true;
+  MakeRoom(position, 1);
   return false;
 }
 
@@ -222,19 +224,19 @@ bool DecodeScheduler::Grow(Sequence& sequence) {
 // Copies a sequence back if one more block then remains for it and for each sequence of the batch
 // so far. With less room, it might have to be swapped out again at once. Returns false if there is
 // no room, and makes room for the next step.
-bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
-  Sequence& sequence = (*turn)->second;
+bool DecodeScheduler::SwapIn(Order::const_iterator position) {
+  Sequence& sequence = (*position)->second;
   const int64_t blocks = BlocksFor(sequence.kv.kv_tokens);
   const int64_t ready = tree_.ReadyPrefix(sequence.kv.keys);
   const int64_t needed = blocks - ready + tree_.CachedInPrefix(sequence.kv.keys);
   const int64_t room = std::min(needed + static_cast<int64_t>(step_.batch.size()) + 1, pool_.counts().total);
   if (tree_.Available() < room) {
-    MakeRoom(turn, room - tree_.Available());
+    MakeRoom(position, room - tree_.Available());
     return false;
   }
   for (BlockRef& block : tree_.Match(sequence.kv.keys)) sequence.kv.table.Append(std::move(block));
   sequence.shared = sequence.kv.table.size();
-  SwapCopy copy{(*turn)->first, &sequence.host, {}};
+  SwapCopy copy{(*position)->first, &sequence.host, {}};
   while (static_cast<int64_t>(sequence.kv.table.size()) < blocks) {
     std::optional<BlockRef> block = tree_.Allocate();
     BATON_CHECK(block.has_value(), "Available() was too high");
@@ -247,18 +249,18 @@ bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
   return true;
 }
 
-// Swaps out sequences that come after the claimant in the order, the last one first, until `blocks`
-// blocks will be free for the claimant after this step. Swaps out none if all of them together
-// would not free enough.
-void DecodeScheduler::MakeRoom(Turns::const_iterator claimant, int64_t blocks) {
+// Swaps out sequences that come after `for_sequence` in the order, the last one first, until
+// `blocks` blocks will be free for `for_sequence` after this step. Swaps out none if all of them
+// together would not free enough.
+void DecodeScheduler::MakeRoom(Order::const_iterator for_sequence, int64_t blocks) {
   int64_t possible = releasing_;
   LeavingReferences leaving = leaving_;
   std::vector<Sequences::iterator> victims;
-  for (auto turn = std::prev(turns_.cend()); possible < blocks && turn != claimant; --turn) {
-    const Sequence& sequence = (*turn)->second;
-    if (sequence.swapped || sequence.leaving) continue;
-    possible += Releases(sequence, leaving);
-    victims.push_back(*turn);
+  for (auto position = std::prev(order_.cend()); possible < blocks && position != for_sequence; --position) {
+    const Sequence& sequence = (*position)->second;
+    if (sequence.swapped || sequence.swapping_out) continue;
+    possible += BlocksFreedBy(sequence, leaving);
+    victims.push_back(*position);
   }
   if (possible < blocks) return;
   for (const Sequences::iterator victim : victims) {
@@ -271,7 +273,7 @@ void DecodeScheduler::MakeRoom(Turns::const_iterator claimant, int64_t blocks) {
 
 // Returns how many more blocks become free if this sequence leaves too, after those that `leaving`
 // counts. Adds the sequence's references to `leaving`.
-int64_t DecodeScheduler::Releases(const Sequence& sequence, LeavingReferences& leaving) const {
+int64_t DecodeScheduler::BlocksFreedBy(const Sequence& sequence, LeavingReferences& leaving) const {
   int64_t blocks = 0;
   for (const BlockId id : sequence.kv.table.ids()) blocks += ++leaving[id] == pool_.ReferencesOf(id);
   return blocks;
@@ -279,8 +281,8 @@ int64_t DecodeScheduler::Releases(const Sequence& sequence, LeavingReferences& l
 
 void DecodeScheduler::SwapOut(Sequences::iterator it) {
   Sequence& sequence = it->second;
-  releasing_ += Releases(sequence, leaving_);
-  sequence.leaving = true;
+  releasing_ += BlocksFreedBy(sequence, leaving_);
+  sequence.swapping_out = true;
   ++preemptions_;
   SwapCopy copy{it->first, &sequence.host, {}};
   // A block that is only for the next token is not copied.
@@ -297,7 +299,7 @@ void DecodeScheduler::FinishStep() {
     Sequence& sequence = At(copy.sequence);
     sequence.kv.table.Truncate(0);
     sequence.shared = 0;
-    sequence.leaving = false;
+    sequence.swapping_out = false;
     sequence.swapped = true;
     ++swapped_;
   }
@@ -334,10 +336,10 @@ void DecodeScheduler::CheckInvariants() const {
     BATON_CHECK(!sequence.swapped || sequence.host != nullptr || full == 0, "a swapped sequence has no host memory");
     BATON_CHECK(sequence.shared <= std::min(sequence.kv.keys.size(), sequence.kv.table.size()),
                 "a sequence shares more blocks than it has");
-    BATON_CHECK(running_ || !sequence.leaving, "a sequence is being swapped out, but no step is running");
+    BATON_CHECK(running_ || !sequence.swapping_out, "a sequence is being swapped out, but no step is running");
     BATON_CHECK(sequence.kv.kv_tokens <= options_.positions, "a sequence beyond its positions");
   }
-  BATON_CHECK(turns_changed_ || turns_.size() == sequences_.size(), "the order lacks a sequence");
+  BATON_CHECK(order_changed_ || order_.size() == sequences_.size(), "the order lacks a sequence");
   BATON_CHECK(swapped == swapped_, "swapped sequences miscounted");
   BATON_CHECK(running_ || (!has_next_ && ended_.empty() && replaced_.empty()), "state of a step is left after its end");
   std::map<const Sequence*, int32_t> begun;

@@ -25,14 +25,14 @@ struct DecodeSchedulerOptions {
   // Upper bound on KV tokens of one sequence: the smaller of the model's context and the pool.
   int64_t positions = 0;
   // A request counts as arrived this much earlier for each level of its priority.
-  absl::Duration priority_worth = absl::Seconds(10);
+  absl::Duration time_per_priority = absl::Seconds(10);
 };
 
 // Names a sequence, and orders the sequences of one tenant. The smaller one comes first for blocks
 // and for rows of the batch. The queue order of a sequence never changes, and priorities shift it
 // by a bounded time. A sequence that waits long enough therefore comes first, so none starves.
 struct SequenceId {
-  // The queue order: arrival time plus arrival offset, minus `priority_worth` per level of
+  // The queue order: arrival time plus arrival offset, minus `time_per_priority` per level of
   // priority.
   absl::Time claim;
   uint64_t number = 0;
@@ -100,7 +100,7 @@ class DecodeScheduler {
   SequenceId Add(ClaimedKv kv, const RequestSpec& spec, absl::Time arrived);
   // Sets the key of the block that the sequence's last computed token completed. From now on, other
   // sequences may share the block. REQUIRES: all earlier blocks of the sequence have keys.
-  void NameBlock(const SequenceId& id, const BlockKey& key);
+  void SetBlockKey(const SequenceId& id, const BlockKey& key);
   // Removes a sequence that has made `made` tokens. If the running step has the sequence, its
   // blocks are released only when that step is over. REQUIRES: the running step does not copy the
   // sequence. If the running step has it, BeginNext has planned no further step.
@@ -108,7 +108,7 @@ class DecodeScheduler {
 
   // Keeps the sequence out of steps that BeginNext plans. The caller removes the sequence when the
   // steps that have it are over.
-  void EndsWithItsStep(const SequenceId& id) { At(id).ends = true; }
+  void StopPlanning(const SequenceId& id) { At(id).stopped = true; }
 
   // Plans a step. The plan is valid until FinishStep, which must follow. If the plan is empty,
   // nothing can run until blocks become free. REQUIRES: no step is running.
@@ -148,19 +148,19 @@ class DecodeScheduler {
  private:
   struct Sequence {
     const RequestSpec* spec = nullptr;
-    absl::Time came;
+    absl::Time arrival;
     ClaimedKv kv;  // grows with each step; its table is empty when swapped out
     // Blocks [0, shared) of the table are the blocks of the tree's nodes for keys [0, shared).
     size_t shared = 0;
     int64_t max_kv_tokens = 0;  // upper bound on kv.kv_tokens at its end
     int32_t begun = 0;          // unfinished steps that have it
-    bool ends = false;          // it ends with these steps (EndsWithItsStep)
+    bool stopped = false;       // it ends with these steps (StopPlanning)
     bool swapped = false;
-    bool leaving = false;               // the running step swaps it out
+    bool swapping_out = false;          // the running step swaps it out
     std::unique_ptr<std::byte[]> host;  // [BlocksFor(kv.kv_tokens)] blocks when swapped out
   };
   using Sequences = std::map<SequenceId, Sequence>;
-  using Turns = std::vector<Sequences::iterator>;
+  using Order = std::vector<Sequences::iterator>;
   // For each block, the references that sequences hold which are being swapped out.
   using LeavingReferences = absl::flat_hash_map<BlockId, int64_t>;
   struct Step {
@@ -181,16 +181,16 @@ class DecodeScheduler {
   const Sequence& At(const SequenceId& id) const;
   Sequence& At(const SequenceId& id);
   bool IsCopied(const SequenceId& id) const;
-  const Turns& TurnsNow();
+  const Order& OrderNow();
   void OrderSequences();
   void Begin(const Step& step);
-  static bool GoesOn(const Sequence& sequence);
+  static bool MayRunAgain(const Sequence& sequence);
   bool Grow(Sequence& sequence);
-  bool GrowOne(Turns::const_iterator turn);
-  bool SwapIn(Turns::const_iterator turn);
-  void MakeRoom(Turns::const_iterator claimant, int64_t blocks);
+  bool GrowOne(Order::const_iterator position);
+  bool SwapIn(Order::const_iterator position);
+  void MakeRoom(Order::const_iterator for_sequence, int64_t blocks);
   void SwapOut(Sequences::iterator it);
-  int64_t Releases(const Sequence& sequence, LeavingReferences& leaving) const;
+  int64_t BlocksFreedBy(const Sequence& sequence, LeavingReferences& leaving) const;
   void ShareBlocks(Sequence& sequence);
 
   DecodeSchedulerOptions options_;
@@ -208,8 +208,8 @@ class DecodeScheduler {
   // have ended, and blocks that ShareBlocks has replaced.
   std::vector<BlockTable> ended_;
   std::vector<BlockRef> replaced_;
-  Turns turns_;  // all sequences, in order, unless turns_changed_
-  bool turns_changed_ = false;
+  Order order_;  // all sequences, in order, unless order_changed_
+  bool order_changed_ = false;
   LeavingReferences leaving_;
   // Blocks that become free when the step is over, without those that MakeRoom has set aside.
   int64_t releasing_ = 0;

@@ -13,19 +13,19 @@ class StepPace {
  public:
   // Lower bound on the time reserved before the end of a step for planning and enqueueing the next
   // step. The reserved time grows when it was too short.
-  static constexpr absl::Duration kLeastMargin = absl::Milliseconds(1);
+  static constexpr absl::Duration kMinMargin = absl::Milliseconds(1);
 
   // A step begins on a device that was idle. Forgets the durations of earlier steps.
   void Begin(absl::Time now);
   // Returns the time at which to plan the step after the running one.
-  absl::Time PlanAt() const { return began_ + takes_ - std::max(margin_, takes_ / 8); }
+  absl::Time PlanAt() const { return began_ + duration_ - std::max(margin_, duration_ / 8); }
   // The running step is over. If the next step was enqueued, it begins now. `device_waited`: it was
   // enqueued too late.
-  void Over(absl::Time now, bool device_waited);
+  void Finish(absl::Time now, bool device_waited);
 
  private:
-  absl::Duration takes_;  // estimated duration of a step on the device; grows slowly
-  absl::Duration margin_ = kLeastMargin;
+  absl::Duration duration_;  // estimated duration of a step on the device; grows slowly
+  absl::Duration margin_ = kMinMargin;
   absl::Time began_;
 };
 

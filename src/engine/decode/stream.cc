@@ -31,9 +31,9 @@ std::string DecodeStream::Flush() {
   return text;
 }
 
-std::optional<SampleSpec> DecodeStream::next_sample(int64_t further) const {
+std::optional<SampleSpec> DecodeStream::next_sample(int64_t ahead) const {
   if (wants_top_logprobs()) return std::nullopt;
-  return sampler_.Spec(further);
+  return sampler_.Spec(ahead);
 }
 
 absl::StatusOr<bool> DecodeStream::Advance(std::span<const float> logits, SamplerScratch& scratch) {
@@ -50,14 +50,15 @@ absl::StatusOr<bool> DecodeStream::Advance(const SampledToken& sampled) {
   return Take(sampled.id, {.logprob = sampled.logprob});
 }
 
-// Does only what the next step depends on, because a device waits for it. `Tell` does the rest.
+// Does only what the next step depends on, because a device waits for it. `TakeUpdate` does the
+// rest.
 bool DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
-  BATON_CHECK(!untold_, "Advance before the update of the last token");
-  untold_ = true;
+  BATON_CHECK(!needs_update_, "Advance before the update of the last token");
+  needs_update_ = true;
   output_.push_back(id);
   if (spec_.sampling.logprobs) logprobs_ = std::move(logprobs);
   const bool stops = IsStop(id);
-  if (!stops && !stop_matcher_.empty()) Spell();
+  if (!stops && !stop_matcher_.empty()) Detokenize();
   if (stops || stop_matcher_.stopped()) {
     finish_ = FinishReason::kStop;
   } else if (made() == max_new_tokens_) {
@@ -66,13 +67,13 @@ bool DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
   return finish_.has_value();
 }
 
-void DecodeStream::Spell() { text_ = stop_matcher_.Push(detokenizer_.Push(output_.back())); }
+void DecodeStream::Detokenize() { text_ = stop_matcher_.Push(detokenizer_.Push(output_.back())); }
 
-TokenUpdate DecodeStream::Tell() {
-  BATON_CHECK(untold_, "there is no token without an update");
-  untold_ = false;
+TokenUpdate DecodeStream::TakeUpdate() {
+  BATON_CHECK(needs_update_, "there is no token without an update");
+  needs_update_ = false;
   // A stop id gives no text.
-  if (stop_matcher_.empty() && finish_ != FinishReason::kStop) Spell();
+  if (stop_matcher_.empty() && finish_ != FinishReason::kStop) Detokenize();
   TokenUpdate update;
   update.request_id = request_id_;
   update.tokens.push_back(output_.back());
@@ -84,7 +85,7 @@ TokenUpdate DecodeStream::Tell() {
 }
 
 TokenUpdate DecodeStream::End(FinishReason reason) {
-  BATON_CHECK(!untold_, "End before the update of the last token");
+  BATON_CHECK(!needs_update_, "End before the update of the last token");
   TokenUpdate update;
   update.request_id = request_id_;
   update.text = Flush();

@@ -27,8 +27,8 @@ struct DecodeModel {
   int64_t positions = 0;  // KV of a sequence is at positions [0, positions); positions >= 1
 };
 
-// Makes the output of one request. Call `next_input`, `Advance` and `Tell` for each token, until
-// `Advance` returns true. Not thread-safe, but `Tell` may run while the next step reads
+// Makes the output of one request. Call `next_input`, `Advance` and `TakeUpdate` for each token,
+// until `Advance` returns true. Not thread-safe, but `TakeUpdate` may run while the next step reads
 // next_input() and next_sample().
 class DecodeStream {
  public:
@@ -48,21 +48,21 @@ class DecodeStream {
   // Returns the parameters for a backend that samples on the device. next_sample(k) describes the
   // token that is k places after the next one (Sampler::Spec). Unset if the request wants top log
   // probabilities, because these need the logits. Valid until Advance.
-  std::optional<SampleSpec> next_sample(int64_t further) const;
+  std::optional<SampleSpec> next_sample(int64_t ahead) const;
 
   // Chooses the next token from the logits [vocab] of next_input(). Returns true if the token is
   // the last one. Returns the error of Sampler::Sample if the logits are not usable. REQUIRES: no
-  // earlier token was the last, and `Tell` was called for the token before.
+  // earlier token was the last, and `TakeUpdate` was called for the token before.
   absl::StatusOr<bool> Advance(std::span<const float> logits, SamplerScratch& scratch);
   // As above, for a token that the backend chose with next_sample(). Returns Sampler::NotFinite if
   // the logits were not finite. REQUIRES: also sampled.id != kNotSampled.
   absl::StatusOr<bool> Advance(const SampledToken& sampled);
   // Returns the update with the token of the last Advance. Changes nothing that the next step
   // reads, so it may be called while that step runs. REQUIRES: Advance was called since the last
-  // `Tell`.
-  TokenUpdate Tell();
+  // `TakeUpdate`.
+  TokenUpdate TakeUpdate();
   // Ends the stream for `reason`. Returns its last update, with the text that was held back.
-  // REQUIRES: `Tell` was called for the last token.
+  // REQUIRES: `TakeUpdate` was called for the last token.
   TokenUpdate End(FinishReason reason);
 
   const RequestId& request_id() const { return request_id_; }
@@ -78,7 +78,7 @@ class DecodeStream {
 
  private:
   bool Take(TokenId id, TokenLogprobs logprobs);
-  void Spell();
+  void Detokenize();
   bool wants_top_logprobs() const { return spec_.sampling.logprobs.value_or(0) > 0; }
   bool IsStop(TokenId id) const;
   std::string Flush();
@@ -92,8 +92,8 @@ class DecodeStream {
   Detokenizer detokenizer_;
   StopMatcher stop_matcher_;
 
-  // State of the last token, until `Tell`.
-  bool untold_ = false;
+  // State of the last token, until `TakeUpdate`.
+  bool needs_update_ = false;
   TokenLogprobs logprobs_;  // if the request wants them
   std::string text_;        // if Advance had to look for stop strings
   std::optional<FinishReason> finish_;

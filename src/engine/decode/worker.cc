@@ -136,7 +136,7 @@ absl::Time DecodeWorker::Step() {
     if (drained()) drained_.notify_all();
   }
   if (step == nullptr) {
-    Tell();
+    DeliverEvents();
     return next;
   }
   const Outcome outcome = Compute(*step);
@@ -145,7 +145,7 @@ absl::Time DecodeWorker::Step() {
   return absl::InfinitePast();
 }
 
-void DecodeWorker::Tell() {
+void DecodeWorker::DeliverEvents() {
   DecodeEvents events;
   {
     const std::lock_guard lock(mutex_);
@@ -182,17 +182,17 @@ absl::Time DecodeWorker::Check() {
 }
 
 DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
-  if (!step.out.empty() || !step.in.empty()) Tell();  // before copies, which may take long
+  if (!step.out.empty() || !step.in.empty()) DeliverEvents();  // before copies, which may take long
   const absl::Status swapped = CopySwaps(step, backend_.kv_slab(), backend_.kv_layout().BlockBytes());
   // A copy fails only if the device has failed. The requests cannot go on, because their blocks
   // would have wrong contents.
   BATON_CHECK(swapped.ok(), swapped.ToString());
   if (step.rows.empty()) return {absl::OkStatus()};
   if (!step.batch.begun) pace_.Begin(clock_.Now());
-  const absl::StatusOr<LogitsView> logits =
-      backend_.Forward(step.batch, [](int64_t) { return true; }, {[this] { Tell(); }, [this] { return BeginNext(); }});
+  const absl::StatusOr<LogitsView> logits = backend_.Forward(
+      step.batch, [](int64_t) { return true; }, {[this] { DeliverEvents(); }, [this] { return BeginNext(); }});
   const bool device_waited = logits.ok() && logits->device_waited;
-  pace_.Over(clock_.Now(), device_waited);
+  pace_.Finish(clock_.Now(), device_waited);
   if (!logits.ok()) return {logits.status()};
   BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend returned a wrong number of rows");
   BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows,

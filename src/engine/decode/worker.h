@@ -74,7 +74,7 @@ class DecodeWorker {
  private:
   absl::Time Step();
   absl::Time Check();
-  void Tell();
+  void DeliverEvents();
   const Batch* BeginNext();
   // The result of Forward for a step.
   struct Outcome {

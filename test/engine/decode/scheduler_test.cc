@@ -102,7 +102,7 @@ class DecodeSchedulerWorld {
     scheduler_.FinishStep();
   }
   void RemoveNamed(const std::string& name) { Remove(IdOf(name)); }
-  void NameBlock(const std::string& name, const BlockKey& key) { scheduler_.NameBlock(IdOf(name), key); }
+  void SetBlockKey(const std::string& name, const BlockKey& key) { scheduler_.SetBlockKey(IdOf(name), key); }
   void Check() {
     tree_.CheckInvariants();
     scheduler_.CheckInvariants();
@@ -320,8 +320,8 @@ TEST_CASE("DecodeScheduler frees a replaced block after the next step") {
   world.StepWithNext();
   const BlockKey key = RootKey(Digest{}, "what both have computed");
   const int64_t free = world.pool().counts().free;
-  world.NameBlock("c", key);
-  world.NameBlock("d", key);
+  world.SetBlockKey("c", key);
+  world.SetBlockKey("d", key);
   CHECK(world.pool().counts().free == free);
   world.scheduler().FinishStep();
   CHECK(world.pool().counts().free == free + 1);

@@ -19,7 +19,7 @@ class PaceWorld {
     left = ends - planned;
     idle = std::max(absl::ZeroDuration(), enqueued - ends);
     now_ = std::max(ends, enqueued);
-    pace_.Over(now_, enqueued > ends);
+    pace_.Finish(now_, enqueued > ends);
   }
   // Runs `count` steps. Returns the time that the device waited in total.
   absl::Duration Steps(int count, double ms) {

@@ -365,7 +365,7 @@ TEST_CASE("DecodeWorker plans the next step late") {
   worker.Shutdown(absl::InfiniteDuration());
   REQUIRE(clock.sleeps.size() == 99);  // one for each step but the last
   CHECK(worker.Load().steps_ahead == 99);
-  CHECK(clock.sleeps.back() == absl::Milliseconds(8) - StepPace::kLeastMargin);
+  CHECK(clock.sleeps.back() == absl::Milliseconds(8) - StepPace::kMinMargin);
 }
 
 TEST_CASE("DecodeWorker counts no step as ahead when the device waited for it") {
