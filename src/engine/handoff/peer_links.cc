@@ -40,11 +40,11 @@ PeerLinks::State PeerLinks::state(const WorkerAddress& peer) const {
   return it == peers_.end() ? State::kUnlinked : it->second.state;
 }
 
-const PeerLinks::Peer& PeerLinks::Seek(const WorkerAddress& to, absl::Time now) {
+const PeerLinks::Peer& PeerLinks::LinkTo(const WorkerAddress& to, absl::Time now) {
   Peer& peer = peers_[to];
   peer.last_used = now;
-  const bool is_left_alone = (peer.state == State::kRefused || peer.state == State::kLost) && now < peer.retry_at;
-  if (peer.state != State::kLinked && peer.state != State::kLinking && !is_left_alone) Start(to, peer);
+  const bool must_wait = (peer.state == State::kRefused || peer.state == State::kLost) && now < peer.retry_at;
+  if (peer.state != State::kLinked && peer.state != State::kLinking && !must_wait) Start(to, peer);
   return peer;
 }
 
@@ -64,7 +64,7 @@ std::optional<PeerLinks::Change> PeerLinks::OnLinkReply(LinkId link, absl::Statu
   }
   if (const absl::Status status = CheckLinkReply(*reply); !status.ok()) return Refuse(*found, status, now);
   auto& [to, peer] = *found;
-  const bool other_process = reply->decode_incarnation != peer.incarnation;
+  const bool is_new_process = reply->decode_incarnation != peer.incarnation;
   peer.incarnation = reply->decode_incarnation;
   peer.slab_blocks = reply->slab_blocks;
   peer.lease = reply->lease;
@@ -75,7 +75,7 @@ std::optional<PeerLinks::Change> PeerLinks::OnLinkReply(LinkId link, absl::Statu
                  reply->numerics_id, options_.self.numerics_id);
   }
   actions_.push_back(OpenConnection{link, to, std::move(reply->transport_descriptor)});
-  return Change{to, other_process};
+  return Change{to, is_new_process};
 }
 
 std::optional<PeerLinks::Change> PeerLinks::OnConnected(LinkId link, const absl::Status& status, absl::Time now) {
@@ -97,7 +97,7 @@ std::optional<PeerLinks::Change> PeerLinks::OnConnected(LinkId link, const absl:
 PeerLinks::Change PeerLinks::Refuse(Entry& entry, const absl::Status& why, absl::Time now) {
   auto& [to, peer] = entry;
   peer.state = State::kRefused;
-  peer.retry_at = now + options_.refused_again;
+  peer.retry_at = now + options_.retry_refused_after;
   peer.problem =
       absl::FailedPreconditionError(absl::StrCat("decode worker ", to, " cannot be linked: ", why.message()));
   spdlog::error("{}", peer.problem.ToString());

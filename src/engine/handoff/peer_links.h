@@ -19,10 +19,10 @@
 namespace baton {
 
 struct PeerLinksOptions {
-  LinkRequest self;              // the request that this worker sends to link
-  absl::Duration relink_after;   // a lost peer is not linked again for this long
-  absl::Duration refused_again;  // a peer that refused to link is asked again after this long
-  absl::Duration forget_idle;    // a peer without hand-offs for this long is forgotten
+  LinkRequest self;                    // the request that this worker sends to link
+  absl::Duration relink_after;         // a lost peer is not linked again for this long
+  absl::Duration retry_refused_after;  // a peer that refused to link is asked again after this long
+  absl::Duration forget_idle;          // a peer without hand-offs for this long is forgotten
 };
 
 // Keeps a state for each decode worker. Ignores events about links that are no longer current. Not
@@ -42,7 +42,7 @@ class PeerLinks {
     absl::Status problem;  // kRefused, kLost: the reason
     absl::Time retry_at;   // kRefused, kLost: no attempt to link before this time
     absl::Time next_heartbeat;
-    absl::Time last_used;  // the last Seek, or the last Tick at which the peer was busy
+    absl::Time last_used;  // the last LinkTo, or the last Tick at which the peer was busy
   };
   using Entry = std::pair<const WorkerAddress, Peer>;
 
@@ -52,14 +52,14 @@ class PeerLinks {
 
   // Begins to link to the peer, for a hand-off. Begins no attempt if the peer is linked or linking,
   // or before `retry_at` of a peer that is kRefused or kLost. Returns the peer's state.
-  const Peer& Seek(const WorkerAddress& to, absl::Time now);
+  const Peer& LinkTo(const WorkerAddress& to, absl::Time now);
 
   // An event has changed a peer. peers() has the peer's state, which may still be kLinking.
   struct Change {
     WorkerAddress peer;
     // The peer's incarnation differs from that of the last link, so all earlier reservations are
     // gone. True for the first link.
-    bool other_process = false;
+    bool is_new_process = false;
   };
   std::optional<Change> OnLinkReply(LinkId link, absl::StatusOr<LinkReply> reply, absl::Time now);
   std::optional<Change> OnConnected(LinkId link, const absl::Status& status, absl::Time now);

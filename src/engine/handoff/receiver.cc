@@ -16,7 +16,7 @@ namespace {
 
 // Upper bound on linked incarnations, which change over weeks. A live one that is forgotten links
 // again.
-constexpr size_t kMostLinks = 1024;
+constexpr size_t kMaxLinks = 1024;
 
 std::string ToString(const KvLayout& layout) {
   return absl::StrFormat("%d layers x %d kv heads x %d x %s, %s", layout.layers, layout.kv_heads, layout.head_dim,
@@ -84,7 +84,7 @@ absl::StatusOr<LinkReply> HandoffReceiver::OnLink(const LinkRequest& request, ab
   Tick(now);
   RETURN_IF_ERROR(CheckLink(request));
   links_[request.prefill_incarnation] = {request.prefill_address, now};
-  if (links_.size() > kMostLinks) ForgetIdleLink();
+  if (links_.size() > kMaxLinks) ForgetIdleLink();
   if (request.numerics_id != options_.numerics_id) {
     spdlog::warn("prefill worker {} computes with '{}', this worker with '{}': their results may differ in bits",
                  request.prefill_address, request.numerics_id, options_.numerics_id);
@@ -104,7 +104,7 @@ void HandoffReceiver::ForgetIdleLink() {
   auto idle = links_.end();
   for (auto it = links_.begin(); it != links_.end(); ++it) {
     if (writing.contains(it->first)) continue;
-    if (idle == links_.end() || it->second.heard_at < idle->second.heard_at) idle = it;
+    if (idle == links_.end() || it->second.last_message < idle->second.last_message) idle = it;
   }
   if (idle != links_.end()) links_.erase(idle);
 }
@@ -129,7 +129,7 @@ absl::Status HandoffReceiver::CheckReserve(const ReserveRequest& request) const 
 absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(ReserveRequest request, absl::Time now) {
   Tick(now);
   RETURN_IF_ERROR(CheckReserve(request));
-  links_.at(request.writer).heard_at = now;
+  links_.at(request.writer).last_message = now;
   const int64_t blocks = BlocksFor(request.kv_tokens);
   if (blocks > pool_.counts().total) {
     return NeverFits{
@@ -164,8 +164,8 @@ int64_t HandoffReceiver::TakeRoom() {
 }
 
 Reserved HandoffReceiver::Grant(ReserveRequest request, BlockTable table, size_t held, absl::Time now) {
-  const ReservationRef ref{ReservationId(made_ + 1), Generation(first_generation_ + made_)};
-  ++made_;
+  const ReservationRef ref{ReservationId(granted_ + 1), Generation(first_generation_ + granted_)};
+  ++granted_;
   Reserved reply{ref, {}};
   for (size_t i = held; i < table.size(); ++i) reply.missing.push_back({static_cast<int32_t>(i), table.ids()[i]});
   if (options_.guard != nullptr) reply.right = options_.guard->Grant(table.ids().subspan(held));
@@ -182,7 +182,7 @@ Reserved HandoffReceiver::Grant(ReserveRequest request, BlockTable table, size_t
 
 // Revokes the writer's right. Called before other parts of the worker read the blocks, and before
 // the blocks are released.
-void HandoffReceiver::EndWriting(const Reservation& reservation) {
+void HandoffReceiver::RevokeRight(const Reservation& reservation) {
   if (reservation.right.has_value()) options_.guard->Revoke(reservation.right->id);
 }
 
@@ -224,7 +224,7 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
     return absl::FailedPreconditionError(
         absl::StrCat(ToString(commit.reservation), " was committed with other digests before"));
   }
-  EndWriting(reservation);
+  RevokeRight(reservation);
   reservation.committed = true;
   reservation.lapses_at = now + options_.lease;
   if (options_.verify) {
@@ -257,7 +257,7 @@ void HandoffReceiver::ShareWrittenBlocks(Reservation& reservation) {
 void HandoffReceiver::OnRelease(const Release& release, absl::Time now) {
   Tick(now);
   if (const auto it = Find(release.reservation); it != reservations_.end()) {
-    EndWriting(it->second);
+    RevokeRight(it->second);
     reservations_.erase(it);  // the writer has drained, so the blocks become free
     RoomMayHaveCome();
     return;
@@ -273,7 +273,7 @@ absl::StatusOr<HeartbeatReply> HandoffReceiver::OnHeartbeat(const Heartbeat& hea
     return absl::FailedPreconditionError(
         absl::StrCat("prefill worker incarnation ", heartbeat.writer.value(), " is not linked"));
   }
-  link->second.heard_at = now;
+  link->second.last_message = now;
   HeartbeatReply reply;
   for (const ReservationRef& ref : heartbeat.active) {
     const auto it = Find(ref);
@@ -349,7 +349,7 @@ void HandoffReceiver::Cancel(const RequestId& request, absl::Time now) {
 
 HandoffReceiver::Reservations::iterator HandoffReceiver::GiveUp(Reservations::iterator it, absl::Time now) {
   Reservation& reservation = it->second;
-  EndWriting(reservation);
+  RevokeRight(reservation);
   if (!reservation.committed) {
     Quarantine quarantine{
         .generation = reservation.generation, .blocks = {}, .ends_at = now + kQuarantineLeases * options_.lease};

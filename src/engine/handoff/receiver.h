@@ -173,7 +173,7 @@ class HandoffReceiver {
   };
   struct Writer {
     WorkerAddress address;
-    absl::Time heard_at;
+    absl::Time last_message;
   };
   using Reservations = std::map<ReservationId, Reservation>;
   using Quarantines = std::map<ReservationId, Quarantine>;
@@ -185,7 +185,7 @@ class HandoffReceiver {
   Wait Refuse(const ReserveRequest& request, int64_t blocks_now);
   Reserved Grant(ReserveRequest request, BlockTable table, size_t held, absl::Time now);
   Reservations::iterator Find(const ReservationRef& ref);
-  void EndWriting(const Reservation& reservation);
+  void RevokeRight(const Reservation& reservation);
   // Ends a reservation. Quarantines the blocks that the writer may still write.
   Reservations::iterator GiveUp(Reservations::iterator it, absl::Time now);
   Quarantines::iterator EndQuarantine(Quarantines::iterator it);
@@ -198,7 +198,7 @@ class HandoffReceiver {
   BlockPool& pool_;
   RadixTree& tree_;
   AdmissionPolicy admission_;
-  uint64_t made_ = 0;  // reservations granted so far
+  uint64_t granted_ = 0;  // reservations granted so far
   int64_t expired_leases_ = 0;
   int64_t failed_checks_ = 0;
   uint64_t first_generation_;  // derived from the incarnation

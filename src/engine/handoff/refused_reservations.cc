@@ -11,11 +11,11 @@ void RefusedReservations::Add(const ReserveRequest& request, int64_t blocks_now)
   const int64_t blocks = blocks_now + longest - BlocksFor(request.kv_tokens);
   ReserveRequest sizes{.kv_tokens = request.kv_tokens, .max_new_tokens = request.max_new_tokens};
   refused_.emplace(blocks, std::pair(std::move(sizes), blocks_now));
-  if (refused_.size() > kMost) refused_.erase(std::prev(refused_.end()));
+  if (refused_.size() > kMaxRefused) refused_.erase(std::prev(refused_.end()));
 }
 
 int64_t RefusedReservations::TakeFitting(absl::FunctionRef<bool(const ReserveRequest&, int64_t blocks_now)> fits) {
-  if (!room_may_have_come_) return 0;
+  if (!may_fit_) return 0;
   int64_t fitting = 0, blocks = 0;
   while (!refused_.empty()) {
     const auto& [request, blocks_now] = refused_.begin()->second;
@@ -24,7 +24,7 @@ int64_t RefusedReservations::TakeFitting(absl::FunctionRef<bool(const ReserveReq
     refused_.erase(refused_.begin());
     ++fitting;
   }
-  if (fitting > 0) room_may_have_come_ = false;
+  if (fitting > 0) may_fit_ = false;
   return fitting;
 }
 

@@ -27,7 +27,7 @@ class RefusedReservations {
   void Add(const ReserveRequest& request, int64_t blocks_now);
   // There may be room for more requests, because a sequence or a reservation has ended, or because
   // a reservation was granted.
-  void RoomMayHaveCome() { room_may_have_come_ = true; }
+  void RoomMayHaveCome() { may_fit_ = true; }
   // Returns how many refused reservations `fits` admits beside each other now, the smallest first.
   // Forgets them. `fits` gets requests with kv_tokens and max_new_tokens alone.
   int64_t TakeFitting(absl::FunctionRef<bool(const ReserveRequest&, int64_t blocks_now)> fits);
@@ -35,11 +35,11 @@ class RefusedReservations {
  private:
   // Far above the live requests of all routers. An entry beyond it belongs to a request that has
   // ended.
-  static constexpr size_t kMost = size_t{1} << 16;
+  static constexpr size_t kMaxRefused = size_t{1} << 16;
 
   // Requests with their blocks_now, by the upper bound on their blocks.
   std::multimap<int64_t, std::pair<ReserveRequest, int64_t>> refused_;
-  bool room_may_have_come_ = false;  // since the last report
+  bool may_fit_ = false;  // since the last report
 };
 
 }  // namespace baton

@@ -17,7 +17,7 @@ constexpr int kOldestPush = 2;
 
 HandoffSender::HandoffSender(HandoffSenderOptions options)
     : options_(std::move(options)),
-      links_({options_.self, options_.relink_after, options_.refused_again, options_.forget_idle}, actions_),
+      links_({options_.self, options_.relink_after, options_.retry_refused_after, options_.forget_idle}, actions_),
       releases_(actions_) {}
 
 HandoffSender::Handoff* HandoffSender::Find(HandoffId id) {
@@ -36,7 +36,7 @@ void HandoffSender::Begin(WorkerAddress decode_worker, ReserveRequest request, a
   Handoff& handoff =
       handoffs_.try_emplace(id, std::move(decode_worker), std::move(request), part, options_.self.layout).first->second;
   handoff.give_up_at = now + options_.max_wait;
-  SeekLink(id, now);
+  EnsureLink(id, now);
 }
 
 void HandoffSender::BlocksReady(const RequestId& request, std::span<const ReadyBlock> blocks, absl::Time now,
@@ -63,11 +63,11 @@ void HandoffSender::Cancel(const RequestId& request, absl::Time now, uint64_t pa
 
 // Sends Reserve if the peer is linked. Fails if the peer must not be linked before a later time. In
 // other cases the hand-off waits for the link.
-void HandoffSender::SeekLink(HandoffId id, absl::Time now) {
+void HandoffSender::EnsureLink(HandoffId id, absl::Time now) {
   Handoff& handoff = *Find(id);
   handoff.state = State::kWaitingForLink;
-  TickBy(std::min(handoff.give_up_at, now + options_.forget_idle));
-  const PeerLinks::Peer& peer = links_.Seek(handoff.decode_worker, now);
+  TickNoLaterThan(std::min(handoff.give_up_at, now + options_.forget_idle));
+  const PeerLinks::Peer& peer = links_.LinkTo(handoff.decode_worker, now);
   if (peer.state == LinkState::kLinked) {
     Reserve(id, handoff, peer, now);
   } else if (peer.state != LinkState::kLinking) {
@@ -94,7 +94,7 @@ void HandoffSender::OnConnected(LinkId link, const absl::Status& status, absl::T
 void HandoffSender::Follow(const std::optional<PeerLinks::Change>& change, absl::Time now) {
   if (!change.has_value()) return;
   // The reservations of the old process are gone.
-  if (change->other_process) releases_.Forget(change->peer);
+  if (change->is_new_process) releases_.Forget(change->peer);
   const PeerLinks::Peer& peer = links_.peers().at(change->peer);
   if (peer.state == LinkState::kLinking) return;
   for (HandoffId id : HandoffsOf(change->peer)) {
@@ -167,8 +167,8 @@ void HandoffSender::OnReserveError(HandoffId id, Handoff& handoff, const absl::S
   if (absl::IsFailedPrecondition(status) && !handoff.relinked) {
     handoff.relinked = true;
     handoff.state = State::kWaitingForLink;
-    TickBy(handoff.give_up_at);
-    if (!RestartPeer(handoff.link, now)) SeekLink(id, now);
+    TickNoLaterThan(handoff.give_up_at);
+    if (!RestartPeer(handoff.link, now)) EnsureLink(id, now);
     return;
   }
   if (absl::IsUnavailable(status)) LosePeer(handoff.link, status, now);
@@ -197,9 +197,9 @@ void HandoffSender::OnReserved(HandoffId id, Handoff& handoff, const Reserved& r
   if (!HasRenewable(handoff.link)) {  // no heartbeat is scheduled
     const absl::Time next = handoff.reserve_sent + HeartbeatInterval(handoff.lease);
     links_.SetNextHeartbeat(handoff.link, next);
-    TickBy(next);
+    TickNoLaterThan(next);
   }
-  TickBy(handoff.fenced_at);
+  TickNoLaterThan(handoff.fenced_at);
   handoff.state = State::kWriting;
   HandoffReserved notice{handoff.request.request_id, {}, handoff.part};
   std::vector<BlockCopy> copies;
@@ -219,9 +219,9 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
     // A link that writes under rights has a deadline for each of its messages. A push in its
     // backlog may be older than the bound.
     const absl::Time give_up_at =
-        handoff.right.has_value() ? absl::InfiniteFuture() : now + kOldestPush * handoff.lease;
+        handoff.right.has_value() ? absl::InfiniteFuture() : now + kMaxPushLeases * handoff.lease;
     pushes_.emplace(push, PushInFlight{id, give_up_at});
-    TickBy(give_up_at);
+    TickNoLaterThan(give_up_at);
     ++handoff.pushes_in_flight;
     for (const BlockCopy& copy : copies) handoff.bytes_pushed += copy.bytes;
     actions_.push_back(PushBlocks{push, handoff.link, handoff.reservation, std::move(copies), handoff.right});
@@ -426,7 +426,7 @@ void HandoffSender::RenewLease(const SentHeartbeat& heartbeat, const HeartbeatRe
 
 void HandoffSender::OnReleaseReply(const WorkerAddress& from, const ReservationRef& reservation,
                                    const absl::Status& status, absl::Time now) {
-  TickBy(releases_.OnReply(from, reservation, status, now));
+  TickNoLaterThan(releases_.OnReply(from, reservation, status, now));
 }
 
 // Ends a hand-off whose lease has ended. The peer answers no heartbeats, so a push that is still in

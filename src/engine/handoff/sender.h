@@ -40,7 +40,7 @@ struct HandoffSenderOptions {
   LinkRequest self;
   absl::Duration max_wait = absl::Seconds(30);  // upper bound on the wait of a hand-off for a link
   absl::Duration relink_after = absl::Seconds(1);
-  absl::Duration refused_again = absl::Seconds(10);
+  absl::Duration retry_refused_after = absl::Seconds(10);
   absl::Duration forget_idle = absl::Minutes(10);
 };
 
@@ -61,8 +61,8 @@ struct HandoffSenderOptions {
 //   connection broke during a push, there is no release, because bytes in flight may still be
 //   written.
 // - A push hangs if it is in flight at the end of the lease. A push without a right also hangs if
-//   it is in flight for kOldestPush leases. The sender then closes the connection, which ends the
-//   push.
+//   it is in flight for kMaxPushLeases leases. The sender then closes the connection, which ends
+//   the push.
 //
 // docs/design/handoff_leases.md gives the reasons.
 //
@@ -166,7 +166,7 @@ class HandoffSender {
   };
 
   // Links. The hand-offs to a peer follow its state.
-  void SeekLink(HandoffId id, absl::Time now);
+  void EnsureLink(HandoffId id, absl::Time now);
   void Follow(const std::optional<PeerLinks::Change>& change, absl::Time now);
   void LosePeer(LinkId link, const absl::Status& why, absl::Time now);
   bool RestartPeer(LinkId link, absl::Time now);  // false: the link is not current
@@ -196,7 +196,7 @@ class HandoffSender {
   void TickPushes(absl::Time now);
   void TickHeartbeats(absl::Time now);
   absl::flat_hash_set<WorkerAddress> BusyPeers() const;
-  void TickBy(absl::Time time) { next_tick_ = std::min(next_tick_, time); }
+  void TickNoLaterThan(absl::Time time) { next_tick_ = std::min(next_tick_, time); }
   absl::Time FindNextTick() const;
 
   HandoffSenderOptions options_;

@@ -36,7 +36,7 @@ class Links {
     return std::get<T>(taken[0]);
   }
   LinkId Link(const WorkerAddress& to, absl::Time now, uint64_t incarnation = 9) {
-    links.Seek(to, now);
+    links.LinkTo(to, now);
     const LinkId link = Take<SendLink>().link;
     links.OnLinkReply(link, Reply(incarnation), now);
     REQUIRE(Take<OpenConnection>().link == link);
@@ -52,7 +52,7 @@ class Links {
                             .layout = kLayout,
                             .numerics_id = "cpu"},
                    .relink_after = kRelinkAfter,
-                   .refused_again = kRefusedAgain,
+                   .retry_refused_after = kRefusedAgain,
                    .forget_idle = kForgetIdle},
                   actions};
 };
@@ -61,16 +61,16 @@ class Links {
 
 TEST_CASE("PeerLinks links once for any number of hand-offs") {
   Links l;
-  CHECK(l.links.Seek("d", kStart).state == PeerLinks::State::kLinking);
+  CHECK(l.links.LinkTo("d", kStart).state == PeerLinks::State::kLinking);
   const LinkId link = l.Take<SendLink>().link;
-  l.links.Seek("d", kStart);
+  l.links.LinkTo("d", kStart);
   CHECK(l.actions.empty());
   l.links.OnLinkReply(link, Reply(), kStart);
   CHECK(l.Take<OpenConnection>().transport_descriptor == "slab");
   const auto change = l.links.OnConnected(link, absl::OkStatus(), kStart);
   REQUIRE(change.has_value());
   CHECK(change->peer == "d");
-  const PeerLinks::Peer& peer = l.links.Seek("d", kStart);
+  const PeerLinks::Peer& peer = l.links.LinkTo("d", kStart);
   CHECK(peer.state == PeerLinks::State::kLinked);
   CHECK(peer.incarnation == Incarnation(9));
   CHECK(peer.slab_blocks == 100);
@@ -81,17 +81,17 @@ TEST_CASE("PeerLinks links once for any number of hand-offs") {
 TEST_CASE("PeerLinks retries a refusing peer after 10 s and a lost one after 1 s") {
   for (const bool refused : {true, false}) {
     Links l;
-    l.links.Seek("d", kStart);
+    l.links.LinkTo("d", kStart);
     const absl::Status why = refused ? absl::FailedPreconditionError("other weights") : absl::UnavailableError("gone");
     REQUIRE(l.links.OnLinkReply(l.Take<SendLink>().link, why, kStart).has_value());
     const absl::Duration again = refused ? kRefusedAgain : kRelinkAfter;
-    const PeerLinks::Peer& peer = l.links.Seek("d", kStart + again - absl::Nanoseconds(1));
+    const PeerLinks::Peer& peer = l.links.LinkTo("d", kStart + again - absl::Nanoseconds(1));
     CHECK(l.actions.empty());
     CHECK(peer.state == (refused ? PeerLinks::State::kRefused : PeerLinks::State::kLost));
     CHECK(peer.retry_at == kStart + again);
     CHECK(peer.problem == (refused ? absl::FailedPreconditionError("decode worker d cannot be linked: other weights")
                                    : absl::UnavailableError("decode worker d was lost: gone")));
-    l.links.Seek("d", kStart + again);
+    l.links.LinkTo("d", kStart + again);
     l.Take<SendLink>();
   }
 }
@@ -101,7 +101,7 @@ TEST_CASE("PeerLinks refuses a reply with an impossible slab or lease") {
        {+[](LinkReply& r) { r.slab_blocks = -1; }, +[](LinkReply& r) { r.slab_blocks = (int64_t{1} << 32) + 1; },
         +[](LinkReply& r) { r.lease = absl::Milliseconds(9); }, +[](LinkReply& r) { r.lease = absl::Hours(2); }}) {
     Links l;
-    l.links.Seek("d", kStart);
+    l.links.LinkTo("d", kStart);
     LinkReply reply = Reply();
     damage(reply);
     l.links.OnLinkReply(l.Take<SendLink>().link, reply, kStart);
@@ -119,7 +119,7 @@ TEST_CASE("PeerLinks refuses a peer when the transport reports a difference") {
   };
   for (const auto& [status, state] : cases) {
     Links l;
-    l.links.Seek("d", kStart);
+    l.links.LinkTo("d", kStart);
     const LinkId link = l.Take<SendLink>().link;
     l.links.OnLinkReply(link, Reply(), kStart);
     l.Take<OpenConnection>();
@@ -143,7 +143,7 @@ TEST_CASE("PeerLinks closes a lost connection once and ignores later answers") {
 
 TEST_CASE("PeerLinks closes a connection whose attempt is over") {
   Links l;
-  l.links.Seek("d", kStart);
+  l.links.LinkTo("d", kStart);
   const LinkId link = l.Take<SendLink>().link;
   l.links.OnLinkReply(link, Reply(), kStart);
   l.Take<OpenConnection>();
@@ -160,19 +160,19 @@ TEST_CASE("PeerLinks links a restarted peer again at once, as another process") 
   CHECK(std::get<CloseConnection>(l.actions[0]).link == old);
   const LinkId link = std::get<SendLink>(l.actions[1]).link;
   CHECK(link != old);
-  CHECK(l.links.OnLinkReply(link, Reply(/*incarnation=*/10), kStart)->other_process);
+  CHECK(l.links.OnLinkReply(link, Reply(/*incarnation=*/10), kStart)->is_new_process);
 
   Links same;
   const LinkId first = same.Link("d", kStart);
   same.links.Relink(first);
-  CHECK_FALSE(same.links.OnLinkReply(std::get<SendLink>(same.actions[1]).link, Reply(), kStart)->other_process);
+  CHECK_FALSE(same.links.OnLinkReply(std::get<SendLink>(same.actions[1]).link, Reply(), kStart)->is_new_process);
 }
 
 TEST_CASE("PeerLinks forgets an idle peer after 10 minutes, but no busy or linking one") {
   Links l;
   const LinkId idle = l.Link("idle", kStart);
   l.Link("busy", kStart);
-  l.links.Seek("linking", kStart);
+  l.links.LinkTo("linking", kStart);
   l.Take<SendLink>();
   l.links.Tick({"busy"}, kStart + kForgetIdle - absl::Nanoseconds(1));
   CHECK(l.actions.empty());
