@@ -58,7 +58,7 @@ std::optional<BlockRef> BlockPool::Allocate() {
 
 BlockRef BlockPool::Share(BlockId id) {
   Update(id, [](Block& block) {
-    BATON_CHECK(!block.quarantined && (block.references > 0 || block.retained), "shared a block that holds nothing");
+    BATON_CHECK(!block.quarantined && (block.references > 0 || block.retained), "shared a block without KV");
     ++block.references;
   });
   return BlockRef(this, id);
@@ -75,7 +75,7 @@ void BlockPool::Quarantine(BlockRef block) {
   BATON_CHECK(block.pool_ == this, "a block of another pool");
   block.pool_ = nullptr;  // The destructor must not release the reference again.
   Update(block.id_, [](Block& b) {
-    BATON_CHECK(b.references == 1 && !b.retained, "quarantined a block that others read");
+    BATON_CHECK(b.references == 1 && !b.retained, "quarantined a block with other references");
     b.references = 0;
     b.quarantined = true;
   });
@@ -83,7 +83,7 @@ void BlockPool::Quarantine(BlockRef block) {
 
 void BlockPool::EndQuarantine(BlockId id) {
   Update(id, [](Block& block) {
-    BATON_CHECK(block.quarantined, "ended a quarantine that never was");
+    BATON_CHECK(block.quarantined, "ended the quarantine of a block that is not quarantined");
     block.quarantined = false;
   });
 }

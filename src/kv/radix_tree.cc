@@ -73,14 +73,14 @@ void RadixTree::MakeReady(const BlockKey& key) {
 
 void RadixTree::Break(const BlockKey& key) {
   Node& node = Require(key);
-  BATON_CHECK(!node.ready, "a promise that was kept cannot be broken");
+  BATON_CHECK(!node.ready, "only a promised node can be broken");
   Remove(node);
 }
 
 BlockRef RadixTree::Insert(std::span<const BlockKey> path, BlockRef block) {
   BATON_CHECK(!path.empty(), "a node has a path");
   if (const Node* node = NodeOf(path.back())) {
-    BATON_CHECK(node->ready, "inserted what another request promised");
+    BATON_CHECK(node->ready, "inserted a node that another request promised");
     return Acquire(path.back());
   }
   Node& node = Add(path, block.id());
@@ -207,10 +207,10 @@ void RadixTree::CheckInvariants() const {
   size_t leaves = 0, protections = 0;
   for (const auto& [key, owned] : nodes_) {
     const Node& node = *owned;
-    BATON_CHECK(node.key == key, "a node under another's key");
+    BATON_CHECK(node.key == key, "a node is listed under a wrong key");
     BATON_CHECK(blocks.insert(node.block).second, "two nodes share a block");
-    BATON_CHECK(pool_.IsRetained(node.block) == node.ready, "the pool retains what is ready, no more and no less");
-    BATON_CHECK(node.ready || pool_.ReferencesOf(node.block) > 0, "nobody holds a promised node");
+    BATON_CHECK(pool_.IsRetained(node.block) == node.ready, "the pool retains exactly the ready nodes");
+    BATON_CHECK(node.ready || pool_.ReferencesOf(node.block) > 0, "a promised node has no reference");
     if (node.parent != nullptr) {
       ++children[node.parent];
       BATON_CHECK(NodeOf(node.parent->key) == node.parent, "a node outlived its parent");
@@ -231,7 +231,7 @@ void RadixTree::CheckInvariants() const {
     const auto counted = children.find(node.get());
     BATON_CHECK(node->children == (counted == children.end() ? 0 : counted->second), "children miscounted");
   }
-  BATON_CHECK(leaves == leaves_.size(), "the eviction order holds what is no leaf");
+  BATON_CHECK(leaves == leaves_.size(), "the eviction order has a node that is not a leaf");
   BATON_CHECK(protections == protected_.size(), "a protection of no node");
 }
 

@@ -82,7 +82,7 @@ class Slab {
   bool on_host() const { return access_ == nullptr; }
   // REQUIRES: on_host.
   std::span<std::byte> host() const {
-    BATON_CHECK(on_host(), "the host reads memory that is not its own");
+    BATON_CHECK(on_host(), "the slab is not in host memory");
     return memory_;
   }
 

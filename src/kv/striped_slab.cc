@@ -44,7 +44,7 @@ bool StripedSlab::Contains(const void* pointer) const {
 
 void StripedSlab::Split(const MemoryCopy& copy, std::vector<std::vector<MemoryCopy>>& by_stripe) const {
   const bool reads = Contains(copy.from);
-  BATON_CHECK(reads != Contains(copy.to), "one side is in the slab, the other the host's");
+  BATON_CHECK(reads != Contains(copy.to), "exactly one side of a copy is in the slab");
   const int64_t offset = static_cast<const std::byte*>(reads ? copy.from : copy.to) - addresses_.data();
   const int64_t planes = static_cast<int64_t>(copy.bytes) / plane_bytes_;
   BATON_CHECK(offset % plane_bytes_ == 0 && planes * plane_bytes_ == static_cast<int64_t>(copy.bytes),

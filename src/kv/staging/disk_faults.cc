@@ -32,7 +32,8 @@ void DiskFaults::Tick(absl::Time now) {
     full_until_ = absl::InfiniteFuture();
   }
   if (is_off() || now < since_ + patience_) return;
-  fault_ = absl::DeadlineExceededError(absl::StrCat("the disk did not answer for ", absl::FormatDuration(patience_)));
+  fault_ =
+      absl::DeadlineExceededError(absl::StrCat("the disk completed no transfer for ", absl::FormatDuration(patience_)));
 }
 
 absl::Time DiskFaults::NextTick() const {

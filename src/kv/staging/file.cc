@@ -31,11 +31,12 @@ absl::StatusOr<int> OpenNameless(const std::string& directory) {
 absl::Status Allocate(int file, const std::string& directory, int64_t bytes) {
   struct statvfs info {};
   if (fstatvfs(file, &info) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot ask for space in ", directory));
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot read the free space of ", directory));
   const auto free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
   const int error = static_cast<double>(bytes) > free ? ENOSPC : posix_fallocate(file, 0, bytes);
   if (error == 0) return absl::OkStatus();
-  if (error != ENOSPC && error != EFBIG) return absl::ErrnoToStatus(error, absl::StrCat("cannot allocate ", directory));
+  if (error != ENOSPC && error != EFBIG)
+    return absl::ErrnoToStatus(error, absl::StrCat("cannot allocate space in ", directory));
   return absl::ResourceExhaustedError(absl::StrCat("no space for ", bytes >> 20, " MiB in ", directory, ": ",
                                                    static_cast<int64_t>(free) >> 20, " MiB are free"));
 }
@@ -72,11 +73,11 @@ absl::Status StagingFile::Read(int64_t slot, std::span<std::byte> bytes) {
     const ssize_t read = pread(file_, &bytes[done], bytes.size() - done, begin + static_cast<int64_t>(done));
     if (read < 0 && errno == EINTR) continue;
     if (read < 0) return absl::ErrnoToStatus(errno, "cannot read staged KV");
-    if (read == 0) return absl::DataLossError("the file of staged KV has become shorter");
+    if (read == 0) return absl::DataLossError("the file of staged KV is truncated");
     done += static_cast<size_t>(read);
   }
   if (seal_.Fits(tags_[static_cast<size_t>(slot)], bytes)) return absl::OkStatus();
-  return absl::DataLossError("staged KV is not what was written");
+  return absl::DataLossError("staged KV differs from the bytes that were written");
 }
 
 }  // namespace baton

@@ -39,7 +39,7 @@ KvStaging::Entry* KvStaging::EntryOf(const BlockKey& key) const {
 
 KvStaging::Entry& KvStaging::Require(const BlockKey& key) const {
   Entry* entry = EntryOf(key);
-  BATON_CHECK(entry != nullptr, "no tier knows this block");
+  BATON_CHECK(entry != nullptr, "the block is not staged");
   return *entry;
 }
 
@@ -177,7 +177,7 @@ bool KvStaging::BeginRead(Entry& entry) {
 void KvStaging::Release(std::span<const BlockKey> keys) {
   for (const BlockKey& key : keys) {
     Entry& entry = Require(key);
-    BATON_CHECK(entry.holds > 0, "released what nobody holds");
+    BATON_CHECK(entry.holds > 0, "released a block that is not held");
     Change(entry, [&] { --entry.holds; });
   }
 }
@@ -199,7 +199,7 @@ bool KvStaging::MayCopyIn(int64_t step_blocks) const {
 }
 
 void KvStaging::UseInStep(const BlockKey& key) {
-  BATON_CHECK(IsHere(key), "used in a step without being here");
+  BATON_CHECK(IsHere(key), "used a block that is not in host memory");
   Entry& entry = Require(key);
   Change(entry, [&] { ++entry.in_steps; });
   in_step_.push_back(&entry);
@@ -207,7 +207,7 @@ void KvStaging::UseInStep(const BlockKey& key) {
 
 KvStaging::Tier KvStaging::CopyIn(const BlockKey& key, BlockId block) {
   Entry& entry = Require(key);
-  BATON_CHECK(entry.in_steps > 0, "copied what may be evicted");
+  BATON_CHECK(entry.in_steps > 0, "copied a block that the step does not use");
   copies_.in.push_back({block, entry.host});
   copied_in_.push_back(&entry);
   return std::exchange(entry.was_read, false) ? Tier::kDisk : Tier::kHost;
@@ -274,7 +274,7 @@ void KvStaging::OnTransferred(const DiskTransfer& transfer, const absl::Status& 
                               absl::Time now) {
   const bool was_off = faults_.is_off();
   Entry& entry = Require(transfer.key);
-  BATON_CHECK(transfer.read ? entry.reading : entry.writing, "the end of what was never begun");
+  BATON_CHECK(transfer.read ? entry.reading : entry.writing, "a transfer ended that has not begun");
   if (transfer.read && !status.ok()) {
     free_host_.push_back(entry.host);
     ++failures_;
@@ -319,7 +319,8 @@ KvStaging::Counts KvStaging::counts() const {
 }
 
 void KvStaging::CheckInvariants() const {
-  BATON_CHECK(in_step_.empty() && copied_in_.empty() && copies_.out.empty() && copies_.in.empty(), "a step left over");
+  BATON_CHECK(in_step_.empty() && copied_in_.empty() && copies_.out.empty() && copies_.in.empty(),
+              "a step has not ended");
   std::vector<bool> host(static_cast<size_t>(options_.host)), disk(static_cast<size_t>(options_.disk));
   const auto take = [](std::vector<bool>& slots, int64_t slot) {
     BATON_CHECK(slot >= 0 && slot < std::ssize(slots) && !slots[static_cast<size_t>(slot)], "a slot is used twice");
@@ -334,12 +335,13 @@ void KvStaging::CheckInvariants() const {
   };
   for (const auto& [key, owned] : entries_) {
     const Entry& entry = *owned;
-    BATON_CHECK(entry.key == key, "an entry under another's key");
-    BATON_CHECK(entry.in_steps == 0, "held for a step that is over");
+    BATON_CHECK(entry.key == key, "an entry is listed under a wrong key");
+    BATON_CHECK(entry.in_steps == 0, "used by a step that has ended");
     if (entry.host != kNone) take(host, entry.host);
     if (entry.disk != kNone) take(disk, entry.disk);
-    BATON_CHECK(entry.host != kNone || entry.disk != kNone || entry.holds > 0, "an entry of nothing");
-    BATON_CHECK(!(entry.reading || entry.writing) || (entry.host != kNone && entry.disk != kNone), "moved to nowhere");
+    BATON_CHECK(entry.host != kNone || entry.disk != kNone || entry.holds > 0, "an entry has no slot and no hold");
+    BATON_CHECK(!(entry.reading || entry.writing) || (entry.host != kNone && entry.disk != kNone),
+                "a transfer lacks a host slot or a disk slot");
     BATON_CHECK(listed(host_order_, HostRank(entry), entry) == MayLeaveHost(entry),
                 "a block that may leave host memory is not listed");
     BATON_CHECK(listed(disk_order_, DiskRank(entry), entry) == MayLeaveDisk(entry),
@@ -356,7 +358,7 @@ void KvStaging::CheckInvariants() const {
   BATON_CHECK(held == held_ && reading == reading_ && writing == writing_, "entries miscounted");
   BATON_CHECK(
       copies == host_copies_ && may_leave_host == std::ssize(host_order_) && may_leave_disk == std::ssize(disk_order_),
-      "an order lists what is not there");
+      "an eviction order lists a block that may not be evicted");
 }
 
 }  // namespace baton

@@ -42,7 +42,7 @@ TEST_CASE("a disk that has had work for 10 s and has ended none is turned off") 
   CHECK_FALSE(faults.is_off());
   faults.Tick(kStart + kPatience);
   CHECK(faults.is_off());
-  CHECK(faults.status() == absl::DeadlineExceededError("the disk did not answer for 10s"));
+  CHECK(faults.status() == absl::DeadlineExceededError("the disk completed no transfer for 10s"));
 }
 
 TEST_CASE("each transfer that ends gives the others 10 s more") {
