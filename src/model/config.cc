@@ -83,11 +83,12 @@ class Fields {
 absl::Status RefuseUnsupported(const Fields& fields) {
   for (const char* name : {"attention_bias", "mlp_bias", "use_sliding_window"}) {
     ASSIGN_OR_RETURN(const bool on, fields.FlagOr(name, false));
-    if (on) return fields.Error(name, "false (not supported)");
+    if (on) return fields.Error(name, "false, the only supported value");
   }
-  if (fields.Has("quantization_config")) return fields.Error("quantization_config", "nothing (not supported)");
+  if (fields.Has("quantization_config"))
+    return fields.Error("quantization_config", "no such field, since quantization is not supported");
   if (const Json* fraction = fields.Find("partial_rotary_factor"); fraction != nullptr && *fraction != 1) {
-    return fields.Error("partial_rotary_factor", "1 (not supported)");
+    return fields.Error("partial_rotary_factor", "1, the only supported value");
   }
   ASSIGN_OR_RETURN(const std::string activation, fields.Text("hidden_act"));
   if (activation != "silu") return fields.Error("hidden_act", "\"silu\"");
@@ -153,7 +154,7 @@ absl::Status ReadRopeObject(const Fields& rope, ModelConfig& config) {
 
 absl::Status ReadRope(const Fields& fields, ModelConfig& config) {
   if (fields.Has("rope_scaling") && fields.Has("rope_parameters")) {
-    return fields.Error("rope_scaling", "nothing beside rope_parameters");
+    return fields.Error("rope_scaling", "either rope_scaling or rope_parameters", "both");
   }
   if (fields.Has("rope_scaling")) {
     ASSIGN_OR_RETURN(const Fields scaling, fields.Object("rope_scaling"));
@@ -189,7 +190,7 @@ absl::Status ReadShape(const Fields& fields, ModelConfig& config) {
   } else if (config.hidden % config.heads == 0) {
     config.head_dim = config.hidden / config.heads;
   } else {
-    return fields.Error("head_dim", "given, since num_attention_heads does not divide hidden_size");
+    return fields.Error("head_dim", "a value, since num_attention_heads does not divide hidden_size");
   }
   // Rope rotates pairs of elements, so head_dim must be even.
   if (config.head_dim % 2 != 0 || config.head_dim > kMaxHeadDim) {

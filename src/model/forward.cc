@@ -65,7 +65,7 @@ absl::StatusOr<PackedModel> PackModel(const Weights& weights, bool with_lm_head,
 absl::StatusOr<LogitsView> Forward(const PackedModel& model, const Batch& batch, Ops& ops,
                                    absl::FunctionRef<bool(int64_t layer)> layer_done) {
   const bool wants_logits = WantsLogits(batch);
-  BATON_CHECK(model.lm_head.has_value() || !wants_logits, "logits are asked of a model without LM head");
+  BATON_CHECK(model.lm_head.has_value() || !wants_logits, "a batch wants logits of a model without LM head");
   if (batch.slices.empty()) return LogitsView{};
 
   RETURN_IF_ERROR(ops.Begin(batch));
@@ -75,7 +75,7 @@ absl::StatusOr<LogitsView> Forward(const PackedModel& model, const Batch& batch,
     const PackedLayer& layer = model.layers[l];
     ops.Linear({Activation::kHidden, layer[Role::kAttentionNorm], layer[Role::kQkv], Activation::kQkv, Then::kStore});
     ops.StoreKv(l, QkNormOf(layer));
-    if (!layer_done(l)) return absl::AbortedError(absl::StrCat("broken off after layer ", l));
+    if (!layer_done(l)) return absl::AbortedError(absl::StrCat("the caller stopped the pass after layer ", l));
     if (l == last) {
       if (!wants_logits) return LogitsView{};
       ops.KeepLogitRows();

@@ -71,7 +71,7 @@ absl::Status CheckSharesKv(const ModuleTraits& module, const ModuleTraits& decod
   if (module.tokenizer.digest() == decoder.tokenizer.digest()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("tokenizer: the prefill module has ", Hex(module.tokenizer.digest()),
                                                  ", the decoder ", Hex(decoder.tokenizer.digest()),
-                                                 " (SHA-256 of what it does)"));
+                                                 " (SHA-256 of the vocabulary and rules)"));
 }
 
 absl::StatusOr<Digest> PrefillModuleDigest(const std::string& directory, const ModuleTraits& decoder) {

@@ -114,7 +114,8 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
     return false;
   }
   bool Unexpected(absl::string_view what) {
-    return Fail(absl::StrCat("header has ", what, " where the format has none", field_.empty() ? "" : ", in ", field_));
+    return Fail(absl::StrCat("header has ", what, ", which the format does not allow ",
+                             field_.empty() ? "here" : absl::StrCat("in ", field_)));
   }
   bool BeginTensor(const std::string& name) {
     name_ = name.substr(0, kMaxNameBytes);
@@ -168,8 +169,8 @@ absl::StatusOr<uint64_t> BytesFor(const HeaderEntry& entry) {
 absl::StatusOr<SafetensorsEntry> Locate(const HeaderEntry& entry, std::span<const std::byte> data) {
   const uint64_t begin = (*entry.offsets)[0], end = (*entry.offsets)[1];
   if (begin > end || end > data.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data_offsets [", begin, ", ", end, ") leave the file's data of ", data.size(), " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("data_offsets: expected a range of the file's ", data.size(),
+                                                   " bytes of data, got [", begin, ", ", end, ")"));
   }
   ASSIGN_OR_RETURN(const uint64_t bytes, BytesFor(entry));
   if (bytes != end - begin) {
@@ -215,7 +216,7 @@ absl::StatusOr<absl::string_view> HeaderText(std::span<const std::byte> file) {
   std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
   const uint64_t limit = std::min<uint64_t>(kMaxHeaderBytes, file.size() - sizeof header_bytes);
   if (header_bytes > limit) {
-    return absl::InvalidArgumentError(absl::StrCat("header claims ", header_bytes, " bytes, expected at most ", limit,
+    return absl::InvalidArgumentError(absl::StrCat("header: expected at most ", limit, " bytes, got ", header_bytes,
                                                    limit < kMaxHeaderBytes ? ": not safetensors, or truncated" : ""));
   }
   return absl::string_view(reinterpret_cast<const char*>(file.data()) + sizeof header_bytes, header_bytes);

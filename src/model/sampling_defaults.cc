@@ -34,7 +34,7 @@ absl::Status Set(const SamplingField& field, double number, int32_t& value) {
 // No parameter of another type is in generation_config.json.
 template <typename T>
 absl::Status Set(const SamplingField& field, double, T&) {
-  return absl::UnimplementedError(StrCat(field.name, ": generation_config.json states numbers only"));
+  return absl::UnimplementedError(StrCat(field.name, ": generation_config.json may set only numbers"));
 }
 
 absl::Status ReadField(const Json& file, const SamplingField& field, SamplingParams& params) {

@@ -86,10 +86,8 @@ absl::StatusOr<const ServedModel*> ServedModels::Find(const std::string& name) c
   const std::string served = absl::StrJoin(
       models_, ", ", [](std::string* out, const ServedModel& model) { absl::StrAppend(out, "'", model.name, "'"); });
   return absl::InvalidArgumentError(
-      absl::StrCat("model: ",
-                   name.empty() ? "must be named where several are served"
-                                : "unknown: '" + absl::CHexEscape(name.substr(0, kShownNameBytes)) + "'",
-                   "; served here: ", served));
+      absl::StrCat("model: expected one of ", served, ", got ",
+                   name.empty() ? "no name" : "'" + absl::CHexEscape(name.substr(0, kShownNameBytes)) + "'"));
 }
 
 bool ServedModels::Contains(const std::string& name) const {

@@ -50,7 +50,7 @@ Tensor PartOf(const Tensor& whole, const TensorRow& row, const ModelConfig& conf
 }  // namespace
 
 ShardRange RangeOf(const Shard& shard, int64_t n, int64_t unit) {
-  BATON_CHECK(n % unit == 0, "whole units are shared out");
+  BATON_CHECK(n % unit == 0, "n is not a multiple of the unit");
   return {n / unit * shard.rank / shard.ranks * unit, n / unit * (shard.rank + 1) / shard.ranks * unit};
 }
 
@@ -62,7 +62,7 @@ absl::Status CheckShard(const ModelConfig& config, int ranks) {
   for (const auto& [what, most] : shared_out) {
     if (ranks >= 1 && ranks <= most) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor parallelism: expected 1 to ", most, " ranks, ", what, " for each, got ", ranks));
+        absl::StrCat("tensor parallelism: expected 1 to ", most, " ranks (each needs ", what, "), got ", ranks));
   }
   return absl::OkStatus();
 }

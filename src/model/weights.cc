@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<SafetensorsFile>> OpenShards(const std::string& direc
   for (const auto& [tensor, shard] : shard_map) {
     const SafetensorsFile& file = files[position.at(shard)];
     if (!file.tensors().contains(tensor))
-      return Error(file, absl::CHexEscape(tensor.substr(0, 80)), "missing, though the index lists it");
+      return Error(file, absl::CHexEscape(tensor.substr(0, 80)), "missing, but the index lists it in this file");
   }
   return files;
 }

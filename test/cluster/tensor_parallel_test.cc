@@ -69,7 +69,7 @@ TEST_CASE("groups of ranks of any sizes hand KV over and decode alike") {
 TEST_CASE("more ranks than the model has KV heads are refused at the start") {
   Process worker("baton-prefill", Ranks(5));
   CHECK(worker.Wait() == 1);
-  CHECK(absl::StrContains(worker.Output(), "tensor parallelism: expected 1 to 2 ranks, a KV head for each, got 5"));
+  CHECK(absl::StrContains(worker.Output(), "tensor parallelism: expected 1 to 2 ranks (each needs a KV head), got 5"));
 }
 
 }  // namespace

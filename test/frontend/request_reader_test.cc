@@ -103,7 +103,7 @@ TEST_CASE("A bad field is refused by name, value and limit") {
   v1::GenerateRequest request = Text("hello");
   SECTION("unknown model") {
     request.set_model("gpt");
-    Has(ErrorOf(request), "model: unknown: 'gpt'; served here: 'bytes'");
+    Has(ErrorOf(request), "model: expected one of 'bytes', got 'gpt'");
   }
   SECTION("a length without a context") {
     request.set_context_length(3);
@@ -460,7 +460,7 @@ TEST_CASE("A request must name its model when several are served") {
   list.push_back(ByteModel("b"));
   const auto read = ReadRequest(Text("hi"), ServedModels(std::move(list)), absl::UnixEpoch());
   CHECK(absl::IsInvalidArgument(read.status()));
-  CHECK(Message(read.status()) == "model: must be named where several are served; served here: 'a', 'b'");
+  CHECK(Message(read.status()) == "model: expected one of 'a', 'b', got no name");
 }
 
 TEST_CASE("A request with max_tokens 0 is prefill-only and may fill the context") {

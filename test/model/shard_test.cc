@@ -118,11 +118,11 @@ TEST_CASE("a group with more ranks than the model has parts is refused with both
   const auto refusal = [](const ModelConfig& config, int ranks) {
     return std::string(CheckShard(config, ranks).message());
   };
-  CHECK(refusal(ShapeWithHeads(6, 3), 4) == "tensor parallelism: expected 1 to 3 ranks, a KV head for each, got 4");
-  CHECK(refusal(ShapeWithHeads(6, 3), 0) == "tensor parallelism: expected 1 to 3 ranks, a KV head for each, got 0");
+  CHECK(refusal(ShapeWithHeads(6, 3), 4) == "tensor parallelism: expected 1 to 3 ranks (each needs a KV head), got 4");
+  CHECK(refusal(ShapeWithHeads(6, 3), 0) == "tensor parallelism: expected 1 to 3 ranks (each needs a KV head), got 0");
   ModelConfig narrow = ShapeWithHeads(6, 3);
   narrow.ffn = 128;
-  CHECK(refusal(narrow, 3) == "tensor parallelism: expected 1 to 2 ranks, a tile of the FFN for each, got 3");
+  CHECK(refusal(narrow, 3) == "tensor parallelism: expected 1 to 2 ranks (each needs a tile of the FFN), got 3");
 }
 
 }  // namespace baton

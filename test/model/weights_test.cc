@@ -174,7 +174,7 @@ TEST_CASE("a malformed index or shard is refused") {
   changed["weight_map"]["model.norm.weight"] = "c.safetensors";
   refused(changed.dump(), "c.safetensors");
   changed["weight_map"]["model.norm.weight"] = "b.safetensors";
-  refused(changed.dump(), "tensor 'model.norm.weight': missing, though the index lists it");
+  refused(changed.dump(), "tensor 'model.norm.weight': missing, but the index lists it in this file");
 
   dir.Write("model.safetensors.index.json", index.dump());
   dir.Write("b.safetensors", SafetensorsOf(SmallTensors()));

@@ -142,7 +142,7 @@ TEST_CASE("more ranks than KV heads are refused") {
   const RandomWeights weights(LlamaShape(DType::kF32), 5);
   const auto backend = MakeCpuGroup(weights, 3, {}, {.kv_blocks = 4});
   CHECK(backend.status().code() == absl::StatusCode::kInvalidArgument);
-  CHECK(backend.status().message() == "tensor parallelism: expected 1 to 2 ranks, a KV head for each, got 3");
+  CHECK(backend.status().message() == "tensor parallelism: expected 1 to 2 ranks (each needs a KV head), got 3");
 }
 
 namespace {

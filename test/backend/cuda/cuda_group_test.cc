@@ -105,7 +105,7 @@ TEST_CASE("a group of no device, of too many, or of more than there are KV heads
   CHECK(absl::IsInvalidArgument(MakeDeviceCommunicators(std::vector<int>(17, 0)).status()));
   const RandomWeights weights(LlamaShape(DType::kBF16), 5);
   const absl::Status status = MakeCudaGroup(weights, std::vector<CudaRank>(3), {}).status();
-  CHECK(status.message() == "tensor parallelism: expected 1 to 2 ranks, a KV head for each, got 3");
+  CHECK(status.message() == "tensor parallelism: expected 1 to 2 ranks (each needs a KV head), got 3");
 }
 
 }  // namespace
