@@ -104,11 +104,12 @@ class JinjaChatTemplate final : public ChatTemplate {
 
 absl::Status CheckTemplateVariables(const nlohmann::ordered_json& variables, std::string_view field) {
   if (const size_t bytes = JsonBytes(variables); bytes > kMaxVariableBytes) {
-    return absl::InvalidArgumentError(StrCat(field, ": ", bytes, " bytes of JSON, limit ", kMaxVariableBytes));
+    return absl::InvalidArgumentError(
+        StrCat(field, ": expected at most ", kMaxVariableBytes, " bytes of JSON, got ", bytes));
   }
   for (const auto& [name, value] : variables.items()) {
     if (std::ranges::find(kOwnVariables, name) == std::end(kOwnVariables) && !jinja::IsFunction(name)) continue;
-    return absl::InvalidArgumentError(StrCat(field, ".", name, ": is none of the variables that a client may set"));
+    return absl::InvalidArgumentError(StrCat(field, ".", name, ": a client may not set this variable"));
   }
   return absl::OkStatus();
 }

@@ -53,7 +53,8 @@ void AppendDecomposed(utf8proc_int32_t code_point, std::vector<utf8proc_int32_t>
   int unused_boundary = 0;
   const utf8proc_ssize_t count =
       utf8proc_decompose_char(code_point, parts, std::size(parts), UTF8PROC_DECOMPOSE, &unused_boundary);
-  BATON_CHECK(count >= 0 && count <= static_cast<utf8proc_ssize_t>(std::size(parts)), "decomposition fits");
+  BATON_CHECK(count >= 0 && count <= static_cast<utf8proc_ssize_t>(std::size(parts)),
+              "the decomposition is longer than its buffer");
   out.insert(out.end(), parts, parts + count);
 }
 

@@ -12,7 +12,7 @@ uint64_t Edge(uint32_t node, char byte) { return uint64_t{node} << 8 | static_ca
 }  // namespace
 
 void AddedTokenFinder::Add(std::string_view content, TokenId id) {
-  BATON_CHECK(!content.empty(), "an empty token would be everywhere");
+  BATON_CHECK(!content.empty(), "an added token is empty");
   starts_[static_cast<uint8_t>(content[0])] = true;
   uint32_t node = kRoot;
   for (const char byte : content) {

@@ -102,7 +102,7 @@ class SpecReader {
       if (added_ids_.contains(token)) continue;  // The bytes of an added token are its content.
       const std::optional<std::string> bytes = BytesFromAlphabet(token);
       if (!bytes.has_value() || bytes->empty()) {
-        return Invalid(absl::StrCat("'", token, "' (id ", id, ") is no byte-level token"));
+        return Invalid(absl::StrCat("'", token, "' (id ", id, ") is not a byte-level token"));
       }
       RETURN_IF_ERROR(Place(static_cast<TokenId>(id), *bytes));
     }
@@ -143,11 +143,11 @@ class SpecReader {
   // Reads the token that stands for bytes without a token.
   absl::Status ReadUnknown(const json& model) {
     ASSIGN_OR_RETURN(const bool fallback, Flag(model, "byte_fallback", false));
-    if (fallback) return Invalid("byte_fallback is not supported where the vocabulary lacks bytes");
+    if (fallback) return Invalid("byte_fallback is not supported for a vocabulary without all bytes");
     ASSIGN_OR_RETURN(const std::string unknown, OptionalText(model, "unk_token"));
     if (unknown.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const bool fuse, Flag(model, "fuse_unk", false));
-    if (fuse) return Invalid("fuse_unk is not supported where the vocabulary lacks bytes");
+    if (fuse) return Invalid("fuse_unk is not supported for a vocabulary without all bytes");
     const auto found = vocab_.find(unknown);
     if (found == vocab_.end()) return Invalid(absl::StrCat("unk_token '", unknown, "' is not in the vocabulary"));
     spec_.unknown = found->second;

@@ -48,7 +48,7 @@ bool EightAreAscii(const char* bytes) {
 }  // namespace
 
 Utf8Unit FirstUtf8Unit(std::string_view bytes) {
-  BATON_CHECK(!bytes.empty(), "no first unit in nothing");
+  BATON_CHECK(!bytes.empty(), "empty text has no first unit");
   const auto lead = static_cast<uint8_t>(bytes[0]);
   const size_t size = CharacterSize(lead);
   if (size == 0) return {Utf8Kind::kInvalid, 1};

@@ -97,7 +97,7 @@ TEST_CASE("Variables that are no object, or reserved, are refused by field") {
   chat.set_template_kwargs("{");
   CHECK(ChatError(chat).starts_with("chat.template_kwargs: expected JSON, byte 2: "));
   chat.set_template_kwargs(R"({"tools": []})");
-  CHECK(ChatError(chat) == "chat.template_kwargs.tools: is none of the variables that a client may set");
+  CHECK(ChatError(chat) == "chat.template_kwargs.tools: a client may not set this variable");
 }
 
 TEST_CASE("Tools and calls that are not JSON, or too deep or large, are refused") {

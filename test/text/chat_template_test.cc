@@ -129,10 +129,10 @@ TEST_CASE("a caller's variables are the template's, unless they are the server's
   for (const char* name : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "chat_template",
                            "continue_final_message", "raise_exception", "namespace"}) {
     CHECK(Message(CheckTemplateVariables({{"x", 1}, {name, 1}}, "f")) ==
-          StrCat("f.", name, ": is none of the variables that a client may set"));
+          StrCat("f.", name, ": a client may not set this variable"));
   }
   CHECK(Message(CheckTemplateVariables({{"x", std::string(1 << 16, 'y')}}, "f")) ==
-        "f: 65544 bytes of JSON, limit 65536");
+        "f: expected at most 65536 bytes of JSON, got 65544");
 }
 
 TEST_CASE("raise_exception reaches the caller with its message and line") {

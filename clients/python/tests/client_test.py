@@ -187,7 +187,7 @@ class ClientTest(unittest.TestCase):
         self.assert_fails(code.DEADLINE_EXCEEDED, waits, "")
         variables = Options(template_kwargs={"messages": []})
         refused = flow.agent("a", Message("user", "x"), options=variables)
-        self.assert_fails(code.INVALID_ARGUMENT, refused, "chat.template_kwargs.messages: is none of the variables")
+        self.assert_fails(code.INVALID_ARGUMENT, refused, "messages: a client may not set this variable")
         for wrong in ((3,), (Message("user", "x"), "y"), (OutputOf(None),)):
             with self.assertRaises(TypeError):
                 flow.agent("a", *wrong)

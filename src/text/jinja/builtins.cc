@@ -144,7 +144,7 @@ Value Pairs(const Dict& dict) {
 using Filter = absl::StatusOr<Value> (*)(std::string_view name, const Value& input, const Arguments& arguments);
 
 absl::StatusOr<Value> Length(std::string_view name, const Value& input, const Arguments&) {
-  if (input.AsDict() == nullptr && input.IsNone()) return WrongArgument(name, "something with a length", input);
+  if (input.AsDict() == nullptr && input.IsNone()) return WrongArgument(name, "a value with a length", input);
   ASSIGN_OR_RETURN(const List items, Items(input));
   return static_cast<int64_t>(items.size());
 }

@@ -278,7 +278,7 @@ class Interpreter {
       ASSIGN_OR_RETURN(const Value key, Evaluate(*expr.operands[i]));
       ASSIGN_OR_RETURN(Value value, Evaluate(*expr.operands[i + 1]));
       const auto* name = key.As<std::string>();
-      if (name == nullptr) return absl::UnimplementedError("a dict key that is no string is not implemented");
+      if (name == nullptr) return absl::UnimplementedError("a dict key that is not a string is not implemented");
       Assign(&dict, *name, std::move(value));
     }
     return Value::MakeDict(std::move(dict));

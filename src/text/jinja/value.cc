@@ -176,7 +176,7 @@ double Value::ToDouble() const {
   if (const auto* i = As<int64_t>()) return static_cast<double>(*i);
   if (const auto* b = As<bool>()) return *b ? 1 : 0;
   const auto* d = As<double>();
-  BATON_CHECK(d != nullptr, "ToDouble of something that is no number");
+  BATON_CHECK(d != nullptr, "ToDouble of a value that is not a number");
   return *d;
 }
 

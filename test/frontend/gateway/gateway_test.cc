@@ -175,7 +175,7 @@ TEST_CASE("A chat's reasoning is separated unless its variables disable thinking
   CHECK(ErrorMessageOf(
             Post(c, "/v1/chat/completions",
                  R"({"messages": [{"role": "user", "content": "hi"}], "chat_template_kwargs": {"messages": []}})")) ==
-        "chat_template_kwargs.messages: is none of the variables that a client may set");
+        "chat_template_kwargs.messages: a client may not set this variable");
 }
 
 TEST_CASE("Several prompts and samples make one answer, in order") {

@@ -98,10 +98,9 @@ TEST_CASE("Template variables are passed on, except reserved ones") {
         R"({"enable_thinking": false, "b": {"c": [1]}})");
   CHECK(MustRead(with("{}")).values.variables.IsNone());
   CHECK(ErrorOf(with("[]")) == "chat_template_kwargs: expected an object, got a list of 0");
-  CHECK(ErrorOf(with(R"({"bos_token": "x"})")) ==
-        "chat_template_kwargs.bos_token: is none of the variables that a client may set");
+  CHECK(ErrorOf(with(R"({"bos_token": "x"})")) == "chat_template_kwargs.bos_token: a client may not set this variable");
   CHECK(ErrorOf(with(StrCat("{\"x\": \"", std::string(1 << 16, 'y'), "\"}"))) ==
-        "chat_template_kwargs: 65544 bytes of JSON, limit 65536");
+        "chat_template_kwargs: expected at most 65536 bytes of JSON, got 65544");
 }
 
 TEST_CASE("Both max_tokens and max_completion_tokens set the same limit") {
