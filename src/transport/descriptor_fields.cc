@@ -28,7 +28,7 @@ void PutField(std::string& out, uint64_t value) {
 }
 
 void PutField(std::string& out, const std::string& value) {
-  BATON_CHECK(value.size() <= kLongestField, "a field is longer than peers take");
+  BATON_CHECK(value.size() <= kLongestField, "a field is longer than peers accept");
   PutField(out, uint64_t{value.size()});
   out += value;
 }
@@ -44,13 +44,13 @@ absl::StatusOr<DescriptorReader> DescriptorReader::Open(std::string_view kind, s
   reader.left_.remove_suffix(sizeof(Sha));
   const Sha sha = ShaOf(reader.left_);
   if (std::memcmp(sha.data(), bytes.data() + reader.left_.size(), sha.size()) != 0) {
-    return reader.Malformed("its SHA-256 differs: damaged, or something else");
+    return reader.Malformed("its SHA-256 differs: it is damaged or not a descriptor");
   }
   return reader;
 }
 
 absl::Status DescriptorReader::Get(uint64_t& value) {
-  if (left_.size() < 8) return Malformed("cut short");
+  if (left_.size() < 8) return Malformed("truncated");
   value = 0;
   for (size_t i = 0; i < 8; ++i) value |= uint64_t{static_cast<unsigned char>(left_[i])} << (8 * i);
   left_.remove_prefix(8);
@@ -69,7 +69,7 @@ absl::Status DescriptorReader::Get(std::string& value, uint64_t shortest) {
 }
 
 absl::Status DescriptorReader::End() const {
-  return left_.empty() ? absl::OkStatus() : Malformed("bytes after its end");
+  return left_.empty() ? absl::OkStatus() : Malformed("bytes after the last field");
 }
 
 absl::Status DescriptorReader::Malformed(std::string_view what) const {

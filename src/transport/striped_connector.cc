@@ -72,7 +72,8 @@ class Joined {
   absl::Status Result() const {
     if (!failure_.ok() || refused_ == 0) return failure_;
     if (refused_ == parts_) return refusal_;
-    return absl::UnavailableError(absl::StrCat("some ranks refused what others took: ", refusal_.message()));
+    return absl::UnavailableError(
+        absl::StrCat("some ranks refused a push that other ranks accepted: ", refusal_.message()));
   }
 
   const size_t parts_;

@@ -24,7 +24,7 @@ constexpr int64_t kMostEnded = 1024;
 WriteRight WriteGuard::Grant(std::span<const BlockId> blocks) {
   WriteRight right;
   const ssize_t drawn = getrandom(right.key.data(), right.key.size(), 0);
-  BATON_CHECK(drawn == std::ssize(right.key), "the system gave no random bytes");
+  BATON_CHECK(drawn == std::ssize(right.key), "the system returned no random bytes");
   auto granted = std::make_shared<Right>(Right{.key = right.key, .blocks = {blocks.begin(), blocks.end()}});
   for (const BlockId block : blocks) {
     BATON_CHECK((block.value() + 1) * layout_.BlockBytes() <= static_cast<int64_t>(slab_.size()),
@@ -58,7 +58,7 @@ absl::Status WriteGuard::CheckPlace(const Right& right, const BlockCopy& copy) c
   const int64_t last = (copy.target_offset + copy.bytes - 1) / block_bytes;
   for (int64_t block = copy.target_offset / block_bytes; block <= last; ++block) {
     if (right.blocks.contains(BlockId(static_cast<uint32_t>(block)))) continue;
-    return absl::PermissionDeniedError(absl::StrCat("block ", block, " was not reserved for its writer"));
+    return absl::PermissionDeniedError(absl::StrCat("block ", block, " is not reserved for its writer"));
   }
   return absl::OkStatus();
 }
@@ -72,8 +72,8 @@ absl::Status WriteGuard::Check(const WriteRight& right, std::span<const BlockCop
   const bool same = Same(key, right.key);
   if (!same || granted == rights_.end()) {
     return absl::PermissionDeniedError(
-        "it shows no key of a reservation that may still be written to (--guard-kv): the reservation is long over, or "
-        "was never its writer's");
+        "the write has no key of a current reservation (--guard-kv): the reservation ended long ago, or was never "
+        "granted to the writer");
   }
   for (const BlockCopy& copy : copies) RETURN_IF_ERROR(CheckPlace(*granted->second, copy));
   return absl::OkStatus();
@@ -87,8 +87,7 @@ absl::Status WriteGuard::Refuse(const absl::Status& why) {
 absl::Status WriteGuard::CountRefused(const absl::Status& why) {
   ++refused_;
   if (const auto kept_back = log_limit_.Pass()) {
-    spdlog::warn("a KV write was refused, or its commit: {} ({} more since the last such line)", why.ToString(),
-                 *kept_back);
+    spdlog::warn("refused a KV write or its commit: {} ({} more since the last such line)", why.ToString(), *kept_back);
   }
   return why;
 }
@@ -108,7 +107,7 @@ absl::Status WriteGuard::Write(const WriteRight& right, std::span<const BlockCop
   {
     const std::lock_guard lock(mutex_);
     if (const absl::Status status = Check(right, copies, bytes); !status.ok()) {
-      return EndedLately(right) ? absl::PermissionDeniedError("the reservation that its key was for is over")
+      return EndedLately(right) ? absl::PermissionDeniedError("the reservation of the write's key has ended")
                                 : CountRefused(status);
     }
     granted = rights_.at(right.id);
@@ -137,13 +136,13 @@ int64_t WriteGuard::rights() const {
 
 void WriteGuard::CheckInvariants() const {
   const std::lock_guard lock(mutex_);
-  BATON_CHECK(std::ssize(ended_) <= kMostEnded, "more ended rights than are kept");
+  BATON_CHECK(std::ssize(ended_) <= kMostEnded, "too many ended rights");
   absl::flat_hash_set<BlockId> blocks;
   for (const auto& [id, right] : rights_) {
     BATON_CHECK(id > 0 && id <= granted_, "a right that was never granted");
     BATON_CHECK(right->writing >= 0, "writes miscounted");
     for (const BlockId block : right->blocks) {
-      BATON_CHECK(blocks.insert(block).second, "two rights to write to one block");
+      BATON_CHECK(blocks.insert(block).second, "two rights for one block");
     }
   }
 }

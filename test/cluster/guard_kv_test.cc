@@ -138,7 +138,7 @@ TEST_CASE("a KV write without the key of a reservation for its blocks is refused
   // Writes under keys that have ended do not count as forged.
   const int forged = 4 * kKvBlocks + 3;
   CHECK(Refused(decode, forged) == forged);
-  CHECK(absl::StrContains(decode.process.Output(), "a KV write was refused"));
+  CHECK(absl::StrContains(decode.process.Output(), "refused a KV write"));
   CHECK(absl::StrContains(decode.process.Output(), "--guard-kv without --peer-ca"));
   // Shows that other bytes give other tokens, with a forger that has the key in time.
   DecodeJob job = peer.peer.Job("c");

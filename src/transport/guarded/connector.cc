@@ -60,13 +60,13 @@ absl::StatusOr<std::unique_ptr<Link>> GuardedConnector::Connect(std::string_view
   const bool guarded = peer.ok() && peer->has_value();
   if (!guarded && options_.guarded_only) {
     return absl::FailedPreconditionError(
-        "this prefill worker pushes KV under keys alone (--guard-kv), and the decode worker gives none: start it with "
-        "--guard-kv, too");
+        "this prefill worker pushes KV only with keys (--guard-kv), and the decode worker grants none: start the "
+        "decode worker with --guard-kv as well");
   }
   if (!guarded) return others_.Connect(peer_descriptor);
   const std::shared_ptr<grpc::Channel> channel = options_.reach((*peer)->address);
   if (!Reached(*channel)) {
-    return absl::UnavailableError(absl::StrCat("decode worker ", (*peer)->address, " is not reached by gRPC"));
+    return absl::UnavailableError(absl::StrCat("cannot reach decode worker ", (*peer)->address, " by gRPC"));
   }
   return std::make_unique<KvWriteLink>(channel, KvWritePeer{.source = options_.source,
                                                             .plane_bytes = options_.layout.PlaneBytes(),

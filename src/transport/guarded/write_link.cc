@@ -48,8 +48,8 @@ std::string KvWriteLink::Description() const {
 }
 
 void KvWriteLink::Push(std::span<const BlockCopy>, absl::AnyInvocable<void(absl::Status)> done) {
-  done(absl::FailedPreconditionError(
-      absl::StrCat("decode worker ", peer_.address, " guards its KV blocks, but gave no key to write them")));
+  done(absl::FailedPreconditionError(absl::StrCat(
+      "decode worker ", peer_.address, " guards its KV blocks (--guard-kv) and granted no key for this push")));
 }
 
 void KvWriteLink::PushUnder(const WriteRight& right, std::span<const BlockCopy> copies,

@@ -98,7 +98,7 @@ class InProcessLink final : public Link {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<InProcessNetwork::Memory>> InProcessNetwork::Memory::Map(int64_t bytes) {
-  if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("slab of ", bytes, " bytes"));
+  if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("KV slab: expected at least 1 byte, got ", bytes));
   void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {

@@ -38,12 +38,12 @@ Groups GroupsOf(const std::vector<std::string>& transports) {
 // Returns the end of a sentence about GPU memory. It ignores gdr_copy, with which the CPU reads GPU
 // memory, and cuda_copy, which copies between GPU and host.
 std::string DescribeGpuMemory(const Groups& groups, bool reaches_cuda) {
-  if (!reaches_cuda) return "is copied through page-locked memory of the host: this UCX does not take it";
-  std::string words = "is copied by UCX, through the host's memory";
+  if (!reaches_cuda) return "is copied through page-locked host memory, because this UCX cannot access it";
+  std::string words = "is copied by UCX through host memory";
   if (std::ranges::find(groups.gpu, "cuda_ipc") != groups.gpu.end()) {
     words =
-        "is moved by UCX: between GPUs of one host that reach each other by cuda_ipc, not through the host's memory; "
-        "else through it";
+        "is moved by UCX: by cuda_ipc between GPUs of one host that have access to each other, and otherwise through "
+        "host memory";
   }
   std::vector<std::string> rdma;
   for (const auto& [name, devices] : groups.network) {
@@ -51,7 +51,7 @@ std::string DescribeGpuMemory(const Groups& groups, bool reaches_cuda) {
   }
   if (rdma.empty()) return words;
   return absl::StrCat(words, ", unless ", absl::StrJoin(rdma, ", "),
-                      " reads it by itself (GPUDirect RDMA), which is not known before it is tried");
+                      " reads it directly (GPUDirect RDMA), which only a transfer can show");
 }
 
 }  // namespace

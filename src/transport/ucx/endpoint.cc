@@ -109,7 +109,7 @@ absl::Status UcxEndpoint::OpenMemory(const UcxDescriptor& peer) {
   const auto at = reinterpret_cast<uintptr_t>(theirs.data());
   const auto ours = reinterpret_cast<uintptr_t>(source_.data());
   if (at < ours + source_.size() && ours < at + theirs.size()) {
-    return absl::InvalidArgumentError("UCX descriptor: the peer's memory is our own");
+    return absl::InvalidArgumentError("UCX descriptor: the peer's memory overlaps this worker's own");
   }
   mapped_ = theirs.data();
   return absl::OkStatus();
@@ -333,7 +333,7 @@ void UcxEndpoint::Probe(uint64_t target_offset, absl::AnyInvocable<void(absl::St
   // If the message cannot be sent, no reply comes, and Break ends the operation.
   void* request = ucp_am_send_nbx(endpoint_, kProbeMessage, header, sizeof *header, nullptr, 0, &param);
   if (!UCS_PTR_IS_PTR(request)) delete header;
-  if (UCS_PTR_IS_ERR(request)) Break(ToStatus(UCS_PTR_STATUS(request), "asking the peer"));
+  if (UCS_PTR_IS_ERR(request)) Break(ToStatus(UCS_PTR_STATUS(request), "probing the peer"));
 }
 
 void UcxEndpoint::Drop(Operation* operation, const absl::Status& status) {

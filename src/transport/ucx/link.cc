@@ -104,7 +104,7 @@ absl::Status UcxLink::ChoosePath(const UcxSource& source, const UcxDescriptor& p
       path_ = path;
     }
   }
-  if (best == 0) return absl::UnavailableError("no path brings bytes to the peer's memory");
+  if (best == 0) return absl::UnavailableError("no path can write to the peer's memory");
   description_ = absl::StrFormat("ucx %s, %s, %.2f GB/s", ucp_get_version_string(), NameOf(path_), best);
   spdlog::info("link by {} (measured: {})", description_, rates);
   return absl::OkStatus();

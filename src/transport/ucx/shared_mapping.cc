@@ -36,7 +36,7 @@ bool CanRead(const std::byte* byte) {
 
 absl::Status CheckSharedMapping(std::span<const std::byte> memory) {
   const auto begin = reinterpret_cast<uintptr_t>(memory.data());
-  if (memory.empty() || memory.size() > UINTPTR_MAX - begin) return NotShared(memory, "no range of addresses");
+  if (memory.empty() || memory.size() > UINTPTR_MAX - begin) return NotShared(memory, "not a range of addresses");
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     uintptr_t first = 0;
@@ -46,7 +46,7 @@ absl::Status CheckSharedMapping(std::span<const std::byte> memory) {
     if (begin < first || begin >= end) continue;
     if (rights[1] != 'w' || rights[3] != 's') return NotShared(memory, absl::StrCat("mapped as ", rights));
     if (memory.size() > end - begin) return NotShared(memory, absl::StrCat("only ", end - begin, " are mapped"));
-    if (!CanRead(&memory.back())) return NotShared(memory, "there is less behind the mapping");
+    if (!CanRead(&memory.back())) return NotShared(memory, "the file behind the mapping is shorter");
     return absl::OkStatus();
   }
   return NotShared(memory, "not mapped");

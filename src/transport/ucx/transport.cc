@@ -52,8 +52,11 @@ std::string UcxTransport::Description() const {
 
 absl::StatusOr<std::span<std::byte>> UcxTransport::AllocateSlab(int64_t bytes) {
   BATON_CHECK(memory_.size() == 0, "a worker has one slab");
-  if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("slab of ", bytes, " bytes"));
-  if (bytes > kLargestRegion) return absl::ResourceExhaustedError(absl::StrCat("slab of ", bytes, " bytes"));
+  if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("KV slab: expected at least 1 byte, got ", bytes));
+  if (bytes > kLargestRegion) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("KV slab: expected at most ", kLargestRegion, " bytes, got ", bytes));
+  }
   RETURN_IF_ERROR(progress_->Call([&] { return AllocateMemory(bytes); }));
   RETURN_IF_ERROR(progress_->Call([&] { return Publish(bytes); }));
   return memory_.host().first(static_cast<size_t>(bytes));
@@ -61,7 +64,8 @@ absl::StatusOr<std::span<std::byte>> UcxTransport::AllocateSlab(int64_t bytes) {
 
 absl::Status UcxTransport::AdoptSlab(const Slab& memory, int64_t bytes, std::shared_ptr<void> owner) {
   BATON_CHECK(memory_.size() == 0, "a worker has one slab");
-  BATON_CHECK(static_cast<int64_t>(memory.size()) >= bytes + kSlabMarginBytes, "no margin behind the slab");
+  BATON_CHECK(static_cast<int64_t>(memory.size()) >= bytes + kSlabMarginBytes,
+              "the memory has no margin behind the slab");
   owner_ = std::move(owner);
   memory_ = memory.First(static_cast<size_t>(ScratchOffset(bytes) + kScratchBytes));
   if (progress_->reaches_cuda()) RETURN_IF_ERROR(progress_->Call([&] { return RegisterMemory(memory_); }));
@@ -79,7 +83,7 @@ absl::Status UcxTransport::AllocateMemory(int64_t bytes) {
   progress_->Keep(memory_handle_);
   ucp_mem_attr_t attributes{};
   attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
-  RETURN_IF_ERROR(ToStatus(ucp_mem_query(memory_handle_, &attributes), "asking for the slab's address"));
+  RETURN_IF_ERROR(ToStatus(ucp_mem_query(memory_handle_, &attributes), "querying the slab's address"));
   memory_ = std::span(static_cast<std::byte*>(attributes.address), params.length);
   return absl::OkStatus();
 }
@@ -113,8 +117,8 @@ absl::Status UcxTransport::Publish(int64_t slab_bytes) {
   };
   ucp_address_t* address = nullptr;
   size_t address_bytes = 0;
-  RETURN_IF_ERROR(
-      ToStatus(ucp_worker_get_address(progress_->worker(), &address, &address_bytes), "asking for our address"));
+  RETURN_IF_ERROR(ToStatus(ucp_worker_get_address(progress_->worker(), &address, &address_bytes),
+                           "reading the UCX worker's address"));
   const absl::Cleanup release_address = [&] { ucp_worker_release_address(progress_->worker(), address); };
   descriptor_ = Encode({.ucx_version = ucp_get_version_string(),
                         .base = reinterpret_cast<uint64_t>(memory_.data()),
