@@ -23,10 +23,10 @@ bool AreBelow(std::span<const BlockId> blocks, int64_t count) {
 
 void CheckBatch(const Batch& batch, const ModelConfig& config, int64_t block_count) {
   for (const SequenceSlice& slice : batch.slices) {
-    BATON_CHECK(!slice.tokens.empty() && slice.start >= 0, "a slice has tokens and starts at a position");
+    BATON_CHECK(!slice.tokens.empty() && slice.start >= 0, "a slice has no tokens or starts below 0");
     const int64_t end = slice.start + static_cast<int64_t>(slice.tokens.size());
     BATON_CHECK(end <= config.context, absl::StrCat("a slice ends at ", end, ", the context at ", config.context));
-    BATON_CHECK(static_cast<int64_t>(slice.blocks.size()) >= BlocksFor(end), "a block table covers its slice");
+    BATON_CHECK(static_cast<int64_t>(slice.blocks.size()) >= BlocksFor(end), "a block table is shorter than its slice");
     for (const TokenId token : slice.tokens) {
       BATON_CHECK(token >= 0 && token < config.vocab, absl::StrCat("token ", token, " of vocabulary ", config.vocab));
     }

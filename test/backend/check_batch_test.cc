@@ -45,10 +45,10 @@ TEST_CASE("a batch beyond vocabulary, context, table or pool ends the process, w
     std::function<void(OneSlice&)> damage;
     std::string said;
   } cases[] = {
-      {[](OneSlice& slice) { slice.tokens.clear(); }, "a slice has tokens and starts at a position"},
-      {[](OneSlice& slice) { slice.start = -1; }, "a slice has tokens and starts at a position"},
+      {[](OneSlice& slice) { slice.tokens.clear(); }, "a slice has no tokens or starts below 0"},
+      {[](OneSlice& slice) { slice.start = -1; }, "a slice has no tokens or starts below 0"},
       {[](OneSlice& slice) { slice.start = 46; }, "a slice ends at 49, the context at 48"},
-      {[](OneSlice& slice) { slice.blocks.pop_back(); }, "a block table covers its slice"},
+      {[](OneSlice& slice) { slice.blocks.pop_back(); }, "a block table is shorter than its slice"},
       {[](OneSlice& slice) { slice.tokens[1] = 100; }, "token 100 of vocabulary 100"},
       {[](OneSlice& slice) { slice.tokens[1] = -1; }, "token -1 of vocabulary 100"},
       {[](OneSlice& slice) { slice.blocks[0] = BlockId(kBlocks); }, "a block table names a block beyond 4"},

@@ -53,7 +53,7 @@ TEST_CASE("devices that do not reach each other's memory are told") {
   CHECK(*DevicesApart(std::vector{2, 2}) == "");
   CHECK(*DevicesApart(std::vector{1, 1, 3}) == "1 and 3");
   CHECK(*DevicesApart(std::vector{3, 1}) == "1 and 3");
-  CHECK(*DevicesApart(std::vector{0, 1, 2}) == "0 and 1, and others,");
+  CHECK(*DevicesApart(std::vector{0, 1, 2}) == "0 and 1, and other pairs,");
   CHECK(absl::IsUnavailable(DevicesApart(std::vector{0, 4}).status()));
 }
 

@@ -75,8 +75,10 @@ class FakeBackend final : public Backend {
                                      const Meanwhile& meanwhile) override {
     const std::optional<Begun> begun = std::exchange(begun_, std::nullopt);
     if (failure_) return *std::exchange(failure_, std::nullopt);
-    BATON_CHECK(batch.begun == begun.has_value(), "a step that has begun is the next one");
-    if (begun) BATON_CHECK(begun->batch.slices.size() == batch.slices.size(), "another step has begun");
+    BATON_CHECK(batch.begun == begun.has_value(), "a pass must continue the step that is enqueued ahead");
+    if (begun)
+      BATON_CHECK(begun->batch.slices.size() == batch.slices.size(),
+                  "the batch is not the step that is enqueued ahead");
     ++steps_;
     steps_ahead_ += batch.begun;
     if (begun && begun->results) {

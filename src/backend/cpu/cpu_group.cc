@@ -15,7 +15,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuGroup(const Weights& weights, in
                                                       std::span<const std::span<std::byte>> slabs,
                                                       const CpuBackendOptions& options) {
   RETURN_IF_ERROR(CheckShard(weights.config, ranks));
-  BATON_CHECK(slabs.empty() || std::ssize(slabs) == ranks, "a slab for each rank, or none");
+  BATON_CHECK(slabs.empty() || std::ssize(slabs) == ranks, "expected one slab per rank, or none");
   std::vector<Rank> made;
   for (std::unique_ptr<Communicator>& communicator : MakeMemoryCommunicators(ranks)) {
     const int rank = communicator->rank();

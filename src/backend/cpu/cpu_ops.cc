@@ -177,7 +177,7 @@ LinearOutput CpuOps::Output(const LinearStep& step) {
     case Activation::kAttended:
       break;
   }
-  BATON_CHECK(false, "attention alone writes what is attended");
+  BATON_CHECK(false, "only attention writes attended activations");
 }
 
 Activations CpuOps::NormaliseHidden(WeightId norm) {

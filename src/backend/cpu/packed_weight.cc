@@ -126,7 +126,7 @@ void PackedWeight::PackBias(WeightMemory& memory, std::span<const Tensor> tensor
 
 PackedWeight PackedWeight::GateUp(WeightMemory& memory, const KernelTable& kernels, const Tensor& gate,
                                   const Tensor& up, ThreadPool* pool) {
-  BATON_CHECK(gate.rows == up.rows && gate.cols == up.cols, "gate and up have one shape");
+  BATON_CHECK(gate.rows == up.rows && gate.cols == up.cols, "gate and up differ in shape");
   const int64_t panels = (gate.rows + kLanes - 1) / kLanes;
   std::vector<Tensor> rows(static_cast<size_t>(panels * kPanelOutputs), Tensor{nullptr, gate.dtype, 1, gate.cols});
   for (int64_t row = 0; row < gate.rows; ++row) {

@@ -27,7 +27,7 @@ absl::Status BatchUpload::Send(const Batch& batch, int64_t decode_rows, cudaStre
   RETURN_IF_ERROR(planners_.attention->Reserve(stream));
   if (planners_.sampling != nullptr) RETURN_IF_ERROR(planners_.sampling->ReserveSeen());
   if (decode_rows == 0) RETURN_IF_ERROR(AddKept(stream));
-  return upload_.Send("what a step reads", stream);
+  return upload_.Send("a step's inputs", stream);
 }
 
 void BatchUpload::Collect(const Batch& batch, int64_t decode_rows) {
@@ -58,7 +58,7 @@ void BatchUpload::Collect(const Batch& batch, int64_t decode_rows) {
   }
   const auto follows = [](const SequenceSlice& slice) { return slice.follows != kFollowsNone; };
   if (std::ranges::none_of(batch.slices, follows)) return;
-  BATON_CHECK(decode_rows > 0, "only a decode step begins before its tokens are known");
+  BATON_CHECK(decode_rows > 0, "only a decode step can take its tokens from the previous step");
   for (const SequenceSlice& slice : batch.slices) host_.follows.push_back(slice.follows);
 }
 

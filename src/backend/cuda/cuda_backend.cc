@@ -64,7 +64,7 @@ class CudaBackend final : public Backend {
 
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
                                      const Meanwhile& meanwhile) override {
-    BATON_CHECK(batch.begun == HasBegun(), "a step that has begun is the next one");
+    BATON_CHECK(batch.begun == HasBegun(), "a pass must continue the step that is enqueued ahead");
     if (!batch.begun) Check(batch);
     if (const absl::Status used = CudaStatus(cudaSetDevice(options_.device), "device"); !used.ok()) {
       CheckDeviceAlive(used);
@@ -85,7 +85,7 @@ class CudaBackend final : public Backend {
     if (decode && !layer_done(config_.layers - 1)) {
       decode_steps_->DropBegun();
       RETURN_IF_ERROR(Synchronise());
-      return absl::AbortedError("broken off after the last layer");
+      return absl::AbortedError("the caller stopped the pass after the last layer");
     }
     return logits;
   }
@@ -132,7 +132,7 @@ class CudaBackend final : public Backend {
     const auto begin = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(ProjectionTuner(*matmul_, stream).Tune(ops_->Projections(model_, step)));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    spdlog::info("{}: chose the projections' kernels in {:.1f} s", device.name, took.count());
+    spdlog::info("{}: chose kernels for projections in {:.1f} s", device.name, took.count());
     // Outside of a group, decode steps are captured and may begin ahead.
     decode_steps_ = std::make_unique<DecodeSteps>(*ops_, model_, options.communicator == nullptr, stream);
     return absl::OkStatus();
@@ -184,7 +184,7 @@ class CudaBackend final : public Backend {
     });
     if (!logits.ok()) return logits;
     for (int64_t layer = std::max<int64_t>(0, config_.layers + 1 - kLayersAhead); layer < config_.layers; ++layer) {
-      if (!report(layer)) return absl::AbortedError(absl::StrCat("broken off after layer ", layer));
+      if (!report(layer)) return absl::AbortedError(absl::StrCat("the caller stopped the pass after layer ", layer));
     }
     return logits;
   }

@@ -332,14 +332,14 @@ absl::Status CudaMatmul::Learn(MatrixProduct product, std::span<const __nv_bfloa
     product.w = weights.front();
     ASSIGN_OR_RETURN(const auto same, FirstWithOwnBits(own, product, candidates, stream));
     if (!same.has_value() && shape.rows <= kRowsOfOneAlgorithm) {
-      return absl::InternalError(absl::StrCat("cuBLASLt: no algorithm gives the same bits as others do for ",
+      return absl::InternalError(absl::StrCat("cuBLASLt: no algorithm gives the bits of other row counts for ",
                                               Words(shape.rows, product.n, product.k), ", as --same-bits needs"));
     }
     choice.in_parts = !same.has_value();
     choice.algorithm = same.value_or(choice.algorithm);
     if (choice.in_parts) {
-      spdlog::info("projections {} with the same bits: in parts of {} rows", Words(shape.rows, product.n, product.k),
-                   kRowsOfOneAlgorithm);
+      spdlog::info("projections {}: computed in parts of {} rows (--same-bits)",
+                   Words(shape.rows, product.n, product.k), kRowsOfOneAlgorithm);
     }
   }
   choices_.emplace(shape, choice);
@@ -399,8 +399,8 @@ absl::StatusOr<int64_t> CudaMatmul::RowsForGemv(const MatrixProduct& product,
     for (int round = 0; round <= kRoundsAgain; ++round) {
       ASSIGN_OR_RETURN(const float ms, trial.Time(gemv, kRunsTimed));
       if (ms > ms_to_beat) continue;
-      spdlog::info("projections of up to {} rows by [{}, {}]: gemv, {:.1f} us, and {:.1f} by cuBLASLt", part.rows,
-                   product.n, product.k, 1e3 * ms, 1e3 * ms_to_beat);
+      spdlog::info("projections of up to {} rows by [{}, {}]: computed by gemv in {:.1f} us (cuBLASLt: {:.1f} us)",
+                   part.rows, product.n, product.k, 1e3 * ms, 1e3 * ms_to_beat);
       return part.rows;
     }
   }

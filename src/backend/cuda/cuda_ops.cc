@@ -142,7 +142,7 @@ absl::Status CudaOps::TakeUp(const Batch& batch, int64_t decode_rows) {
   now_qkv_ = qkv_.data();
   const BatchLists& lists = upload_.lists();
   if (lists.follows.size() > 0) {
-    Do("tokens of the step before",
+    Do("tokens of the previous step",
        [&] { return output_.sampling()->Follow(lists.follows, lists.tokens.data(), stream_); });
   }
   return status_;
@@ -247,10 +247,10 @@ void CudaOps::Linear(const LinearStep& step) {
   const Packed& weight = At(step.weight);
   switch (step.then) {
     case LinearStep::Then::kStore:
-      BATON_CHECK(step.output == Activation::kQkv, "a projection stores q, k and v alone");
+      BATON_CHECK(step.output == Activation::kQkv, "a projection stores only q, k and v");
       return Multiply(weight, input, now_qkv_, /*fp32_output=*/false, /*add=*/false);
     case LinearStep::Then::kAdd:
-      BATON_CHECK(step.output == Activation::kHidden, "only the hidden state is added to");
+      BATON_CHECK(step.output == Activation::kHidden, "a projection adds only to the hidden state");
       Multiply(weight, input, now_hidden_, /*fp32_output=*/true, /*add=*/AddsToHidden());
       return SumHidden();
     case LinearStep::Then::kSwiGlu:

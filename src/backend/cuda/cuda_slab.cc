@@ -34,7 +34,7 @@ absl::StatusOr<size_t> AllocatedBytes(void* memory) {
   size_t bytes = 0;
   const auto get_range = reinterpret_cast<decltype(&cuMemGetAddressRange)>(function);
   if (function == nullptr || get_range(&base, &bytes, reinterpret_cast<CUdeviceptr>(memory)) != CUDA_SUCCESS) {
-    return absl::InternalError("CUDA: asking for the extent of mapped memory");
+    return absl::InternalError("CUDA: cannot get the size of mapped memory");
   }
   return bytes;
 }
@@ -133,7 +133,7 @@ const CudaDevice& DeviceNumber(int device) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<CudaSlab>> CudaSlab::Allocate(int device, int64_t bytes) {
-  if (bytes < 1) return absl::InvalidArgumentError(absl::StrCat("slab of ", bytes, " bytes"));
+  if (bytes < 1) return absl::InvalidArgumentError(absl::StrCat("KV slab: expected at least 1 byte, got ", bytes));
   RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device), absl::StrCat("device ", device)));
   auto slab = std::make_shared<CudaSlab>();
   slab->device_ = &DeviceNumber(device);

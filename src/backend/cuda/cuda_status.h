@@ -15,7 +15,7 @@ inline absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
   // Otherwise the next launch would report this error.
   (void)cudaGetLastError();
-  const char* hint = error == cudaErrorInsufficientDriver ? " (no NVIDIA driver here, or too old a one)" : "";
+  const char* hint = error == cudaErrorInsufficientDriver ? " (no NVIDIA driver, or the driver is too old)" : "";
   const std::string message = absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error), hint);
   switch (error) {
     case cudaErrorMemoryAllocation:

@@ -39,7 +39,9 @@ absl::Status DecodeGraphs::Run(const CapturedStep& step, absl::FunctionRef<absl:
   if (graph.replay == nullptr && !graph.refused) {
     const absl::Status captured = Capture(forward, stream, graph);
     graph.refused = !captured.ok();
-    if (graph.refused) spdlog::warn("a decode step is not made a graph: {}", captured.ToString());
+    if (graph.refused)
+      spdlog::warn("cannot capture a decode step as a CUDA graph, steps of this size run without one: {}",
+                   captured.ToString());
   }
   if (graph.replay == nullptr) return forward();
   return CudaStatus(cudaGraphLaunch(graph.replay.get(), stream), "launching a decode step");
@@ -58,7 +60,7 @@ absl::Status DecodeGraphs::Capture(absl::FunctionRef<absl::Status()> forward, cu
   cudaGraphExec_t replay = nullptr;
   const cudaError_t made = ended == cudaSuccess ? cudaGraphInstantiate(&replay, captured, 0) : ended;
   if (captured != nullptr) cudaGraphDestroy(captured);
-  const absl::Status status = CudaStatus(made, "making a graph of a decode step");
+  const absl::Status status = CudaStatus(made, "capturing a decode step");
   RETURN_IF_ERROR(enqueued);
   RETURN_IF_ERROR(status);
   graph.replay.reset(replay);

@@ -39,7 +39,7 @@ class DecodeStepOps final : public Ops {
 absl::StatusOr<LogitsView> DecodeSteps::Run(const Batch& batch, const Meanwhile& meanwhile) {
   const absl::StatusOr<Begun> step = begun_ ? *std::exchange(begun_, std::nullopt) : Begin(batch);
   RETURN_IF_ERROR(step.status());
-  BATON_CHECK(step->slices == std::ssize(batch.slices), "another step has begun");
+  BATON_CHECK(step->slices == std::ssize(batch.slices), "the batch is not the step that is enqueued ahead");
   meanwhile.work();
   const PassOutput& output = ops_.output();
   if (alone_ && output.chose_all()) BeginNext(meanwhile, step->slices);
@@ -60,12 +60,13 @@ void DecodeSteps::BeginNext(const Meanwhile& meanwhile, int64_t slices) {
   const Batch* next = meanwhile.next();
   // If memory grew, the running step's tokens would be lost.
   if (next == nullptr || !ops_.output().IsReserved(DecodeGraphs::RowsFor(std::ssize(next->slices)))) return;
-  for (const SequenceSlice& slice : next->slices) BATON_CHECK(slice.follows < slices, "a slice follows none");
+  for (const SequenceSlice& slice : next->slices)
+    BATON_CHECK(slice.follows < slices, "a slice follows a slice that the previous step does not have");
   const absl::StatusOr<Begun> begun = Begin(*next);
   if (begun.ok()) {
     begun_ = *begun;
   } else if (log_limit_.Pass()) {
-    spdlog::warn("a decode step does not begin ahead: {}", begun.status().ToString());
+    spdlog::warn("cannot enqueue the next decode step ahead: {}", begun.status().ToString());
   }
 }
 

@@ -117,7 +117,7 @@ class EventCommunicator final : public DeviceCommunicator {
   // Every rank sums its part, and then copies the other ranks' parts of the sum.
   void SumTogether(float* data, int64_t count) {
     const ShardRange mine = RangeOf(shard_, count, kAlignment);
-    BATON_CHECK(meetings_ == 0 || mine.size() <= sums_.capacity(), "no later sum of a pass is longer than its first");
+    BATON_CHECK(meetings_ == 0 || mine.size() <= sums_.capacity(), "a later sum of a pass is longer than the first");
     if (status_.ok()) status_ = sums_.Reserve(mine.size(), "sums over ranks");
     if (status_.ok()) status_ = copies_.Reserve(apart_ * mine.size(), "sums over ranks");
     const std::vector<Offer>* offers = Meet(data, 0);
@@ -129,7 +129,7 @@ class EventCommunicator final : public DeviceCommunicator {
       const ShardRange range = RangeOf({rank, shard_.ranks}, count, kAlignment);
       Check(cudaMemcpyAsync(data + range.begin, (*offers)[static_cast<size_t>(rank)].data,
                             static_cast<size_t>(range.size()) * sizeof(float), cudaMemcpyDefault, stream_),
-            "taking another rank's sums");
+            "copying another rank's sums");
     }
   }
 
@@ -142,7 +142,7 @@ class EventCommunicator final : public DeviceCommunicator {
       const float* part = offers[static_cast<size_t>(rank)].data + begin;
       if (!reads_[static_cast<size_t>(rank)]) {
         Check(cudaMemcpyAsync(copy, part, static_cast<size_t>(count) * sizeof(float), cudaMemcpyDefault, stream_),
-              "copying what another rank sums");
+              "copying another rank's operands");
         part = std::exchange(copy, copy + count);
       }
       parts.parts[rank] = part;
@@ -157,11 +157,11 @@ class EventCommunicator final : public DeviceCommunicator {
     Offer& mine = offers[static_cast<size_t>(shard_.rank)];
     mine.data = data;
     mine.stride = stride;
-    Check(cudaEventRecord(mine.ready, stream_), "a meeting of ranks");
-    if (status_.ok() && !group_->barrier.Arrive()) status_ = absl::AbortedError("another rank gave its pass up");
+    Check(cudaEventRecord(mine.ready, stream_), "synchronising ranks");
+    if (status_.ok() && !group_->barrier.Arrive()) status_ = absl::AbortedError("another rank aborted the pass");
     if (!status_.ok()) return nullptr;
     for (const Offer& offer : offers) {
-      if (&offer != &mine) Check(cudaStreamWaitEvent(stream_, offer.ready, 0), "a meeting of ranks");
+      if (&offer != &mine) Check(cudaStreamWaitEvent(stream_, offer.ready, 0), "synchronising ranks");
     }
     return status_.ok() ? &offers : nullptr;
   }
@@ -203,7 +203,7 @@ absl::Status Reach(int other) {
     cudaGetLastError();
     return absl::OkStatus();
   }
-  return CudaStatus(enabled, absl::StrCat("reaching the memory of device ", other));
+  return CudaStatus(enabled, absl::StrCat("enabling access to the memory of device ", other));
 }
 
 }  // namespace
@@ -238,7 +238,7 @@ absl::StatusOr<std::string> DevicesApart(std::span<const int> devices) {
       if (reaches) continue;
       const std::string pair = absl::StrCat(std::min(device, other), " and ", std::max(device, other));
       if (first.empty()) first = pair;
-      if (pair != first) return absl::StrCat(first, ", and others,");
+      if (pair != first) return absl::StrCat(first, ", and other pairs,");
     }
   }
   return first;

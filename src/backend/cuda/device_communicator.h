@@ -40,8 +40,8 @@ class DeviceCommunicator : public Communicator {
 absl::StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> MakeDeviceCommunicators(std::span<const int> devices);
 
 // Describes the devices that do not reach each other's memory, for logs and `--check`. Examples: "0
-// and 1", or "0 and 1, and others,". Empty if all devices reach each other. UNAVAILABLE: no such
-// device.
+// and 1", or "0 and 1, and other pairs,". Empty if all devices reach each other. UNAVAILABLE: no
+// such device.
 absl::StatusOr<std::string> DevicesApart(std::span<const int> devices);
 
 }  // namespace baton

@@ -83,7 +83,7 @@ class UploadBuffer {
     PinnedBuffer<std::byte>& host = hosts_[side_];
     if (bytes <= host.capacity()) return absl::OkStatus();
     PinnedBuffer<std::byte> larger;
-    RETURN_IF_ERROR(larger.Reserve(std::max(2 * bytes, kLeastBytes), "what a step uploads"));
+    RETURN_IF_ERROR(larger.Reserve(std::max(2 * bytes, kLeastBytes), "a step's upload"));
     if (used_ > 0) std::memcpy(larger.data(), host.data(), static_cast<size_t>(used_));
     host = std::move(larger);
     return absl::OkStatus();
