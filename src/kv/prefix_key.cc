@@ -15,10 +15,10 @@ constexpr std::string_view kRootDomain = "baton kv root 1";
 
 }  // namespace
 
-BlockKey RootKey(std::span<const uint8_t, 32> module_digest, std::string_view salt) {
+BlockKey RootKey(std::span<const uint8_t, 32> module_digest, std::string_view cache_domain) {
   std::string input(kRootDomain);
   input.append(reinterpret_cast<const char*>(module_digest.data()), module_digest.size());
-  input.append(salt);
+  input.append(cache_domain);
   return {Sha256(input.data(), input.size())};
 }
 

@@ -26,9 +26,9 @@ struct BlockKey {
   }
 };
 
-// Returns the parent key of a prompt's first block. `salt` is the cache domain. Only requests of
-// the same cache domain share blocks.
-BlockKey RootKey(std::span<const uint8_t, 32> module_digest, std::string_view salt);
+// Returns the parent key of a prompt's first block. Only requests of the same cache domain share
+// blocks.
+BlockKey RootKey(std::span<const uint8_t, 32> module_digest, std::string_view cache_domain);
 
 // Returns the key of a block. `tokens` are the block's 16 token ids.
 BlockKey ChildKey(const BlockKey& parent, std::span<const TokenId> tokens);

@@ -53,12 +53,12 @@ void StripedSlab::Split(const MemoryCopy& copy, std::vector<std::vector<MemoryCo
   size_t done = 0;  // bytes of the host memory
   for (size_t i = 0; i < stripes_.size(); ++i) {
     const Stripe& stripe = stripes_[i];
-    std::byte* mine = stripe.memory.data() + offset / plane_bytes_ * stripe.range.width();
+    std::byte* stripe_memory = stripe.memory.data() + offset / plane_bytes_ * stripe.range.width();
     const auto part = static_cast<size_t>(planes * stripe.range.width());
     if (reads) {
-      by_stripe[i].push_back({static_cast<std::byte*>(copy.to) + done, mine, part});
+      by_stripe[i].push_back({static_cast<std::byte*>(copy.to) + done, stripe_memory, part});
     } else {
-      by_stripe[i].push_back({mine, static_cast<const std::byte*>(copy.from) + done, part});
+      by_stripe[i].push_back({stripe_memory, static_cast<const std::byte*>(copy.from) + done, part});
     }
     done += part;
   }

@@ -12,10 +12,10 @@ namespace {
 using State = RadixTree::State;
 
 // Returns the keys of a prompt whose block i holds the token blocks[i] 16 times.
-std::vector<BlockKey> Path(std::vector<TokenId> blocks, std::string_view salt = "") {
+std::vector<BlockKey> Path(std::vector<TokenId> blocks, std::string_view cache_domain = "") {
   std::vector<TokenId> tokens;
   for (TokenId token : blocks) tokens.insert(tokens.end(), kBlockTokens, token);
-  return BlockKeys(RootKey(std::array<uint8_t, 32>{}, salt), tokens);
+  return BlockKeys(RootKey(std::array<uint8_t, 32>{}, cache_domain), tokens);
 }
 
 std::span<const BlockKey> First(const std::vector<BlockKey>& keys, size_t count) { return {keys.data(), count}; }

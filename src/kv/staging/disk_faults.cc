@@ -16,10 +16,10 @@ void DiskFaults::OnBegun(absl::Time now) { since_ = std::min(since_, now); }
 void DiskFaults::OnEnded(const absl::Status& status, bool was_write, bool more, absl::Time now) {
   since_ = more ? now : absl::InfiniteFuture();
   if (status.ok()) {
-    if (was_write && !writes_wait_) full_ = absl::OkStatus();
+    if (was_write && !writes_paused_) full_ = absl::OkStatus();
   } else if (was_write && absl::IsResourceExhausted(status)) {
     full_ = status;
-    writes_wait_ = true;
+    writes_paused_ = true;
     full_until_ = now + kFull;
   } else if (!absl::IsDataLoss(status) && !is_off()) {
     fault_ = status;
@@ -28,7 +28,7 @@ void DiskFaults::OnEnded(const absl::Status& status, bool was_write, bool more, 
 
 void DiskFaults::Tick(absl::Time now) {
   if (full_until_ <= now) {
-    writes_wait_ = false;
+    writes_paused_ = false;
     full_until_ = absl::InfiniteFuture();
   }
   if (is_off() || now < since_ + patience_) return;

@@ -24,17 +24,17 @@ class DiskFaults {
   absl::Time NextTick() const;
 
   bool is_off() const { return !fault_.ok(); }
-  bool MayWrite() const { return !is_off() && !writes_wait_; }
+  bool MayWrite() const { return !is_off() && !writes_paused_; }
   // Returns the error that turned the disk off. If the disk is on, returns the error of the last
   // write without space, or OK if a later write succeeded.
   const absl::Status& status() const { return is_off() ? fault_ : full_; }
 
  private:
   const absl::Duration patience_;
-  bool writes_wait_ = false;
+  bool writes_paused_ = false;
   // Since this time the disk has had work and has not ended any.
   absl::Time since_ = absl::InfiniteFuture();
-  absl::Time full_until_ = absl::InfiniteFuture();  // the end of writes_wait_
+  absl::Time full_until_ = absl::InfiniteFuture();  // the end of writes_paused_
   absl::Status fault_, full_;
 };
 

@@ -27,15 +27,15 @@ void DiskPace::OnRead(absl::Duration took, int64_t under_way, absl::Time now) {
   last_end_ = now;
   ++reads_;
   if (under_way > 0 && reads_ < kMostReads) return;
-  const double keep = !known_ ? 0 : slow_ ? kKeepSlow : std::pow(kKeep, static_cast<double>(reads_));
+  const double keep = !has_read_time_ ? 0 : slow_ ? kKeepSlow : std::pow(kKeep, static_cast<double>(reads_));
   read_time_ = read_time_ * keep + busy_ / static_cast<double>(reads_) * (1 - keep);
-  known_ = true;
+  has_read_time_ = true;
   busy_ = absl::ZeroDuration();
   reads_ = 0;
 }
 
 bool DiskPace::Pays(int64_t reads, int64_t under_way) {
-  if (!known_ || compute_time_ <= absl::ZeroDuration()) return true;
+  if (!has_read_time_ || compute_time_ <= absl::ZeroDuration()) return true;
   read_time_ = std::min(read_time_, compute_time_ * kMostSlow);
   slow_ = read_time_ > compute_time_ * (slow_ ? kPaysAgain : 1);
   return !slow_ && read_time_ * (under_way + reads) <= compute_time_ * reads;

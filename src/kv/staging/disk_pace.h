@@ -29,8 +29,8 @@ class DiskPace {
   bool slow() const { return slow_; }
 
  private:
-  absl::Duration compute_time_, read_time_;  // per block; read_time_ is valid if known_
-  bool known_ = false;
+  absl::Duration compute_time_, read_time_;  // per block; read_time_ is valid if has_read_time_
+  bool has_read_time_ = false;
   bool slow_ = false;
   int64_t not_probed_ = 0;  // calls of ShouldProbe since the last probe
   // The number of reads that are not in the mean yet, and the time in which the disk was busy with

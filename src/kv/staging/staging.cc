@@ -194,8 +194,8 @@ bool KvStaging::IsHere(const BlockKey& key) const {
 
 bool KvStaging::MayCopyIn(int64_t step_blocks) const {
   const auto blocks = std::ssize(copies_.out) + std::ssize(copies_.in);
-  const bool known = copy_time_ > absl::ZeroDuration() && compute_time_ > absl::ZeroDuration();
-  return copies_.in.empty() || !known || copy_time_ * (blocks + 1) <= compute_time_ * step_blocks;
+  const bool is_measured = copy_time_ > absl::ZeroDuration() && compute_time_ > absl::ZeroDuration();
+  return copies_.in.empty() || !is_measured || copy_time_ * (blocks + 1) <= compute_time_ * step_blocks;
 }
 
 void KvStaging::UseInStep(const BlockKey& key) {
