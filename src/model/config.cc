@@ -104,7 +104,7 @@ absl::Status ReadFamily(const Fields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const std::string model_type, fields.Text("model_type"));
   const auto family = std::ranges::find(kModelFamilies, model_type, &ModelFamily::model_type);
   if (family == std::end(kModelFamilies)) {
-    const auto name = [](std::string* out, const ModelFamily& known) { absl::StrAppend(out, known.model_type); };
+    const auto name = [](std::string* out, const ModelFamily& row) { absl::StrAppend(out, row.model_type); };
     return fields.Error("model_type", absl::StrCat("one of ", absl::StrJoin(kModelFamilies, ", ", name)));
   }
   const Json* classes = fields.Find("architectures");

@@ -31,10 +31,10 @@ std::vector<float> RopeFrequencies(const ModelConfig& config) {
 
 void RopeTable::Extend(int64_t positions) {
   const size_t half = frequencies_.size();
-  const int64_t known = static_cast<int64_t>(rows_.size() / (2 * half));
-  if (positions <= known) return;
+  const int64_t rows_before = static_cast<int64_t>(rows_.size() / (2 * half));
+  if (positions <= rows_before) return;
   rows_.resize(positions * 2 * half);
-  for (int64_t position = known; position < positions; ++position) {
+  for (int64_t position = rows_before; position < positions; ++position) {
     float* row = &rows_[position * 2 * half];
     for (size_t i = 0; i < half; ++i) {
       // The product is rounded to fp32, as in transformers.

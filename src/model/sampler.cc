@@ -144,8 +144,8 @@ void Sampler::Penalize(std::span<float> logits) const {
   }
 }
 
-SampleSpec Sampler::Spec(int64_t further) const {
-  return {.draw = draw_, .uniform = UniformAt(seed_, drawn_ + static_cast<uint64_t>(further)), .seen = seen_};
+SampleSpec Sampler::Spec(int64_t ahead) const {
+  return {.draw = draw_, .uniform = UniformAt(seed_, drawn_ + static_cast<uint64_t>(ahead)), .seen = seen_};
 }
 
 void Sampler::Accept(TokenId id) {

@@ -39,7 +39,7 @@ class Sampler {
   // Returns the parameters for a backend that samples on the device. Spec(0) describes the next
   // token. Spec(k) describes the token k places later, and its `seen` lacks the k tokens in
   // between. The result is valid until the next Sample or Accept.
-  SampleSpec Spec(int64_t further = 0) const;
+  SampleSpec Spec(int64_t ahead = 0) const;
   // Records a token that the backend chose.
   void Accept(TokenId id);
   // Returns the error for logits whose largest value is not finite.

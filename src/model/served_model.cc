@@ -65,7 +65,7 @@ absl::StatusOr<std::vector<ServedModel>> LoadServedModels(const std::vector<std:
 // Bytes of an unknown name that an error message repeats. Status messages travel in headers.
 constexpr size_t kShownNameBytes = 256;
 
-ServedModels::ServedModels(std::vector<ServedModel> models) : told_(models.size()) {
+ServedModels::ServedModels(std::vector<ServedModel> models) : configured_(models.size()) {
   for (ServedModel& model : models) {
     const auto same = std::ranges::find_if(
         models_, [&](const ServedModel& earlier) { return earlier.tokenizer->digest() == model.tokenizer->digest(); });
@@ -81,7 +81,7 @@ const ServedModel* ServedModels::FindLocked(const std::string& name) const {
 
 absl::StatusOr<const ServedModel*> ServedModels::Find(const std::string& name) const {
   const std::lock_guard lock(mutex_);
-  if (name.empty() && told_ == 1) return &models_.front();
+  if (name.empty() && configured_ == 1) return &models_.front();
   if (const ServedModel* model = FindLocked(name)) return model;
   const std::string served = absl::StrJoin(
       models_, ", ", [](std::string* out, const ServedModel& model) { absl::StrAppend(out, "'", model.name, "'"); });

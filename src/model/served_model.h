@@ -59,9 +59,9 @@ class ServedModels {
  private:
   const ServedModel* FindLocked(const std::string& name) const;
 
-  const size_t told_;               // number of configured models
+  const size_t configured_;         // number of configured models
   mutable std::mutex mutex_;        // guards models_
-  std::deque<ServedModel> models_;  // only grows; the configured models are the first told_
+  std::deque<ServedModel> models_;  // only grows; the configured models are the first configured_
 };
 
 }  // namespace baton

@@ -89,9 +89,9 @@ std::unique_ptr<Weights> ShardWeights(const Weights& whole, const Shard& shard) 
     (*part).*row.tensor = PartOf(whole.*row.tensor, row, config, shard);
   }
   for (const LayerWeights& layer : whole.layers) {
-    LayerWeights& mine = part->layers.emplace_back();
+    LayerWeights& part_layer = part->layers.emplace_back();
     for (const LayerTensorRow& row : kLayerTensors) {
-      mine.*row.tensor = PartOf(layer.*row.tensor, row, config, shard);
+      part_layer.*row.tensor = PartOf(layer.*row.tensor, row, config, shard);
     }
   }
   return part;
