@@ -65,13 +65,13 @@ bool Bpe::KeepsAllBytes() const {
 }
 
 bool Bpe::MergesToItself(TokenId id, std::string_view word) const {
-  std::atomic<Reachable>& known = reachable_[id];
-  Reachable reachable = known.load(std::memory_order_relaxed);
+  std::atomic<Reachable>& cached = reachable_[id];
+  Reachable reachable = cached.load(std::memory_order_relaxed);
   if (reachable == Reachable::kUnknown) {
     std::vector<TokenId> tokens;
     Merge(word, tokens);
     reachable = tokens == std::vector<TokenId>{id} ? Reachable::kYes : Reachable::kNo;
-    known.store(reachable, std::memory_order_relaxed);
+    cached.store(reachable, std::memory_order_relaxed);
   }
   return reachable == Reachable::kYes;
 }

@@ -145,12 +145,12 @@ std::string_view ToNfc(std::string_view text, std::string& storage) {
 size_t NfcDecided(std::string_view text) {
   // An easy character, or one from U+4000 to U+9FFF, never composes with the preceding character.
   // Text may be cut before such a character.
-  const auto starts_anew = [](char byte) {
+  const auto may_cut_before = [](char byte) {
     const auto lead = static_cast<uint8_t>(byte);
     return lead < 0x80 || (lead >= 0xC2 && IsEasy(byte)) || (lead >= 0xE4 && lead <= 0xE9);
   };
   size_t at = text.size();
-  while (at > 0 && !starts_anew(text[at - 1])) --at;
+  while (at > 0 && !may_cut_before(text[at - 1])) --at;
   return at == 0 ? 0 : at - 1;
 }
 

@@ -84,9 +84,9 @@ class BpeTokenizer final : public Tokenizer {
 
   // Encodes the pieces of the prefix of `text` in which later text cannot change the added tokens.
   // Returns the length of the sealed part. All pieces are final except the last. If the last piece
-  // is not an added token, `open` encodes it and returns the length of its sealed part.
+  // is not an added token, `encode_last` encodes it and returns the length of its sealed part.
   size_t Sealed(const AddedTokenFinder& added, std::string_view text, std::vector<TokenId>& ids,
-                absl::FunctionRef<size_t(std::string_view piece)> open) const {
+                absl::FunctionRef<size_t(std::string_view piece)> encode_last) const {
     std::vector<std::pair<std::string_view, std::optional<TokenId>>> pieces;
     added.Split(text.substr(0, added.Decided(text)),
                 [&](std::string_view piece, std::optional<TokenId> id) { pieces.emplace_back(piece, id); });
@@ -95,7 +95,7 @@ class BpeTokenizer final : public Tokenizer {
       if (id.has_value()) {
         ids.push_back(*id);
       } else if (&piece == &pieces.back().first) {
-        return sealed + open(piece);
+        return sealed + encode_last(piece);
       } else if (&added == &text_added_.in_raw) {
         EncodeBytes(piece, text_added_, ids);
       } else {

@@ -81,9 +81,9 @@ absl::Status ReadPreTokenizer(const json& step, TokenizerSpec& spec, bool& byte_
 }
 
 // Appends to spec.prompt_prefix the ids of a special token of a template.
-absl::Status AppendSpecialToken(const json& part, const json& known, TokenizerSpec& spec) {
+absl::Status AppendSpecialToken(const json& part, const json& special_tokens, TokenizerSpec& spec) {
   ASSIGN_OR_RETURN(const std::string name, Text(part, "id"));
-  const json& token = Step(known, name);
+  const json& token = Step(special_tokens, name);
   if (token.is_null()) return absl::InvalidArgumentError(absl::StrCat("special_tokens: '", name, "' is missing"));
   ASSIGN_OR_RETURN(const json::array_t ids, OptionalArray(token, "ids"));
   for (const json& id : ids) {
