@@ -40,13 +40,14 @@ void WriteGuard::Revoke(uint64_t right) {
   std::unique_lock lock(mutex_);
   const auto revoked = rights_.extract(right);
   if (revoked.empty()) return;
-  ended_.push_back({right, revoked.mapped()->key});
-  if (std::ssize(ended_) > kMostEnded) ended_.pop_front();
+  recently_revoked_.push_back({right, revoked.mapped()->key});
+  if (std::ssize(recently_revoked_) > kMostEnded) recently_revoked_.pop_front();
   written_.wait(lock, [&] { return revoked.mapped()->writing == 0; });
 }
 
-bool WriteGuard::EndedLately(const WriteRight& right) const {
-  return std::ranges::any_of(ended_, [&](const WriteRight& e) { return e.id == right.id && Same(e.key, right.key); });
+bool WriteGuard::EndedRecently(const WriteRight& right) const {
+  return std::ranges::any_of(recently_revoked_,
+                             [&](const WriteRight& e) { return e.id == right.id && Same(e.key, right.key); });
 }
 
 absl::Status WriteGuard::CheckPlace(const Right& right, const BlockCopy& copy) const {
@@ -107,8 +108,8 @@ absl::Status WriteGuard::Write(const WriteRight& right, std::span<const BlockCop
   {
     const std::lock_guard lock(mutex_);
     if (const absl::Status status = Check(right, copies, bytes); !status.ok()) {
-      return EndedLately(right) ? absl::PermissionDeniedError("the reservation of the write's key has ended")
-                                : CountRefused(status);
+      return EndedRecently(right) ? absl::PermissionDeniedError("the reservation of the write's key has ended")
+                                  : CountRefused(status);
     }
     granted = rights_.at(right.id);
     ++granted->writing;
@@ -136,7 +137,7 @@ int64_t WriteGuard::rights() const {
 
 void WriteGuard::CheckInvariants() const {
   const std::lock_guard lock(mutex_);
-  BATON_CHECK(std::ssize(ended_) <= kMostEnded, "too many ended rights");
+  BATON_CHECK(std::ssize(recently_revoked_) <= kMostEnded, "too many ended rights");
   absl::flat_hash_set<BlockId> blocks;
   for (const auto& [id, right] : rights_) {
     BATON_CHECK(id > 0 && id <= granted_, "a right that was never granted");

@@ -69,7 +69,7 @@ class WriteGuard {
   absl::Status Check(const WriteRight& right, std::span<const BlockCopy> copies, std::string_view bytes) const;
   absl::Status CheckPlace(const Right& right, const BlockCopy& copy) const;
   absl::Status CountRefused(const absl::Status& why);
-  bool EndedLately(const WriteRight& right) const;
+  bool EndedRecently(const WriteRight& right) const;
 
   absl::Status Copy(std::span<const BlockCopy> copies, std::string_view bytes) const;
 
@@ -80,7 +80,7 @@ class WriteGuard {
   std::condition_variable written_;
   uint64_t granted_ = 0;
   std::map<uint64_t, std::shared_ptr<Right>> rights_;  // by id
-  std::deque<WriteRight> ended_;                       // recently revoked, oldest first
+  std::deque<WriteRight> recently_revoked_;            // oldest first
   int64_t refused_ = 0;
 };
 

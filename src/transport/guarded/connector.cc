@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Link>> GuardedConnector::Connect(std::string_view
         "this prefill worker pushes KV only with keys (--guard-kv), and the decode worker grants none: start the "
         "decode worker with --guard-kv as well");
   }
-  if (!guarded) return others_.Connect(peer_descriptor);
+  if (!guarded) return unguarded_.Connect(peer_descriptor);
   const std::shared_ptr<grpc::Channel> channel = options_.reach((*peer)->address);
   if (!Reached(*channel)) {
     return absl::UnavailableError(absl::StrCat("cannot reach decode worker ", (*peer)->address, " by gRPC"));

@@ -26,19 +26,20 @@ struct GuardedConnectorOptions {
   bool guarded_only = false;  // refuse to push to workers that do not guard their blocks
 };
 
-// Connects to workers that guard their blocks. Passes all other descriptors to another connector,
+// Connects to workers that guard their blocks. Passes all other descriptors to `unguarded`,
 // which must outlive this object.
 class GuardedConnector final : public Connector {
  public:
-  GuardedConnector(Connector& others, GuardedConnectorOptions options)
-      : others_(others), options_(std::move(options)) {}
-  std::string Descriptor() const override { return others_.Descriptor(); }
+  GuardedConnector(Connector& unguarded, GuardedConnectorOptions options)
+      : unguarded_(unguarded), options_(std::move(options)) {}
+  std::string Descriptor() const override { return unguarded_.Descriptor(); }
   // Fails with UNAVAILABLE if a worker that guards its blocks is not reached within some seconds.
-  // For another worker, fails as `others` does, or with FAILED_PRECONDITION if guarded_only is set.
+  // For a worker that does not guard its blocks, fails as `unguarded` does, or with
+  // FAILED_PRECONDITION if guarded_only is set.
   absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) override;
 
  private:
-  Connector& others_;
+  Connector& unguarded_;
   const GuardedConnectorOptions options_;
 };
 

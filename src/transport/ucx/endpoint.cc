@@ -104,14 +104,14 @@ absl::Status UcxEndpoint::OpenMemory(const UcxDescriptor& peer) {
   if (peer.on_device != 0) return absl::OkStatus();
   void* mapped = nullptr;
   if (ucp_rkey_ptr(rkey_, remote_base_, &mapped) != UCS_OK) return absl::OkStatus();
-  const std::span theirs(static_cast<std::byte*>(mapped), peer.scratch_offset + kScratchBytes);
-  if (const absl::Status status = CheckSharedMapping(theirs); !status.ok()) return status;
-  const auto at = reinterpret_cast<uintptr_t>(theirs.data());
-  const auto ours = reinterpret_cast<uintptr_t>(source_.data());
-  if (at < ours + source_.size() && ours < at + theirs.size()) {
+  const std::span peer_memory(static_cast<std::byte*>(mapped), peer.scratch_offset + kScratchBytes);
+  if (const absl::Status status = CheckSharedMapping(peer_memory); !status.ok()) return status;
+  const auto peer_begin = reinterpret_cast<uintptr_t>(peer_memory.data());
+  const auto own_begin = reinterpret_cast<uintptr_t>(source_.data());
+  if (peer_begin < own_begin + source_.size() && own_begin < peer_begin + peer_memory.size()) {
     return absl::InvalidArgumentError("UCX descriptor: the peer's memory overlaps this worker's own");
   }
-  mapped_ = theirs.data();
+  mapped_ = peer_memory.data();
   return absl::OkStatus();
 }
 

@@ -21,22 +21,23 @@ class HostPieces {
   // a piece or less than an eighth of it, or if the device has no memory for a new piece.
   HostMemory Take(size_t bytes) {
     if (bytes > piece_bytes_ || 8 * bytes < piece_bytes_) return HostMemory(new std::byte[bytes]);
-    if (spare_->empty()) {
+    if (free_pieces_->empty()) {
       auto made = slab_.AllocateHost(piece_bytes_);
-      spare_->push_back(made.ok() ? *std::move(made) : HostMemory(new std::byte[piece_bytes_]));
+      free_pieces_->push_back(made.ok() ? *std::move(made) : HostMemory(new std::byte[piece_bytes_]));
     }
-    HostMemory piece = std::move(spare_->back());
-    spare_->pop_back();
+    HostMemory piece = std::move(free_pieces_->back());
+    free_pieces_->pop_back();
     std::byte* const at = piece.get();
-    return HostMemory(
-        at, [spare = spare_, piece = std::move(piece)](std::byte*) mutable { spare->push_back(std::move(piece)); });
+    return HostMemory(at, [free_pieces = free_pieces_, piece = std::move(piece)](std::byte*) mutable {
+      free_pieces->push_back(std::move(piece));
+    });
   }
-  size_t spare() const { return spare_->size(); }
+  size_t free_pieces() const { return free_pieces_->size(); }
 
  private:
   const Slab slab_;
   const size_t piece_bytes_;
-  const std::shared_ptr<std::vector<HostMemory>> spare_ = std::make_shared<std::vector<HostMemory>>();
+  const std::shared_ptr<std::vector<HostMemory>> free_pieces_ = std::make_shared<std::vector<HostMemory>>();
 };
 
 }  // namespace baton

@@ -112,15 +112,15 @@ absl::Status UcxLink::ChoosePath(const UcxSource& source, const UcxDescriptor& p
 
 // Returns the rate of a path in GB/s, or 0 if the written word does not arrive.
 absl::StatusOr<double> UcxLink::Measure(UcxPath path, const UcxSource& source, const UcxDescriptor& peer) {
-  const int64_t ours = source.scratch_offset;
-  const auto theirs = static_cast<int64_t>(peer.scratch_offset);
+  const int64_t source_scratch = source.scratch_offset;
+  const auto target_scratch = static_cast<int64_t>(peer.scratch_offset);
   const uint64_t word = Random();
   const int64_t slot = kMeasuredBytes + NextWord() * 8;
-  RETURN_IF_ERROR(source.memory.Copy(source.memory.data() + ours + slot, &word, sizeof word));
-  RETURN_IF_ERROR(WriteAndWait(path, {ours + slot, theirs + slot, sizeof word}));
-  ASSIGN_OR_RETURN(const uint64_t arrived, ProbeAndWait(static_cast<uint64_t>(theirs + slot)));
+  RETURN_IF_ERROR(source.memory.Copy(source.memory.data() + source_scratch + slot, &word, sizeof word));
+  RETURN_IF_ERROR(WriteAndWait(path, {source_scratch + slot, target_scratch + slot, sizeof word}));
+  ASSIGN_OR_RETURN(const uint64_t arrived, ProbeAndWait(static_cast<uint64_t>(target_scratch + slot)));
   if (arrived != word) return 0;
-  const BlockCopy bulk{ours, theirs, kMeasuredBytes};
+  const BlockCopy bulk{source_scratch, target_scratch, kMeasuredBytes};
   const MeasuringAlone alone;
   // The best of three runs. The first run maps pages and allocates buffers, and other work may
   // disturb any run.

@@ -14,13 +14,13 @@ TEST_CASE("pieces of host memory are used again, those that are in use are not, 
   const std::byte* const at = first.get();
   HostMemory second = pieces.Take(8);
   CHECK(second.get() != at);
-  CHECK(pieces.spare() == 0);
+  CHECK(pieces.free_pieces() == 0);
   first.reset();
-  CHECK(pieces.spare() == 1);
+  CHECK(pieces.free_pieces() == 1);
   CHECK(pieces.Take(2).get() == at);
   pieces.Take(17);
   CHECK(pieces.Take(1).get() != at);
-  CHECK(pieces.spare() == 1);
+  CHECK(pieces.free_pieces() == 1);
 }
 
 TEST_CASE("a piece may be let go after all others are gone") {
