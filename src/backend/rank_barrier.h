@@ -6,49 +6,49 @@
 
 namespace baton {
 
-// Thread-safe, except for Mend.
+// Thread-safe, except for Reset.
 class RankBarrier {
  public:
   explicit RankBarrier(int ranks) : ranks_(ranks) {}
 
-  // Waits until all ranks have arrived. Returns false if the barrier is broken, without waiting for
-  // the other ranks.
+  // Waits until all ranks have arrived. Returns false if the barrier is aborted, without waiting
+  // for the other ranks.
   bool Arrive() {
-    // Loaded before broken_. Break sets broken_ and then increments meeting_. So either this call
-    // sees broken_, or the wait below returns.
-    const uint32_t meeting = meeting_.load();
-    if (broken_.load()) return false;
+    // Loaded before aborted_. Abort sets aborted_ and then increments round_. So either this call
+    // sees aborted_, or the wait below returns.
+    const uint32_t round = round_.load();
+    if (aborted_.load()) return false;
     if (arrived_.fetch_add(1) + 1 == ranks_) {
       arrived_.store(0);
-      NextMeeting();
+      NextRound();
     } else {
-      meeting_.wait(meeting);
+      round_.wait(round);
     }
-    return !broken_.load();
+    return !aborted_.load();
   }
 
-  // Breaks the barrier: all running and later calls of Arrive return false. Thread-safe.
-  void Break() {
-    broken_.store(true);
-    NextMeeting();
+  // Aborts the barrier: all running and later calls of Arrive return false. Thread-safe.
+  void Abort() {
+    aborted_.store(true);
+    NextRound();
   }
 
-  // Makes a broken barrier usable again. REQUIRES: no thread is in Arrive.
-  void Mend() {
+  // Makes an aborted barrier usable again. REQUIRES: no thread is in Arrive.
+  void Reset() {
     arrived_.store(0);
-    broken_.store(false);
+    aborted_.store(false);
   }
 
  private:
-  void NextMeeting() {
-    meeting_.fetch_add(1);
-    meeting_.notify_all();
+  void NextRound() {
+    round_.fetch_add(1);
+    round_.notify_all();
   }
 
   const int ranks_;
   std::atomic<int> arrived_ = 0;
-  std::atomic<uint32_t> meeting_ = 0;
-  std::atomic<bool> broken_ = false;
+  std::atomic<uint32_t> round_ = 0;
+  std::atomic<bool> aborted_ = false;
 };
 
 }  // namespace baton

@@ -77,7 +77,7 @@ class TensorParallelBackend final : public Backend {
 
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
                                      const Meanwhile& meanwhile) override {
-    barrier_.Mend();
+    barrier_.Reset();
     for (const Rank& rank : ranks_) RETURN_IF_ERROR(rank.communicator->Recover());
     std::vector<absl::StatusOr<LogitsView>> results(ranks_.size(), LogitsView{});
     threads_.Run([&](int rank) { results[rank] = RunRank(rank, batch, layer_done, meanwhile); });
@@ -101,7 +101,7 @@ class TensorParallelBackend final : public Backend {
     const auto next = [] { return nullptr; };
     auto result = ranks_[rank].backend->Forward(batch, done, {work, next});
     if (!result.ok()) {
-      barrier_.Break();
+      barrier_.Abort();
       ranks_[rank].communicator->Abort();
     }
     return result;
@@ -111,8 +111,8 @@ class TensorParallelBackend final : public Backend {
   // the caller's thread, and all ranks use its result.
   bool LayerDone(int rank, int64_t layer, absl::FunctionRef<bool(int64_t)> layer_done) {
     if (!barrier_.Arrive()) return false;
-    if (rank == 0) goes_on_ = layer_done(layer);
-    return barrier_.Arrive() && goes_on_;
+    if (rank == 0) continue_ = layer_done(layer);
+    return barrier_.Arrive() && continue_;
   }
 
   std::vector<Rank> ranks_;
@@ -121,7 +121,7 @@ class TensorParallelBackend final : public Backend {
   const std::unique_ptr<StripedSlab> slab_;
   RankBarrier barrier_;
   // The result of layer_done. Rank 0 writes it, and all ranks read it, with a barrier in between.
-  bool goes_on_ = true;
+  bool continue_ = true;
   RankThreads threads_;
 };
 

@@ -42,14 +42,14 @@ TEST_CASE("a broken barrier holds up no rank until it is mended") {
   std::atomic<int> met = 0;
   OnAllRanks([&](int rank) {
     if (rank == 0) {
-      barrier.Break();
+      barrier.Abort();
     } else if (barrier.Arrive()) {
       ++met;
     }
   });
   CHECK(met == 0);
   CHECK_FALSE(barrier.Arrive());
-  barrier.Mend();
+  barrier.Reset();
   OnAllRanks([&](int) { met += barrier.Arrive() ? 1 : 0; });
   CHECK(met == kRanks);
 }

@@ -90,7 +90,7 @@ void CheckParts(const AttentionSlice& slice, const Parts& parts) {
   int32_t next = 0;
   for (const auto& [place, part] : parts) {
     BATON_CHECK(part.begin == next && part.end > part.begin, "parts of a history follow one another");
-    BATON_CHECK(part.splits == std::ssize(parts), "a history has as many parts as they say");
+    BATON_CHECK(part.splits == std::ssize(parts), "a part has the wrong number of parts");
     BATON_CHECK((part.partial < 0) == (part.splits == 1), "a whole history needs no place for its result");
     next = part.end;
   }
@@ -98,14 +98,14 @@ void CheckParts(const AttentionSlice& slice, const Parts& parts) {
 }
 
 void Keep(const Partial& part, float* place) {
-  BATON_CHECK(place[0] == 0, "a place for a result is zeroed once, and has one at a time");
+  BATON_CHECK(place[0] == 0, "a result is stored over another result");
   place[0] = 1;
   place[1] = part.max;
   place[2] = part.sum;
   std::copy(part.weighted.begin(), part.weighted.end(), place + 3);
 }
 Partial Take(float* place, int32_t head_dim) {
-  BATON_CHECK(place[0] == 1, "a result that is taken has been stored");
+  BATON_CHECK(place[0] == 1, "a result is taken that was not stored");
   place[0] = 0;
   return {.max = place[1], .sum = place[2], .weighted = {place + 3, place + 3 + head_dim}};
 }

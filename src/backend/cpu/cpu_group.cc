@@ -19,11 +19,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuGroup(const Weights& weights, in
   std::vector<Rank> made;
   for (std::unique_ptr<Communicator>& communicator : MakeMemoryCommunicators(ranks)) {
     const int rank = communicator->rank();
-    CpuBackendOptions mine = options;
-    mine.threads = std::max(1, options.threads / ranks);
-    mine.communicator = communicator.get();
-    if (!slabs.empty()) mine.slab = slabs[rank];
-    ASSIGN_OR_RETURN(auto backend, MakeCpuBackend(*ShardWeights(weights, {rank, ranks}), mine));
+    CpuBackendOptions own = options;
+    own.threads = std::max(1, options.threads / ranks);
+    own.communicator = communicator.get();
+    if (!slabs.empty()) own.slab = slabs[rank];
+    ASSIGN_OR_RETURN(auto backend, MakeCpuBackend(*ShardWeights(weights, {rank, ranks}), own));
     made.push_back({std::move(communicator), std::move(backend)});
   }
   return MakeTensorParallelBackend(std::move(made), CpuKvLayout(weights.config));

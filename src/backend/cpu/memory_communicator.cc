@@ -59,10 +59,10 @@ class MemoryCommunicator final : public Communicator {
     group_->barrier.Arrive();
   }
 
-  void Abort() override { group_->barrier.Break(); }
+  void Abort() override { group_->barrier.Abort(); }
   absl::Status Recover() override {
     calls_ = 0;
-    group_->barrier.Mend();
+    group_->barrier.Reset();
     return absl::OkStatus();
   }
 

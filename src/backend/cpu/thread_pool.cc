@@ -8,8 +8,8 @@ namespace baton {
 namespace {
 
 constexpr int64_t kMaxShares = int64_t{1} << 31;
-constexpr uint64_t Shares(uint64_t ticket) { return ticket >> 32; }
-constexpr uint64_t NextShare(uint64_t ticket) { return ticket & 0xffffffff; }
+constexpr uint64_t Shares(uint64_t progress) { return progress >> 32; }
+constexpr uint64_t NextShare(uint64_t progress) { return progress & 0xffffffff; }
 
 // While a step runs, a loop follows the previous loop within microseconds. After the spins, a
 // worker yields the processor, because there may be more threads than cores. After the yields, it
@@ -57,7 +57,7 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(Share)> body) {
   BATON_CHECK(n >= 0 && grain >= 1, "a loop has n >= 0 items in shares of at least one");
   if (n == 0) return;
-  const std::lock_guard turn(turn_);
+  const std::lock_guard running(loop_mutex_);
   const int64_t shares = (n - 1) / grain + 1;
   if (shares == 1 || workers_.empty()) {
     for (int64_t begin = 0; begin < n; begin += grain) body({begin, std::min(n, begin + grain), 0});
@@ -68,7 +68,7 @@ void ThreadPool::ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(Sh
   shares_done_.store(0, std::memory_order_relaxed);
   // Sequentially consistent, like sleepers_. Either a worker that is about to sleep sees the
   // shares, or this thread sees that the worker sleeps.
-  ticket_.store(static_cast<uint64_t>(shares) << 32);
+  progress_.store(static_cast<uint64_t>(shares) << 32);
   if (sleepers_.load() > 0) {
     absl::MutexLock lock(&mutex_);
     wake_.SignalAll();
@@ -80,21 +80,22 @@ void ThreadPool::ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(Sh
 }
 
 void ThreadPool::RunShares(int worker) {
-  uint64_t ticket = ticket_.load(std::memory_order_acquire);
-  while (NextShare(ticket) < Shares(ticket)) {
-    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
+  uint64_t progress = progress_.load(std::memory_order_acquire);
+  while (NextShare(progress) < Shares(progress)) {
+    if (!progress_.compare_exchange_weak(progress, progress + 1, std::memory_order_acq_rel,
+                                         std::memory_order_acquire)) {
       continue;
     }
-    const int64_t begin = static_cast<int64_t>(NextShare(ticket)) * loop_.grain;
+    const int64_t begin = static_cast<int64_t>(NextShare(progress)) * loop_.grain;
     (*loop_.body)({begin, std::min(loop_.n, begin + loop_.grain), worker});
     shares_done_.fetch_add(1, std::memory_order_acq_rel);
-    ticket = ticket_.load(std::memory_order_acquire);
+    progress = progress_.load(std::memory_order_acquire);
   }
 }
 
 bool ThreadPool::SharesLeft() const {
-  const uint64_t ticket = ticket_.load();
-  return NextShare(ticket) < Shares(ticket);
+  const uint64_t progress = progress_.load();
+  return NextShare(progress) < Shares(progress);
 }
 
 void ThreadPool::AwaitShares() {

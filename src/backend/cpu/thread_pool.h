@@ -55,11 +55,11 @@ class ThreadPool {
   bool SharesLeft() const;
 
   // Held by the caller whose loop runs.
-  std::mutex turn_;
+  std::mutex loop_mutex_;
   Loop loop_;
   // The number of shares of the loop in the upper half, and the next free share in the lower half.
   // A thread takes a share by compare-and-swap.
-  alignas(64) std::atomic<uint64_t> ticket_{0};
+  alignas(64) std::atomic<uint64_t> progress_{0};
   alignas(64) std::atomic<int64_t> shares_done_{0};
   alignas(64) std::atomic<int> sleepers_{0};
   std::atomic<bool> stopping_{false};

@@ -80,8 +80,8 @@ absl::Status BatchUpload::AddBlockTables(const Batch& batch) {
   static_assert(sizeof(BlockId) == sizeof(int32_t) && std::is_trivially_copyable_v<BlockId>);
   int64_t size = 0;
   for (const SequenceSlice& slice : batch.slices) size += std::ssize(slice.blocks);
-  ASSIGN_OR_RETURN(const std::span<int32_t> place, upload_.Place(size, lists_.block_tables));
-  int32_t* to = place.data();
+  ASSIGN_OR_RETURN(const std::span<int32_t> space, upload_.Reserve(size, lists_.block_tables));
+  int32_t* to = space.data();
   for (const SequenceSlice& slice : batch.slices) {
     std::memcpy(to, slice.blocks.data(), slice.blocks.size_bytes());
     to += slice.blocks.size();

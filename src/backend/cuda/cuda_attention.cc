@@ -42,9 +42,9 @@ absl::Status CudaAttention::PlanDecode(int64_t rows, UploadBuffer& upload) {
   partials_ = cuda::PlanHistorySplits(decode_, grid_, splits_);
   const size_t launched = rows > 0 && !splits_.empty() ? std::bit_ceil(splits_.size()) : splits_.size();
   RETURN_IF_ERROR(upload.Add(std::span<const cuda::AttentionSlice>(decode_), decode_slices_, rows));
-  ASSIGN_OR_RETURN(const std::span<cuda::HistorySplit> place,
-                   upload.Place(static_cast<int64_t>(launched), uploaded_splits_));
-  std::fill(std::copy(splits_.begin(), splits_.end(), place.begin()), place.end(), cuda::HistorySplit{});
+  ASSIGN_OR_RETURN(const std::span<cuda::HistorySplit> space,
+                   upload.Reserve(static_cast<int64_t>(launched), uploaded_splits_));
+  std::fill(std::copy(splits_.begin(), splits_.end(), space.begin()), space.end(), cuda::HistorySplit{});
   return absl::OkStatus();
 }
 

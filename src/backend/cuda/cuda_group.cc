@@ -24,11 +24,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaGroup(const Weights& weights, s
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     threads.emplace_back([&, rank] {
-      CudaBackendOptions mine = options;
-      mine.device = ranks[rank].device;
-      mine.slab = ranks[rank].slab;
-      mine.communicator = communicators[rank].get();
-      backends[rank] = MakeCudaBackend(*ShardWeights(weights, {static_cast<int>(rank), count}), mine);
+      CudaBackendOptions own = options;
+      own.device = ranks[rank].device;
+      own.slab = ranks[rank].slab;
+      own.communicator = communicators[rank].get();
+      backends[rank] = MakeCudaBackend(*ShardWeights(weights, {static_cast<int>(rank), count}), own);
     });
   }
   for (std::thread& thread : threads) thread.join();

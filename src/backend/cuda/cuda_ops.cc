@@ -129,17 +129,17 @@ std::vector<Projection> CudaOps::Projections(const PackedModel& model, const Ste
 
 absl::Status CudaOps::BeginDecode(const Batch& batch, int64_t rows) {
   BATON_CHECK(rows > 0, "a decode step has rows");
-  return TakeUp(batch, rows);
+  return BeginBatch(batch, rows);
 }
 
-absl::Status CudaOps::TakeUp(const Batch& batch, int64_t decode_rows) {
+absl::Status CudaOps::BeginBatch(const Batch& batch, int64_t decode_rows) {
   status_ = absl::OkStatus();
   only_kept_ = false;
   RETURN_IF_ERROR(upload_.Send(batch, decode_rows, stream_));
   rows_ = upload_.rows();
   RETURN_IF_ERROR(ReserveActivations(rows_, std::max(decode_rows, upload_.kept())));
-  now_hidden_ = hidden_.data();
-  now_qkv_ = qkv_.data();
+  current_hidden_ = hidden_.data();
+  current_qkv_ = qkv_.data();
   const BatchLists& lists = upload_.lists();
   if (lists.follows.size() > 0) {
     Do("tokens of the previous step",
@@ -180,13 +180,13 @@ void CudaOps::Do(const char* what, Enqueue enqueue) {
 void CudaOps::Embed(WeightId table) {
   Do("embedding", [&] {
     return cuda::LaunchEmbedding(At(table).values.data(), upload_.lists().tokens.data(), static_cast<int32_t>(rows_),
-                                 static_cast<int32_t>(config_.hidden), now_hidden_, stream_);
+                                 static_cast<int32_t>(config_.hidden), current_hidden_, stream_);
   });
 }
 
 void CudaOps::Normalise(WeightId norm) {
   Do("RMSNorm", [&] {
-    return cuda::LaunchRmsNorm(now_hidden_, At(norm).values.data(), static_cast<float>(config_.rms_eps),
+    return cuda::LaunchRmsNorm(current_hidden_, At(norm).values.data(), static_cast<float>(config_.rms_eps),
                                static_cast<int32_t>(rows_), static_cast<int32_t>(config_.hidden), normalised_.data(),
                                stream_);
   });
@@ -248,10 +248,10 @@ void CudaOps::Linear(const LinearStep& step) {
   switch (step.then) {
     case LinearStep::Then::kStore:
       BATON_CHECK(step.output == Activation::kQkv, "a projection stores only q, k and v");
-      return Multiply(weight, input, now_qkv_, /*fp32_output=*/false, /*add=*/false);
+      return Multiply(weight, input, current_qkv_, /*fp32_output=*/false, /*add=*/false);
     case LinearStep::Then::kAdd:
       BATON_CHECK(step.output == Activation::kHidden, "a projection adds only to the hidden state");
-      Multiply(weight, input, now_hidden_, /*fp32_output=*/true, /*add=*/AddsToHidden());
+      Multiply(weight, input, current_hidden_, /*fp32_output=*/true, /*add=*/AddsToHidden());
       return SumHidden();
     case LinearStep::Then::kSwiGlu:
       return MultiplySwiGlu(weight, input);
@@ -262,7 +262,7 @@ void CudaOps::Linear(const LinearStep& step) {
 // end of its pass releases the other ranks.
 void CudaOps::SumHidden() {
   if (!InGroup() || !status_.ok()) return;
-  options_.communicator->AllReduceSum(now_hidden_, rows_ * config_.hidden);
+  options_.communicator->AllReduceSum(current_hidden_, rows_ * config_.hidden);
   status_ = options_.communicator->status();
 }
 
@@ -275,7 +275,7 @@ void CudaOps::JoinLogits() {
 }
 
 void CudaOps::StoreKv(int64_t layer, const std::optional<QkNorm>& norm) {
-  cuda::RopeStoreArgs args = {.qkv = now_qkv_,
+  cuda::RopeStoreArgs args = {.qkv = current_qkv_,
                               .rows = static_cast<int32_t>(rows_),
                               .heads = static_cast<int32_t>(config_.heads),
                               .positions = upload_.lists().positions.data(),
@@ -291,7 +291,7 @@ void CudaOps::StoreKv(int64_t layer, const std::optional<QkNorm>& norm) {
 }
 
 void CudaOps::Attend(int64_t layer) {
-  const cuda::AttentionArgs args = {.q = now_qkv_,
+  const cuda::AttentionArgs args = {.q = current_qkv_,
                                     .q_stride = QkvColumns(),
                                     .heads = static_cast<int32_t>(config_.heads),
                                     .kv = Kv(layer),
@@ -313,8 +313,8 @@ void CudaOps::KeepLogitRows() {
   });
   only_kept_ = true;
   rows_ = kept;
-  now_hidden_ = kept_hidden_.data();
-  now_qkv_ = kept_qkv_.data();
+  current_hidden_ = kept_hidden_.data();
+  current_qkv_ = kept_qkv_.data();
 }
 
 void CudaOps::ComputeLogits(WeightId norm, WeightId head) {

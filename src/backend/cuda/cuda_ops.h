@@ -49,7 +49,7 @@ class CudaOps final : public Ops {
   static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const ModelConfig& config, const CudaOpsOptions& options);
 
   absl::StatusOr<WeightId> Pack(const WeightSource& source) override;
-  absl::Status Begin(const Batch& batch) override { return TakeUp(batch, /*decode_rows=*/0); }
+  absl::Status Begin(const Batch& batch) override { return BeginBatch(batch, /*decode_rows=*/0); }
   void Embed(WeightId table) override;
   void Linear(const LinearStep& step) override;
   void StoreKv(int64_t layer, const std::optional<QkNorm>& norm) override;
@@ -66,7 +66,7 @@ class CudaOps final : public Ops {
   //   memory for `rows` rows is reserved, slices may follow it (SequenceSlice::follows).
   absl::Status BeginDecode(const Batch& batch, int64_t rows);
   // Begins the same batch again after a capture that failed.
-  void BeginAgain() { status_ = absl::OkStatus(); }
+  void ClearError() { status_ = absl::OkStatus(); }
   // Enqueues the logits, which stay on the device.
   void ComputeLogits(WeightId norm, WeightId head);
   // Enqueues the choice of tokens from these logits, and the copies of output() to the host.
@@ -107,7 +107,7 @@ class CudaOps final : public Ops {
   bool IsTable(const WeightSource& source) const;
   const Packed& At(WeightId id) const { return weights_[id.value()]; }
   cuda::PagedKv Kv(int64_t layer) const;
-  absl::Status TakeUp(const Batch& batch, int64_t decode_rows);
+  absl::Status BeginBatch(const Batch& batch, int64_t decode_rows);
   void Normalise(WeightId norm);
   const Bf16* Input(const LinearStep& step);
   // Whether projections add to the hidden state instead of replacing it. Only the first rank adds,
@@ -155,8 +155,8 @@ class CudaOps final : public Ops {
   // The rows with which the pass continues.
   bool only_kept_ = false;
   int64_t rows_ = 0;
-  float* now_hidden_ = nullptr;
-  Bf16* now_qkv_ = nullptr;
+  float* current_hidden_ = nullptr;
+  Bf16* current_qkv_ = nullptr;
 };
 
 }  // namespace baton

@@ -62,10 +62,10 @@ absl::Status CudaSampling::ReserveSeen() {
 absl::Status CudaSampling::UploadSeen(std::span<const SampleSpec* const> specs, int64_t size, UploadBuffer& upload) {
   static_assert(sizeof(SeenToken) == sizeof(cuda::SeenToken) && std::is_trivially_copyable_v<SeenToken> &&
                 offsetof(SeenToken, outputs) == offsetof(cuda::SeenToken, outputs));
-  ASSIGN_OR_RETURN(const std::span<cuda::SeenToken> place, upload.Place(size, uploaded_seen_));
+  ASSIGN_OR_RETURN(const std::span<cuda::SeenToken> space, upload.Reserve(size, uploaded_seen_));
   for (size_t i = 0; i < specs.size(); ++i) {
     if (rows_[i].seen_count == 0) continue;
-    std::memcpy(static_cast<void*>(&place[static_cast<size_t>(rows_[i].seen_begin)]), specs[i]->seen.data(),
+    std::memcpy(static_cast<void*>(&space[static_cast<size_t>(rows_[i].seen_begin)]), specs[i]->seen.data(),
                 specs[i]->seen.size_bytes());
   }
   return absl::OkStatus();

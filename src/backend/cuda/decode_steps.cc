@@ -17,7 +17,7 @@ class DecodeStepOps final : public Ops {
 
   absl::StatusOr<WeightId> Pack(const WeightSource& source) override { return ops_.Pack(source); }
   absl::Status Begin(const Batch&) override {
-    ops_.BeginAgain();
+    ops_.ClearError();
     return absl::OkStatus();
   }
   void Embed(WeightId table) override { ops_.Embed(table); }
@@ -42,7 +42,7 @@ absl::StatusOr<LogitsView> DecodeSteps::Run(const Batch& batch, const Meanwhile&
   BATON_CHECK(step->slices == std::ssize(batch.slices), "the batch is not the step that is enqueued ahead");
   meanwhile.work();
   const PassOutput& output = ops_.output();
-  if (alone_ && output.chose_all()) BeginNext(meanwhile, step->slices);
+  if (captures_ && output.chose_all()) BeginNext(meanwhile, step->slices);
   const bool device_waited = begun_ && output.IsOver(step->choice);
   absl::StatusOr<LogitsView> logits = ops_.output().Fetch(step->choice);
   if (!logits.ok()) {
@@ -77,7 +77,7 @@ absl::StatusOr<DecodeSteps::Begun> DecodeSteps::Begin(const Batch& batch) {
     RETURN_IF_ERROR(baton::Forward(model_, batch, step_ops, [](int64_t) { return true; }).status());
     return ops_.status();
   };
-  RETURN_IF_ERROR(alone_ ? graphs_.Run(ops_.Describe(), forward, stream_) : forward());
+  RETURN_IF_ERROR(captures_ ? graphs_.Run(ops_.Describe(), forward, stream_) : forward());
   RETURN_IF_ERROR(ops_.Choose());
   return Begun{.slices = std::ssize(batch.slices), .choice = ops_.output().choice()};
 }

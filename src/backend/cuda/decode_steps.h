@@ -20,11 +20,11 @@ namespace baton {
 // thread-safe.
 class DecodeSteps {
  public:
-  // The ops, the model and the stream must outlive the DecodeSteps. `alone` is false in a
+  // The ops, the model and the stream must outlive the DecodeSteps. `captures` is false in a
   // tensor-parallel group. A graph cannot contain the work on other ranks' streams, so a group's
   // steps are not captured and none begins ahead.
-  DecodeSteps(CudaOps& ops, const PackedModel& model, bool alone, cudaStream_t stream)
-      : ops_(ops), model_(model), alone_(alone), stream_(stream) {}
+  DecodeSteps(CudaOps& ops, const PackedModel& model, bool captures, cudaStream_t stream)
+      : ops_(ops), model_(model), captures_(captures), stream_(stream) {}
 
   // Runs the step, or waits for it if it has begun. Lets the next step begin behind it if possible
   // (Meanwhile::next).
@@ -48,7 +48,7 @@ class DecodeSteps {
 
   CudaOps& ops_;
   const PackedModel& model_;
-  const bool alone_;
+  const bool captures_;
   const cudaStream_t stream_;
   DecodeGraphs graphs_;
   std::optional<Begun> begun_;

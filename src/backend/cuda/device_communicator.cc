@@ -17,11 +17,11 @@ namespace {
 
 // Up to this number of floats, every rank reads and sums all ranks' operands. A longer sum is
 // split: each rank sums its part, and then reads the other ranks' parts of the sum. That takes two
-// meetings, but no byte crosses between devices more than twice.
-constexpr int64_t kSumAlone = 1 << 16;
+// exchanges, but no byte crosses between devices more than twice.
+constexpr int64_t kMaxReplicatedSum = 1 << 16;
 constexpr int64_t kAlignment = 4;  // floats
 
-// A rank's memory that the other ranks may read after a meeting.
+// A rank's memory that the other ranks may read after an exchange.
 struct Offer {
   const float* data = nullptr;
   int64_t stride = 0;
@@ -31,16 +31,16 @@ struct Offer {
 
 struct Group {
   explicit Group(int ranks) : barrier(ranks) {
-    for (auto& meeting : offers) meeting.resize(static_cast<size_t>(ranks));
+    for (auto& exchange : offers) exchange.resize(static_cast<size_t>(ranks));
   }
   RankBarrier barrier;
-  // The offers of alternate meetings. A rank may make its next offer while another rank still reads
-  // the offers of the previous meeting.
+  // The offers of alternate exchanges. A rank may make its next offer while another rank still
+  // reads the offers of the previous exchange.
   std::array<std::vector<Offer>, 2> offers;
 };
 
 // A communicator that synchronises streams with events. Other ranks may read a rank's offered
-// memory. The rank may write it again after its next meeting, because by then the other ranks have
+// memory. The rank may write it again after its next exchange, because by then the other ranks have
 // enqueued all reads of it before their own offers.
 class EventCommunicator final : public DeviceCommunicator {
  public:
@@ -50,7 +50,7 @@ class EventCommunicator final : public DeviceCommunicator {
         device_(device),
         shard_(shard),
         reads_(std::move(reads)),
-        apart_(std::ranges::count(reads_, false)) {}
+        unreachable_ranks_(std::ranges::count(reads_, false)) {}
   ~EventCommunicator() override {
     for (auto& offers : group_->offers) {
       const cudaEvent_t ready = offers[static_cast<size_t>(shard_.rank)].ready;
@@ -67,21 +67,21 @@ class EventCommunicator final : public DeviceCommunicator {
       RETURN_IF_ERROR(CudaStatus(
           cudaEventCreateWithFlags(&offers[static_cast<size_t>(shard_.rank)].ready, cudaEventDisableTiming), "event"));
     }
-    for (auto& staged : staged_) RETURN_IF_ERROR(staged.Reserve(kSumAlone, "sums over ranks"));
-    return copies_.Reserve(apart_ * kSumAlone, "sums over ranks");
+    for (auto& staged : staged_) RETURN_IF_ERROR(staged.Reserve(kMaxReplicatedSum, "sums over ranks"));
+    return copies_.Reserve(unreachable_ranks_ * kMaxReplicatedSum, "sums over ranks");
   }
 
   void AllReduceSum(float* data, int64_t count) override {
-    if (count <= kSumAlone) {
-      SumAlone(data, count);
+    if (count <= kMaxReplicatedSum) {
+      SumReplicated(data, count);
     } else {
-      SumTogether(data, count);
+      SumSharded(data, count);
     }
   }
 
   void GatherColumns(const float* part, int64_t part_stride, int64_t rows, std::span<const int64_t> columns,
                      float* whole, int64_t whole_stride) override {
-    const std::vector<Offer>* offers = Meet(part, part_stride);
+    const std::vector<Offer>* offers = ExchangeOffers(part, part_stride);
     if (offers == nullptr || shard_.rank != 0) return;
     for (size_t rank = 0; rank < columns.size(); ++rank) {
       const Offer& offer = (*offers)[rank];
@@ -94,11 +94,11 @@ class EventCommunicator final : public DeviceCommunicator {
     }
   }
 
-  void Abort() override { group_->barrier.Break(); }
+  void Abort() override { group_->barrier.Abort(); }
   absl::Status Recover() override {
-    meetings_ = 0;
+    exchanges_ = 0;
     status_ = absl::OkStatus();
-    group_->barrier.Mend();
+    group_->barrier.Reset();
     return absl::OkStatus();
   }
   const absl::Status& status() const override { return status_; }
@@ -106,24 +106,24 @@ class EventCommunicator final : public DeviceCommunicator {
  private:
   // Every rank sums all elements. The other ranks read a copy, because `data` is overwritten at
   // once.
-  void SumAlone(float* data, int64_t count) {
-    float* copy = staged_[meetings_ % 2].data();
+  void SumReplicated(float* data, int64_t count) {
+    float* copy = staged_[exchanges_ % 2].data();
     Check(cudaMemcpyAsync(copy, data, static_cast<size_t>(count) * sizeof(float), cudaMemcpyDeviceToDevice, stream_),
           "staging a sum over ranks");
-    const std::vector<Offer>* offers = Meet(copy, 0);
+    const std::vector<Offer>* offers = ExchangeOffers(copy, 0);
     if (offers != nullptr) Sum(*offers, 0, count, data);
   }
 
   // Every rank sums its part, and then copies the other ranks' parts of the sum.
-  void SumTogether(float* data, int64_t count) {
-    const ShardRange mine = RangeOf(shard_, count, kAlignment);
-    BATON_CHECK(meetings_ == 0 || mine.size() <= sums_.capacity(), "a later sum of a pass is longer than the first");
-    if (status_.ok()) status_ = sums_.Reserve(mine.size(), "sums over ranks");
-    if (status_.ok()) status_ = copies_.Reserve(apart_ * mine.size(), "sums over ranks");
-    const std::vector<Offer>* offers = Meet(data, 0);
+  void SumSharded(float* data, int64_t count) {
+    const ShardRange own = RangeOf(shard_, count, kAlignment);
+    BATON_CHECK(exchanges_ == 0 || own.size() <= sums_.capacity(), "a later sum of a pass is longer than the first");
+    if (status_.ok()) status_ = sums_.Reserve(own.size(), "sums over ranks");
+    if (status_.ok()) status_ = copies_.Reserve(unreachable_ranks_ * own.size(), "sums over ranks");
+    const std::vector<Offer>* offers = ExchangeOffers(data, 0);
     if (offers == nullptr) return;
-    Sum(*offers, mine.begin, mine.size(), sums_.data());
-    offers = Meet(sums_.data(), 0);
+    Sum(*offers, own.begin, own.size(), sums_.data());
+    offers = ExchangeOffers(sums_.data(), 0);
     if (offers == nullptr) return;
     for (int rank = 0; rank < shard_.ranks; ++rank) {
       const ShardRange range = RangeOf({rank, shard_.ranks}, count, kAlignment);
@@ -152,16 +152,16 @@ class EventCommunicator final : public DeviceCommunicator {
 
   // Exchanges offers with the other ranks. Work that is enqueued afterwards waits for their offers.
   // Returns null if this rank or another rank gave up.
-  const std::vector<Offer>* Meet(const float* data, int64_t stride) {
-    std::vector<Offer>& offers = group_->offers[meetings_++ % 2];
-    Offer& mine = offers[static_cast<size_t>(shard_.rank)];
-    mine.data = data;
-    mine.stride = stride;
-    Check(cudaEventRecord(mine.ready, stream_), "synchronising ranks");
+  const std::vector<Offer>* ExchangeOffers(const float* data, int64_t stride) {
+    std::vector<Offer>& offers = group_->offers[exchanges_++ % 2];
+    Offer& own = offers[static_cast<size_t>(shard_.rank)];
+    own.data = data;
+    own.stride = stride;
+    Check(cudaEventRecord(own.ready, stream_), "synchronising ranks");
     if (status_.ok() && !group_->barrier.Arrive()) status_ = absl::AbortedError("another rank aborted the pass");
     if (!status_.ok()) return nullptr;
     for (const Offer& offer : offers) {
-      if (&offer != &mine) Check(cudaStreamWaitEvent(stream_, offer.ready, 0), "synchronising ranks");
+      if (&offer != &own) Check(cudaStreamWaitEvent(stream_, offer.ready, 0), "synchronising ranks");
     }
     return status_.ok() ? &offers : nullptr;
   }
@@ -175,19 +175,19 @@ class EventCommunicator final : public DeviceCommunicator {
   const Shard shard_;
   const std::vector<bool> reads_;
   // Number of ranks whose memory this device cannot read directly.
-  const int64_t apart_;
+  const int64_t unreachable_ranks_;
   cudaStream_t stream_ = nullptr;
-  int64_t meetings_ = 0;  // of this pass
+  int64_t exchanges_ = 0;  // of this pass
   absl::Status status_;
-  // [kSumAlone], for alternate meetings.
+  // [kMaxReplicatedSum], for alternate exchanges.
   DeviceBuffer<float> staged_[2];
   // The sum of this rank's part.
   DeviceBuffer<float> sums_;
-  // [apart_, count], the copied operands of one sum.
+  // [unreachable_ranks_, count], the copied operands of one sum.
   DeviceBuffer<float> copies_;
 };
 
-absl::StatusOr<bool> Reaches(int device, int other) {
+absl::StatusOr<bool> CanAccessPeer(int device, int other) {
   if (device == other) return true;
   int reaches = 0;
   RETURN_IF_ERROR(
@@ -196,7 +196,7 @@ absl::StatusOr<bool> Reaches(int device, int other) {
 }
 
 // Lets the current device read the memory of device `other`.
-absl::Status Reach(int other) {
+absl::Status EnablePeerAccess(int other) {
   const cudaError_t enabled = cudaDeviceEnablePeerAccess(other, 0);
   if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
     // Otherwise the next launch would report this error.
@@ -221,8 +221,8 @@ absl::StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> MakeDeviceCommu
     RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device), absl::StrCat("device ", device)));
     std::vector<bool> reads;
     for (const int other : devices) {
-      ASSIGN_OR_RETURN(const bool reaches, Reaches(device, other));
-      if (reaches && other != device) RETURN_IF_ERROR(Reach(other));
+      ASSIGN_OR_RETURN(const bool reaches, CanAccessPeer(device, other));
+      if (reaches && other != device) RETURN_IF_ERROR(EnablePeerAccess(other));
       reads.push_back(reaches);
     }
     communicators.push_back(std::make_unique<EventCommunicator>(group, device, Shard{rank, ranks}, std::move(reads)));
@@ -234,7 +234,7 @@ absl::StatusOr<std::string> DevicesApart(std::span<const int> devices) {
   std::string first;
   for (const int device : devices) {
     for (const int other : devices) {
-      ASSIGN_OR_RETURN(const bool reaches, Reaches(device, other));
+      ASSIGN_OR_RETURN(const bool reaches, CanAccessPeer(device, other));
       if (reaches) continue;
       const std::string pair = absl::StrCat(std::min(device, other), " and ", std::max(device, other));
       if (first.empty()) first = pair;

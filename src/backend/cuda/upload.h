@@ -46,7 +46,7 @@ class UploadBuffer {
   // call. If `room` is larger than `size`, the list takes the space of `room` values, so that later
   // lists keep their addresses. The rest is not written.
   template <typename T>
-  absl::StatusOr<std::span<T>> Place(int64_t size, List<T>& list, int64_t room = 0) {
+  absl::StatusOr<std::span<T>> Reserve(int64_t size, List<T>& list, int64_t room = 0) {
     const int64_t begin = (used_ + kAlignment - 1) / kAlignment * kAlignment;
     const int64_t end = begin + std::max(size, room) * static_cast<int64_t>(sizeof(T));
     RETURN_IF_ERROR(ReserveHost(end));
@@ -57,11 +57,11 @@ class UploadBuffer {
     return std::span(reinterpret_cast<T*>(hosts_[side_].data() + begin), static_cast<size_t>(size));
   }
 
-  // Adds a copy of `values`. `room` is as for Place.
+  // Adds a copy of `values`. `room` is as for Reserve.
   template <typename T>
   absl::Status Add(std::span<const T> values, List<T>& list, int64_t room = 0) {
-    ASSIGN_OR_RETURN(const std::span<T> place, Place(static_cast<int64_t>(values.size()), list, room));
-    std::copy(values.begin(), values.end(), place.begin());
+    ASSIGN_OR_RETURN(const std::span<T> space, Reserve(static_cast<int64_t>(values.size()), list, room));
+    std::copy(values.begin(), values.end(), space.begin());
     return absl::OkStatus();
   }
 
