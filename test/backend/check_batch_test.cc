@@ -32,7 +32,7 @@ struct OneSlice {
 
 }  // namespace
 
-TEST_CASE("a batch that keeps the limits of model and pool is accepted") {
+TEST_CASE("CheckBatch accepts a batch within the limits of model and pool") {
   OneSlice slice;
   slice.Check();
   slice.start = 45;  // the slice ends where the context ends
@@ -40,7 +40,7 @@ TEST_CASE("a batch that keeps the limits of model and pool is accepted") {
   CheckBatch(Batch{}, Config(), kBlocks);
 }
 
-TEST_CASE("a batch beyond vocabulary, context, table or pool ends the process, which says why") {
+TEST_CASE("CheckBatch ends the process with a reason when a batch exceeds a limit") {
   const struct {
     std::function<void(OneSlice&)> damage;
     std::string said;

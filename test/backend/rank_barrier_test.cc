@@ -21,7 +21,7 @@ void OnAllRanks(Work work) {
 
 }  // namespace
 
-TEST_CASE("no rank leaves a meeting before all have come, however often they meet") {
+TEST_CASE("RankBarrier releases no rank before all ranks have arrived") {
   RankBarrier barrier(kRanks);
   constexpr int kMeetings = 1000;
   std::atomic<int> came = 0;
@@ -37,7 +37,7 @@ TEST_CASE("no rank leaves a meeting before all have come, however often they mee
   CHECK(came == kMeetings * kRanks);
 }
 
-TEST_CASE("a broken barrier holds up no rank until it is mended") {
+TEST_CASE("RankBarrier delays no rank while it is broken and works again after Mend") {
   RankBarrier barrier(kRanks);
   std::atomic<int> met = 0;
   OnAllRanks([&](int rank) {

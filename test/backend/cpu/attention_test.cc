@@ -141,7 +141,7 @@ const HeadShape kHeadShapes[] = {{3, 64, true}, {1, 128, true}, {7, 20, true},  
 
 }  // namespace
 
-TEST_CASE("attention is softmax over a row's own past", "[one_thread]") {
+TEST_CASE("Attention equals softmax over a row's own past", "[one_thread]") {
   std::mt19937 random(5);
   for (const KernelTable* kernels : RunnableKernels()) {
     for (const HeadShape& shape : kHeadShapes) {
@@ -167,7 +167,7 @@ TEST_CASE("attention is softmax over a row's own past", "[one_thread]") {
   }
 }
 
-TEST_CASE("a row's attention has the same bits in any company") {
+TEST_CASE("Attention gives a row the same bits alone and beside other rows") {
   std::mt19937 random(6);
   for (const KernelTable* kernels : RunnableKernels()) {
     for (const HeadShape& shape : kHeadShapes) {
@@ -187,7 +187,7 @@ TEST_CASE("a row's attention has the same bits in any company") {
   }
 }
 
-TEST_CASE("scores of any size neither overflow nor vanish") {
+TEST_CASE("Attention neither overflows nor vanishes when scores are extreme") {
   std::mt19937 random(7);
   const HeadShape shape = {1, 16, false};
   const History history(random, shape, 200);

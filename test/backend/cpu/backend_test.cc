@@ -24,7 +24,7 @@ double RelativeError(const std::vector<double>& expected, const std::vector<floa
 
 }  // namespace
 
-TEST_CASE("logits are those of the transformer in double precision") {
+TEST_CASE("CpuBackend gives the logits of the transformer in double precision") {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const ModelConfig& shape : {LlamaShape(dtype), Qwen2Shape(dtype), Qwen3Shape(dtype)}) {
       const RandomWeights weights(shape, 11);
@@ -49,7 +49,7 @@ TEST_CASE("logits are those of the transformer in double precision") {
   }
 }
 
-TEST_CASE("attention reaches back over spans") {
+TEST_CASE("CpuBackend attends across spans") {
   const RandomWeights weights(Qwen3Shape(DType::kF32), 13);
   TestBackend backend(weights, {.threads = 2});
   const TestSequence sequence = backend.Place(backend.RandomTokens(1100));
@@ -57,7 +57,7 @@ TEST_CASE("attention reaches back over spans") {
   CHECK(RelativeError(ReferenceForward(weights).Logits(sequence.tokens), logits) < 2e-5);
 }
 
-TEST_CASE("a layer is stored when it is reported, in order") {
+TEST_CASE("CpuBackend reports layers in order, each after its KV is stored") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 7);
   TestBackend backend(weights, {.threads = 2});
   const TestSequence sequence = backend.Place(backend.RandomTokens(20));
@@ -79,7 +79,7 @@ TEST_CASE("a layer is stored when it is reported, in order") {
   }
 }
 
-TEST_CASE("a step writes no slot but its own") {
+TEST_CASE("CpuBackend writes only the slots of its step") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 7);
   TestBackend backend(weights, {.threads = 2});
   const TestSequence sequence = backend.Place(backend.RandomTokens(40));
@@ -94,7 +94,7 @@ TEST_CASE("a step writes no slot but its own") {
   CHECK(changed > 2 * layout.BlockBytes() / kBlockTokens);
 }
 
-TEST_CASE("a batch without wish for logits gives none") {
+TEST_CASE("CpuBackend returns no logits when a batch wants none") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 7);
   TestBackend backend(weights, {});
   const TestSequence sequence = backend.Place(backend.RandomTokens(5));
@@ -102,7 +102,7 @@ TEST_CASE("a batch without wish for logits gives none") {
   CHECK(backend.Run({}).empty());
 }
 
-TEST_CASE("the caller may give the slab") {
+TEST_CASE("CpuBackend uses the slab that its caller provides") {
   const RandomWeights weights(LlamaShape(DType::kF32), 7);
   const KvLayout layout = CpuKvLayout(weights.config);
   CHECK(layout.format == KvFormat::kF32);
@@ -113,13 +113,13 @@ TEST_CASE("the caller may give the slab") {
   CHECK((*backend)->kv_layout() == layout);
 }
 
-TEST_CASE("the numerics id names kernels and type") {
+TEST_CASE("CpuBackend names kernels and type in its numerics id") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 7);
   TestBackend backend(weights, {.kernels = "portable"});
   CHECK(backend->numerics_id() == "cpu-portable-bf16");
 }
 
-TEST_CASE("options that cannot be met are refused with what was expected") {
+TEST_CASE("CpuBackend refuses an impossible option and names it") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 7);
   const auto refused = [&](const CpuBackendOptions& options, const std::string& words) {
     const auto backend = MakeCpuBackend(weights, options);
@@ -135,7 +135,7 @@ TEST_CASE("options that cannot be met are refused with what was expected") {
   refused({.threads = 1, .slab = slab}, "1000");
 }
 
-TEST_CASE("a shape that the kernels cannot take is refused by name") {
+TEST_CASE("CpuBackend refuses an unsupported head_dim by name") {
   ModelConfig shape = LlamaShape(DType::kBF16);
   shape.head_dim = 15;
   const auto backend = MakeCpuBackend(RandomWeights(shape, 7), {.kv_blocks = 1});

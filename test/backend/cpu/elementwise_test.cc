@@ -29,7 +29,7 @@ TEST_CASE("RMSNorm divides by the root of the mean square") {
   }
 }
 
-TEST_CASE("a row of zeros stays finite under RMSNorm") {
+TEST_CASE("RMSNorm keeps a row of zeros finite") {
   for (const KernelTable* kernels : RunnableKernels()) {
     const std::vector<float> weight(32, 1.0f);
     std::vector<float> x(32, 0.0f);
@@ -38,7 +38,7 @@ TEST_CASE("a row of zeros stays finite under RMSNorm") {
   }
 }
 
-TEST_CASE("rope turns the pairs of each head and nothing else") {
+TEST_CASE("Rotary embedding rotates the pairs of each head and nothing else") {
   std::mt19937 random(2);
   for (const KernelTable* kernels : RunnableKernels()) {
     for (const int64_t head_dim : {2, 8, 20, 32, 64, 128}) {

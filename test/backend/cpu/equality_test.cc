@@ -57,7 +57,7 @@ void ForAllModels(Test test) {
 
 }  // namespace
 
-TEST_CASE("chunks of any size give the bits of one prefill", "[one_thread]") {
+TEST_CASE("CpuBackend gives the bits of one prefill for chunks of any size", "[one_thread]") {
   ForAllModels([](const Weights& weights, const std::string& kernels) {
     TestBackend backend(weights, {.kernels = kernels});
     const std::vector<TokenId> tokens = backend.RandomTokens(kTokens);
@@ -69,7 +69,7 @@ TEST_CASE("chunks of any size give the bits of one prefill", "[one_thread]") {
   });
 }
 
-TEST_CASE("a decode step gives the bits of a prefill that ends with its token", "[one_thread]") {
+TEST_CASE("A decode step gives the bits of a prefill that ends with its token", "[one_thread]") {
   ForAllModels([](const Weights& weights, const std::string& kernels) {
     TestBackend backend(weights, {.kernels = kernels});
     const std::vector<TokenId> tokens = backend.RandomTokens(80);
@@ -84,7 +84,7 @@ TEST_CASE("a decode step gives the bits of a prefill that ends with its token", 
   });
 }
 
-TEST_CASE("strangers in the batch change no bit", "[one_thread]") {
+TEST_CASE("CpuBackend gives the same bits whatever requests are in the batch", "[one_thread]") {
   ForAllModels([](const Weights& weights, const std::string& kernels) {
     TestBackend backend(weights, {.kernels = kernels});
     const std::vector<TokenId> tokens = backend.RandomTokens(kTokens);
@@ -111,7 +111,7 @@ TEST_CASE("strangers in the batch change no bit", "[one_thread]") {
   });
 }
 
-TEST_CASE("a slice may attend to what another slice of its batch writes", "[one_thread]") {
+TEST_CASE("CpuBackend lets a slice attend to blocks that its batch writes", "[one_thread]") {
   ForAllModels([](const Weights& weights, const std::string& kernels) {
     TestBackend backend(weights, {.kernels = kernels});
     const int64_t shared = 528;  // whole blocks
@@ -134,7 +134,7 @@ TEST_CASE("a slice may attend to what another slice of its batch writes", "[one_
   });
 }
 
-TEST_CASE("the number of threads changes no bit") {
+TEST_CASE("CpuBackend gives the same bits with any number of threads") {
   ForAllModels([](const Weights& weights, const std::string& kernels) {
     TestBackend one(weights, {.threads = 1, .kernels = kernels});
     const std::vector<TokenId> tokens = one.RandomTokens(kTokens);
@@ -153,7 +153,7 @@ TEST_CASE("the number of threads changes no bit") {
   });
 }
 
-TEST_CASE("a worker without LM head stores the same keys and values") {
+TEST_CASE("CpuBackend stores the same keys and values without an LM head") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 7);
   TestBackend decode(weights, {});
   TestBackend prefill(weights, {.lm_head = false});

@@ -55,7 +55,7 @@ void CheckGolden(const std::string& name, const std::string& kernels, double lim
 
 }  // namespace
 
-TEST_CASE("logits of tiny models are those of transformers") {
+TEST_CASE("CpuBackend gives the logits of transformers for tiny models") {
   for (const std::string& kernels : KernelNames()) {
     for (const std::string family : {"llama3", "qwen2_5", "qwen3"}) {
       CheckGolden("tiny_" + family + "_f32", kernels, 1e-5);

@@ -102,7 +102,7 @@ constexpr std::array<int64_t, 12> kRows = {1, 2, 3, 4, 5, 6, 7, 12, 13, 25, 193,
 
 }  // namespace
 
-TEST_CASE("a projection is the product with the weight, whatever its shape, type and instruction set") {
+TEST_CASE("A projection equals the product for each shape, type and instruction set") {
   ForEachSeed(1, [](uint64_t seed) {
     std::mt19937 rng(seed);
     ThreadPool pool(2);
@@ -133,7 +133,7 @@ TEST_CASE("a projection is the product with the weight, whatever its shape, type
   });
 }
 
-TEST_CASE("a row's bits do not depend on its neighbours, its position or the number of threads") {
+TEST_CASE("A projection gives a row the same bits at any position and thread count") {
   ForEachSeed(1, [](uint64_t seed) {
     std::mt19937 rng(seed);
     ThreadPool one(1);
@@ -162,7 +162,7 @@ TEST_CASE("a row's bits do not depend on its neighbours, its position or the num
   });
 }
 
-TEST_CASE("stacked tensors make one projection, and those without a bias add none") {
+TEST_CASE("A projection stacks tensors and adds only the biases that exist") {
   std::mt19937 rng(1);
   ThreadPool pool(2);
   WeightMemory memory;
@@ -187,7 +187,7 @@ TEST_CASE("stacked tensors make one projection, and those without a bias add non
   }
 }
 
-TEST_CASE("adding leaves the rounding of the sum alone and the rest of y untouched") {
+TEST_CASE("A projection that adds rounds only the sum and leaves the rest of y") {
   std::mt19937 rng(2);
   ThreadPool pool(2);
   WeightMemory memory;
@@ -215,7 +215,7 @@ TEST_CASE("adding leaves the rounding of the sum alone and the rest of y untouch
   }
 }
 
-TEST_CASE("a gate and up projection ends with silu(gate) * up, as floats or as bf16") {
+TEST_CASE("A gate and up projection ends with silu(gate) * up in fp32 and bf16") {
   std::mt19937 rng(3);
   ThreadPool pool(2);
   WeightMemory memory;
@@ -251,7 +251,7 @@ TEST_CASE("a gate and up projection ends with silu(gate) * up, as floats or as b
   }
 }
 
-TEST_CASE("bf16 activations are rounded to nearest even, and NaN stays NaN") {
+TEST_CASE("Activations round to the nearest even bf16 and keep NaN") {
   std::vector<float> values = {0.0F, -0.0F, 1.0F, INFINITY, -INFINITY, 3.4e38F, 1e-40F, NAN};
   std::vector<Bf16> expected = {0, 0x8000, 0x3f80, 0x7f80, 0xff80, 0x7f80, 0x0001, 0x7fc0};
   for (uint32_t bits : {0x3f808000U, 0x3f818000U, 0x3f808001U, 0x3f807fffU, 0x7f800001U}) {
@@ -272,7 +272,7 @@ TEST_CASE("bf16 activations are rounded to nearest even, and NaN stays NaN") {
   }
 }
 
-TEST_CASE("kernels are found by name, and a name this machine cannot serve is refused") {
+TEST_CASE("KernelsNamed returns a table by name and refuses one that cannot run here") {
   for (const KernelTable* kernels : RunnableKernels()) REQUIRE(*KernelsNamed(kernels->name) == kernels);
   REQUIRE(RunnableKernels().front() == &kPortableKernels);
   REQUIRE(&SelectKernels() == RunnableKernels().back());

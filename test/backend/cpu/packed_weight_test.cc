@@ -36,7 +36,7 @@ float FloatOf(Bf16 value) {
 
 }  // namespace
 
-TEST_CASE("weight memory gives out zeroed, aligned pieces that do not overlap") {
+TEST_CASE("WeightMemory gives zeroed, aligned pieces that do not overlap") {
   WeightMemory memory;
   std::vector<std::pair<std::byte*, size_t>> pieces;
   for (size_t bytes : {size_t{1}, size_t{64}, size_t{100}, size_t{40} << 20, size_t{30} << 20, size_t{5}}) {
@@ -55,7 +55,7 @@ TEST_CASE("weight memory gives out zeroed, aligned pieces that do not overlap") 
   }
 }
 
-TEST_CASE("a packed weight has its format's layout, and zeros beyond the tensor") {
+TEST_CASE("PackedWeight has its format's layout and zeros beyond the tensor") {
   WeightMemory memory;
   const int64_t rows = 35;
   const int64_t cols = 131;
@@ -93,7 +93,7 @@ TEST_CASE("a packed weight has its format's layout, and zeros beyond the tensor"
   }
 }
 
-TEST_CASE("one f32 tensor makes the whole stack f32") {
+TEST_CASE("PackedWeight makes the whole stack f32 when one tensor is f32") {
   WeightMemory memory;
   const Numbered q(DType::kBF16, 3, 8);
   const Numbered k(DType::kF32, 2, 8);
@@ -107,7 +107,7 @@ TEST_CASE("one f32 tensor makes the whole stack f32") {
   REQUIRE(weight.bias() == nullptr);
 }
 
-TEST_CASE("gate and up share panels, sixteen and sixteen") {
+TEST_CASE("PackedWeight puts gate and up into the same panels, sixteen of each") {
   WeightMemory memory;
   const Numbered gate(DType::kF32, 20, 4);
   const Numbered up(DType::kF32, 20, 4);

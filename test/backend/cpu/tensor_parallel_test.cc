@@ -58,7 +58,7 @@ std::vector<float> Steps(TestBackend& backend) {
 
 }  // namespace
 
-TEST_CASE("two, three and four ranks give what one gives") {
+TEST_CASE("A group of two, three or four ranks gives the logits of one") {
   ForAllShapes([](const Weights& weights) {
     TestBackend alone(weights, {});
     const std::vector<float> expected = Steps(alone);
@@ -71,7 +71,7 @@ TEST_CASE("two, three and four ranks give what one gives") {
   });
 }
 
-TEST_CASE("ranks give the same bits for any chunks, neighbours and threads") {
+TEST_CASE("A group gives the same bits for any chunks, neighbours and threads") {
   ForAllShapes([](const Weights& weights) {
     for (const int ranks : {2, 4}) {
       INFO(ranks << " ranks");
@@ -93,7 +93,7 @@ TEST_CASE("ranks give the same bits for any chunks, neighbours and threads") {
   });
 }
 
-TEST_CASE("ranks write the KV that one writes, each its own heads") {
+TEST_CASE("Each rank of a group writes its own heads of the KV that one would write") {
   const RandomWeights weights(LlamaShape(DType::kF32), 5);
   TestBackend group(weights, {.lm_head = false}, /*seed=*/1, /*ranks=*/2), alone(weights, {});
   REQUIRE(group->kv_layout() == alone->kv_layout());
@@ -110,14 +110,14 @@ TEST_CASE("ranks write the KV that one writes, each its own heads") {
   CHECK(Difference(floats(alone.Kv(here)), floats(group.Kv(there))) < 2e-5);
 }
 
-TEST_CASE("a group's numerics id tells its ranks") {
+TEST_CASE("A group names its number of ranks in its numerics id") {
   const RandomWeights weights(LlamaShape(DType::kF32), 5);
   // The arguments behind the options are the seed and the number of ranks.
   TestBackend two(weights, {.kernels = "portable"}, 1, 2), one(weights, {.kernels = "portable"});
   CHECK(two->numerics_id() == one->numerics_id() + "-tp2");
 }
 
-TEST_CASE("a pass that is broken off ends on all ranks, and the next one is whole") {
+TEST_CASE("A group ends an aborted pass on all ranks and completes the next one") {
   const RandomWeights weights(LlamaShape(DType::kF32), 5);
   TestBackend backend(weights, {.threads = 2}, /*seed=*/1, /*ranks=*/2);
   const TestSequence sequence = backend.Place(backend.RandomTokens(50));
@@ -138,7 +138,7 @@ TEST_CASE("a pass that is broken off ends on all ranks, and the next one is whol
   }
 }
 
-TEST_CASE("more ranks than KV heads are refused") {
+TEST_CASE("MakeCpuGroup refuses more ranks than KV heads") {
   const RandomWeights weights(LlamaShape(DType::kF32), 5);
   const auto backend = MakeCpuGroup(weights, 3, {}, {.kv_blocks = 4});
   CHECK(backend.status().code() == absl::StatusCode::kInvalidArgument);
@@ -182,7 +182,7 @@ class FakeRank final : public Backend {
 
 }  // namespace
 
-TEST_CASE("a rank that fails ends the others' pass with its error, and the next pass works") {
+TEST_CASE("A rank that fails ends the others' pass with its error, and the next works") {
   using Fails = FakeRank::Fails;
   for (const Fails fails : {Fails::kNever, Fails::kAtFirst, Fails::kBetween}) {
     for (int failing = 0; failing < 3; ++failing) {
@@ -211,7 +211,7 @@ TEST_CASE("a rank that fails ends the others' pass with its error, and the next 
   }
 }
 
-TEST_CASE("a sum over ranks is taken in their order, whatever else is summed with it") {
+TEST_CASE("A sum over ranks follows their order whatever else it sums") {
   constexpr int kRanks = 3;
   auto communicators = MakeMemoryCommunicators(kRanks);
   // The result depends on the order of the sum.

@@ -28,7 +28,7 @@ bool OtherThreadsSleep() {
 
 }  // namespace
 
-TEST_CASE("every item of a loop is done exactly once, in shares no larger than asked for") {
+TEST_CASE("ThreadPool runs every item of a loop once, in shares up to the given size") {
   for (int threads : {1, 2, 3, 8}) {
     ThreadPool pool(threads);
     REQUIRE(pool.threads() == threads);
@@ -51,7 +51,7 @@ TEST_CASE("every item of a loop is done exactly once, in shares no larger than a
   }
 }
 
-TEST_CASE("what one loop writes the next one sees, over many short loops") {
+TEST_CASE("ThreadPool shows each loop the writes of the previous loop") {
   ThreadPool pool(3);
   std::vector<int64_t> values(50, 0);
   for (int round = 0; round < 20000; ++round) {
@@ -63,7 +63,7 @@ TEST_CASE("what one loop writes the next one sees, over many short loops") {
   for (int64_t value : values) REQUIRE(value == 20000);
 }
 
-TEST_CASE("no two running shares have the same worker") {
+TEST_CASE("ThreadPool gives running shares different workers") {
   ThreadPool pool(4);
   std::vector<std::atomic<int>> inside(4);
   std::atomic<int> clashes{0};
@@ -76,7 +76,7 @@ TEST_CASE("no two running shares have the same worker") {
   REQUIRE(clashes == 0);
 }
 
-TEST_CASE("loops of several callers run one at a time, every item exactly once") {
+TEST_CASE("ThreadPool runs loops of several callers one at a time") {
   ThreadPool pool(3);
   std::atomic<int> wrong{0};
   const auto call = [&](int64_t n) {
@@ -92,7 +92,7 @@ TEST_CASE("loops of several callers run one at a time, every item exactly once")
   REQUIRE(wrong == 0);
 }
 
-TEST_CASE("an idle worker sleeps, and wakes for the next loop") {
+TEST_CASE("ThreadPool lets idle workers sleep and wakes them for the next loop") {
   ThreadPool pool(2);
   for (int round = 0; round < 3; ++round) {
     // The loop ends only if both shares run at the same time, so the other worker must take part.
@@ -106,7 +106,7 @@ TEST_CASE("an idle worker sleeps, and wakes for the next loop") {
   }
 }
 
-TEST_CASE("a pool that was never used can be destroyed") {
+TEST_CASE("ThreadPool can be destroyed without any use") {
   for (int i = 0; i < 50; ++i) ThreadPool pool(4);
 }
 

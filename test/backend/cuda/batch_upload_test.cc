@@ -61,7 +61,7 @@ TEST_CASE("BatchUpload sends every list that a pass with prompts reads") {
   CHECK(uploader.output.chose_all());
 }
 
-TEST_CASE("BatchUpload pads a decode step and sends which rows follow the step before") {
+TEST_CASE("BatchUpload pads a decode step and sends which rows follow the previous one") {
   if (!HasDevice()) return;
   Uploader uploader(LlamaShape(DType::kBF16));
   const std::vector<TokenId> tokens[] = {{5}, {6}, {7}};

@@ -24,7 +24,7 @@ double RelativeError(std::span<const T> got, const std::vector<double>& expected
   return std::sqrt(difference / norm);
 }
 
-TEST_CASE("logits after prefill, and of decode steps in a batch, agree with float64 and with the CPU backend") {
+TEST_CASE("CudaBackend agrees with float64 and the CPU backend in prefill and decode") {
   if (!HasDevice()) return;
   for (const ModelConfig& shape : Shapes()) {
     for (const bool same_bits : {false, true}) {
@@ -63,7 +63,7 @@ TEST_CASE("logits after prefill, and of decode steps in a batch, agree with floa
   }
 }
 
-TEST_CASE("decode steps of one to eight rows agree with the CPU backend, the first time, captured and replayed") {
+TEST_CASE("CudaBackend decodes 1 to 8 rows like the CPU, direct, captured and replayed") {
   if (!HasDevice()) return;
   for (const ModelConfig& shape : Shapes()) {
     const RandomWeights weights(shape, 13);
@@ -92,7 +92,7 @@ TEST_CASE("decode steps of one to eight rows agree with the CPU backend, the fir
   }
 }
 
-TEST_CASE("a prompt and its logits in one pass agree with float64, beside prompts that want none") {
+TEST_CASE("CudaBackend computes a prompt and its logits in one pass like float64") {
   if (!HasDevice()) return;
   for (const ModelConfig& shape : Shapes()) {
     const RandomWeights weights(shape, 6);
@@ -109,7 +109,7 @@ TEST_CASE("a prompt and its logits in one pass agree with float64, beside prompt
   }
 }
 
-TEST_CASE("with same bits, neither chunks nor neighbours change a bit of K, V or logits") {
+TEST_CASE("CudaBackend gives the same bits for any chunks and neighbours with same_bits") {
   if (!HasDevice()) return;
   for (const ModelConfig& shape : Shapes()) {
     const RandomWeights weights(shape, 7);
@@ -138,8 +138,7 @@ TEST_CASE("with same bits, neither chunks nor neighbours change a bit of K, V or
 
 // Projections of other sizes run on other kernels, whose work cuBLASLt may divide differently for
 // each number of rows. Machines with the same numerics_id must print the same digest.
-TEST_CASE("with same bits, layers of a real model's size give the same bits in steps of one to thousands of tokens",
-          "[large]") {
+TEST_CASE("CudaBackend gives layers of real size the same bits in any step with same_bits", "[large]") {
   if (!HasDevice()) return;
   // The shape of Llama-3.1-8B, with a smaller vocabulary.
   ModelConfig shape = LlamaShape(DType::kBF16);
@@ -187,7 +186,7 @@ TEST_CASE("with same bits, layers of a real model's size give the same bits in s
   std::cout << "same bits: " << device->numerics_id() << " gives KV " << std::hash<std::string_view>()(bytes) << "\n";
 }
 
-TEST_CASE("a decode step gives the same bits the first time, captured and replayed, beside other neighbours") {
+TEST_CASE("CudaBackend gives a decode step the same bits direct, captured and replayed") {
   if (!HasDevice()) return;
   const ModelConfig shape = LlamaShape(DType::kBF16);
   const RandomWeights weights(shape, 11);
@@ -219,7 +218,7 @@ TEST_CASE("a decode step gives the same bits the first time, captured and replay
   }
 }
 
-TEST_CASE("a decode step is replayed with the same bits after a larger one, which took more memory") {
+TEST_CASE("CudaBackend replays a decode step with the same bits after a larger one") {
   if (!HasDevice()) return;
   const ModelConfig shape = LlamaShape(DType::kBF16);
   const RandomWeights weights(shape, 19);
@@ -249,8 +248,7 @@ struct Stream {
   std::optional<Sampler> sampler{};
 };
 
-TEST_CASE("streams that come, grow and go decode as on the CPU backend, and have the tokens that their logits say",
-          "[many]") {
+TEST_CASE("CudaBackend decodes changing streams like the CPU backend", "[many]") {
   if (!HasDevice()) return;
   const ModelConfig shape = LlamaShape(DType::kBF16);
   const auto vocab = static_cast<size_t>(shape.vocab);
@@ -305,7 +303,7 @@ TEST_CASE("streams that come, grow and go decode as on the CPU backend, and have
   }
 }
 
-TEST_CASE("the device chooses the tokens that the sampler would, and gives logits to those who want them") {
+TEST_CASE("CudaBackend chooses the tokens of Sampler and returns the requested logits") {
   if (!HasDevice()) return;
   ModelConfig shape = LlamaShape(DType::kBF16);
   shape.vocab = 1003;  // rows of logits that are not aligned
@@ -352,7 +350,7 @@ TEST_CASE("the device chooses the tokens that the sampler would, and gives logit
   }
 }
 
-TEST_CASE("a layer is told when its K and V are in the slab") {
+TEST_CASE("CudaBackend reports a layer when its K and V are in the slab") {
   if (!HasDevice()) return;
   ModelConfig shape = LlamaShape(DType::kBF16);
   shape.layers = 6;
@@ -377,7 +375,7 @@ TEST_CASE("a layer is told when its K and V are in the slab") {
   CHECK(told == std::vector<int64_t>{0, 1, 2, 3, 4, 5});
 }
 
-TEST_CASE("a pass that is broken off is ABORTED, and the next one is as if it had not been") {
+TEST_CASE("CudaBackend returns ABORTED for a stopped pass and computes the next one right") {
   if (!HasDevice()) return;
   ModelConfig shape = LlamaShape(DType::kBF16);
   shape.layers = 6;
@@ -392,7 +390,7 @@ TEST_CASE("a pass that is broken off is ABORTED, and the next one is as if it ha
   CHECK(SameBits(device.Run({{sequence.Slice(0, 40, true)}}), logits));
 }
 
-TEST_CASE("a step within its limits takes no memory that was not taken at the start") {
+TEST_CASE("CudaBackend allocates nothing in steps within its limits") {
   if (!HasDevice()) return;
   ModelConfig shape = LlamaShape(DType::kBF16);
   shape.hidden = 512;
@@ -416,7 +414,7 @@ TEST_CASE("a step within its limits takes no memory that was not taken at the st
   }
 }
 
-TEST_CASE("many blocks come to memory of the host, and back to other places, in one call") {
+TEST_CASE("CudaSlab copies many blocks to host memory and back in one call") {
   if (!HasDevice()) return;
   constexpr int64_t kBlock = 4096, kBlocks = 64;
   const auto memory = CudaSlab::Allocate(0, 2 * kBlock * kBlocks);
@@ -439,13 +437,13 @@ TEST_CASE("many blocks come to memory of the host, and back to other places, in 
   CHECK(back == bytes);
 }
 
-TEST_CASE("the emptiest devices are as many as were asked for, or UNAVAILABLE") {
+TEST_CASE("EmptiestDevices returns the requested number of devices or UNAVAILABLE") {
   CHECK(absl::IsUnavailable(EmptiestDevices(1000).status()));
   if (!HasDevice()) return;
   CHECK(EmptiestDevices(1).value().size() == 1);
 }
 
-TEST_CASE("what the CUDA kernels cannot take is refused with what was expected and got") {
+TEST_CASE("CudaBackend refuses unsupported shapes with expected and actual values") {
   const auto refused = [](ModelConfig shape, const std::string& message) {
     const RandomWeights weights(shape, 1);
     const absl::Status status = MakeCudaBackend(weights, {}).status();
@@ -464,7 +462,7 @@ TEST_CASE("what the CUDA kernels cannot take is refused with what was expected a
   refused(LlamaShape(DType::kBF16), "whole blocks of 16384 bytes, got 0 bytes of host memory");
 }
 
-TEST_CASE("a device that is not there is UNAVAILABLE") {
+TEST_CASE("CudaBackend returns UNAVAILABLE when the device does not exist") {
   CHECK(absl::IsUnavailable(CudaSlab::Allocate(1000, 1).status()));
   CHECK(absl::IsUnavailable(DescribeCudaDevice(1000).status()));
 }

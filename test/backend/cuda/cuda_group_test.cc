@@ -46,7 +46,7 @@ std::vector<float> Steps(Device& device, int64_t vocab) {
   return logits;
 }
 
-TEST_CASE("two, three and four ranks on devices give what one device gives", "[backends]") {
+TEST_CASE("A CUDA group of two, three or four ranks gives the logits of one device", "[backends]") {
   if (!HasDevice()) return;
   for (const ModelConfig& shape : GroupShapes()) {
     const RandomWeights weights(shape, 11);
@@ -62,7 +62,7 @@ TEST_CASE("two, three and four ranks on devices give what one device gives", "[b
   }
 }
 
-TEST_CASE("with same bits, ranks on devices give the same bits for any chunks and neighbours", "[backends]") {
+TEST_CASE("A CUDA group gives the same bits for any chunks and neighbours with same_bits", "[backends]") {
   if (!HasDevice()) return;
   for (const ModelConfig& shape : GroupShapes()) {
     const RandomWeights weights(shape, 7);
@@ -82,7 +82,7 @@ TEST_CASE("with same bits, ranks on devices give the same bits for any chunks an
   }
 }
 
-TEST_CASE("a pass that is broken off ends on all ranks on devices, and the next one is whole") {
+TEST_CASE("A CUDA group ends an aborted pass on all ranks and completes the next one") {
   if (!HasDevice()) return;
   const RandomWeights weights(GroupShapes()[0], 5);
   Device device(weights, /*same_bits=*/false, /*seed=*/1, /*ranks=*/2);
@@ -95,12 +95,12 @@ TEST_CASE("a pass that is broken off ends on all ranks on devices, and the next 
   }
 }
 
-TEST_CASE("a sum over ranks on devices is taken in their order, however much is summed") {
+TEST_CASE("A sum over CUDA ranks follows their order for any size") {
   if (!HasDevice()) return;
   RankSums::Check();
 }
 
-TEST_CASE("a group of no device, of too many, or of more than there are KV heads is refused") {
+TEST_CASE("A CUDA group refuses no device, too many devices and more ranks than KV heads") {
   CHECK(absl::IsInvalidArgument(MakeDeviceCommunicators({}).status()));
   CHECK(absl::IsInvalidArgument(MakeDeviceCommunicators(std::vector<int>(17, 0)).status()));
   const RandomWeights weights(LlamaShape(DType::kBF16), 5);

@@ -63,7 +63,7 @@ TEST_CASE("DecodeGraphs does not replay a step of other sizes or other memory") 
   CHECK(memory.ToHost() == std::vector<uint8_t>{1});
 }
 
-TEST_CASE("decode steps are filled up to few sizes, by little") {
+TEST_CASE("DecodeGraphs pads decode steps to few sizes with little padding") {
   int64_t last = 0;
   int sizes = 0;
   for (int64_t sequences = 1; sequences <= 512; ++sequences) {

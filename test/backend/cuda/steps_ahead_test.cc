@@ -190,7 +190,7 @@ class Streams {
   std::vector<Made> steps_;
 };
 
-TEST_CASE("steps that begin before the last one's tokens are known have the tokens of steps that wait for them") {
+TEST_CASE("Steps that begin ahead give the same tokens as steps that wait") {
   if (!HasDevice()) return;
   const RandomWeights weights(LlamaShape(DType::kBF16), 23);
   for (const bool same_bits : {false, true}) {
@@ -240,7 +240,7 @@ class Ahead {
   bool begun_ = false;
 };
 
-TEST_CASE("a step that has begun ends with the one before if that is broken off, and with its device") {
+TEST_CASE("A step begun ahead is aborted with the previous step or ends with its device") {
   if (!HasDevice()) return;
   const RandomWeights weights(LlamaShape(DType::kBF16), 23);
   Ahead whole(weights), broken(weights);
@@ -258,7 +258,7 @@ TEST_CASE("a step that has begun ends with the one before if that is broken off,
   broken.End();
 }
 
-TEST_CASE("a step that needs memory for more rows does not begin ahead") {
+TEST_CASE("A step that needs memory for more rows does not begin ahead") {
   if (!HasDevice()) return;
   const RandomWeights weights(LlamaShape(DType::kBF16), 23);
   Device device(weights, /*same_bits=*/true, 1, 1, {.tokens = 64, .logits = 4});

@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("lists come to the device as they were added, also where the memory grows between them") {
+TEST_CASE("UploadBuffer copies its lists to the device also when its memory grows") {
   if (!HasDevice()) return;
   std::mt19937 random(1);
   UploadBuffer upload;
@@ -28,7 +28,7 @@ TEST_CASE("lists come to the device as they were added, also where the memory gr
   }
 }
 
-TEST_CASE("an upload is written while the one before is on its way, also where it is begun anew or never sent") {
+TEST_CASE("UploadBuffer can be written while the previous one is in flight or was dropped") {
   if (!HasDevice()) return;
   UploadBuffer upload;
   UploadedList<int32_t> first, next;
@@ -49,7 +49,7 @@ TEST_CASE("an upload is written while the one before is on its way, also where i
   }
 }
 
-TEST_CASE("what follows a list lies where it would if the list filled its room") {
+TEST_CASE("UploadBuffer keeps the place of a list when an earlier list has room left") {
   if (!HasDevice()) return;
   UploadBuffer upload;
   std::vector<const int32_t*> places;

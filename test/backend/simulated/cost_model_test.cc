@@ -44,7 +44,7 @@ struct Slices {
   }
 };
 
-TEST_CASE("a prefill step costs what its tokens and the keys that they see cost, and no LM head") {
+TEST_CASE("A prefill step costs its tokens and their keys, without an LM head") {
   Slices step;
   step.Add(4, 10, false);
   const StepWork work = WorkOf(Tiny(), step.batch);
@@ -56,7 +56,7 @@ TEST_CASE("a prefill step costs what its tokens and the keys that they see cost,
   CHECK(work.bytes == Approx(2.0 * 1280 + 14 * 48));
 }
 
-TEST_CASE("a decode step reads weights once and runs the last layer and the head for each row") {
+TEST_CASE("A decode step reads weights once and runs the last layer and head per row") {
   Slices step;
   step.Add(1, 5, true);
   step.Add(1, 9, true);
@@ -66,12 +66,12 @@ TEST_CASE("a decode step reads weights once and runs the last layer and the head
   CHECK(work.bytes == Approx(2.0 * all + (6 + 10) * 48));
 }
 
-TEST_CASE("a step takes the longer of arithmetic and memory, and its overhead") {
+TEST_CASE("A step takes the longer of arithmetic and memory, plus its overhead") {
   CHECK(StepTime(Slow(), {.flops = 1000, .bytes = 100}) == absl::Seconds(2 + 7));
   CHECK(StepTime(Slow(), {.flops = 1000, .bytes = 500}) == absl::Seconds(5 + 7));
 }
 
-TEST_CASE("what the weights leave of nine tenths of the memory is KV blocks") {
+TEST_CASE("BlocksBeside fills nine tenths of the memory, minus the weights") {
   CHECK(WeightBytes(Tiny()) == Approx(2.0 * (3 * 576 + 2 * 256)));
   // 18,000 - 4,480 bytes, in blocks of 16 x 48.
   CHECK(BlocksBeside(Tiny(), Slow()) == 17);
@@ -80,17 +80,17 @@ TEST_CASE("what the weights leave of nine tenths of the memory is KV blocks") {
   CHECK(BlocksBeside(Tiny(), small) == 0);
 }
 
-TEST_CASE("blocks are copied to and from host memory at its own rate") {
+TEST_CASE("CopyTime uses the rate of host copies") {
   CHECK(CopyTime(Tiny(), Slow(), 3) == absl::Seconds(3 * 16 * 48 / 64));
   CHECK(CopyTime(Tiny(), Slow(), 0) == absl::ZeroDuration());
 }
 
-TEST_CASE("so many tokens are computed while the weights are read") {
+TEST_CASE("BalancedTokens returns the tokens computed while the weights are read") {
   // Reading a parameter takes 2 / 100 s, and using it takes 2 / 500 s.
   CHECK(BalancedTokens(Tiny(), Slow()) == 5);
 }
 
-TEST_CASE("known models have the size that their names say") {
+TEST_CASE("ModelNamed returns models of the size in their names") {
   const auto billions = [](const char* name) { return WeightBytes(*ModelNamed(name)) / 2e9; };
   CHECK(billions("qwen2.5-7b") == Approx(7.6).epsilon(0.01));
   CHECK(billions("qwen2.5-32b") == Approx(32.8).epsilon(0.01));
