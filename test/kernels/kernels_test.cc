@@ -30,15 +30,15 @@ void CheckAll(std::vector<KernelCase> (*make)(CaseSize, uint64_t)) {
   }
 }
 
-TEST_CASE("embedding, norm, rotary embedding, KV store and SwiGLU agree with float64") { CheckAll(RowCases); }
-TEST_CASE("projections of few rows agree with float64, alone and in a row") { CheckAll(GemvCases); }
+TEST_CASE("Embedding, norm, RoPE, KV store and SwiGLU kernels agree with float64") { CheckAll(RowCases); }
+TEST_CASE("Projections of few rows agree with float64, alone and in a chain") { CheckAll(GemvCases); }
 // The tag lets compute-sanitizer skip NVIDIA's own kernels.
-TEST_CASE("products by cuBLASLt agree with float64", "[cublaslt]") { CheckAll(ProductCases); }
-TEST_CASE("prefill attention agrees with float64") { CheckAll(PrefillAttentionCases); }
-TEST_CASE("decode attention agrees with float64") { CheckAll(DecodeAttentionCases); }
-TEST_CASE("blocks are gathered and scattered bit for bit") { CheckAll(BlockCopyCases); }
-TEST_CASE("sampling on the device chooses what float64 and the CPU's sampler do") { CheckAll(SamplingCases); }
-TEST_CASE("what a step chose is put where the next one reads it") { CheckAll(ChosenTokensCases); }
+TEST_CASE("Products by cuBLASLt agree with float64", "[cublaslt]") { CheckAll(ProductCases); }
+TEST_CASE("Prefill attention agrees with float64") { CheckAll(PrefillAttentionCases); }
+TEST_CASE("Decode attention agrees with float64") { CheckAll(DecodeAttentionCases); }
+TEST_CASE("Block copies gather and scatter blocks bit for bit") { CheckAll(BlockCopyCases); }
+TEST_CASE("Device sampling agrees with float64 and with the CPU's sampler") { CheckAll(SamplingCases); }
+TEST_CASE("The chosen-tokens kernel writes a step's tokens where the next step reads") { CheckAll(ChosenTokensCases); }
 
 }  // namespace
 }  // namespace baton::cuda

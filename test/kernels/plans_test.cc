@@ -12,7 +12,7 @@
 namespace baton::cuda {
 namespace {
 
-TEST_CASE("query tiles hold every row of every slice once, those with the most keys first") {
+TEST_CASE("PlanQueryTiles covers each row of each slice once, most keys first") {
   std::mt19937 random(1);
   for (const int32_t queries : {1, 16, 42}) {
     std::vector<AttentionSlice> slices;
@@ -54,7 +54,7 @@ std::vector<HistorySplit> SplitsOf(int32_t slice, const std::vector<HistorySplit
   return own;
 }
 
-TEST_CASE("splits cover each history once, at most 32 of it, and none is short") {
+TEST_CASE("PlanHistorySplits covers each history once in at most 32 long splits") {
   for (const int32_t ctas : {1, 10, 264}) {
     const std::vector<AttentionSlice> slices =
         SlicesOf({1, 255, 256, 257, 383, 384, 385, 1024, 1025, 8191, 8192, 8193, 100'000});
@@ -91,7 +91,7 @@ TEST_CASE("splits cover each history once, at most 32 of it, and none is short")
   }
 }
 
-TEST_CASE("few histories are split to fill the device, many are left whole") {
+TEST_CASE("PlanHistorySplits splits few histories and leaves many whole") {
   constexpr DecodeGrid kGrid = {.kv_heads = 8, .ctas = 264};
   std::vector<HistorySplit> splits;
   PlanHistorySplits(SlicesOf({1025}), kGrid, splits);
@@ -103,7 +103,7 @@ TEST_CASE("few histories are split to fill the device, many are left whole") {
   CHECK(splits.size() > 80);
 }
 
-TEST_CASE("a tile of queries holds whole groups, or says that none fits") {
+TEST_CASE("QueriesPerTile returns whole groups, or 0 when none fits") {
   for (const PrefillKernel kernel : {PrefillKernel::kMma, PrefillKernel::kWgmma}) {
     for (const int32_t head_dim : {64, 128}) {
       for (int32_t group = 1; group <= 16; ++group) CHECK(QueriesPerTile(kernel, head_dim, group) >= 1);
@@ -112,7 +112,7 @@ TEST_CASE("a tile of queries holds whole groups, or says that none fits") {
   }
 }
 
-TEST_CASE("a run's pieces are its bytes rounded up") {
+TEST_CASE("CopyPieces rounds the bytes of a run up") {
   CHECK(CopyPieces(1) == 1);
   CHECK(CopyPieces(kCopyPieceBytes) == 1);
   CHECK(CopyPieces(kCopyPieceBytes + 1) == 2);
