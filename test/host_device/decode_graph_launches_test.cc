@@ -5,7 +5,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("decode steps of about the same size are one graph, launched from the second step on") {
+TEST_CASE("CudaBackend replays one graph for decode steps of similar size") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 1);
   for (const bool same_bits : {false, true}) {
     INFO("same bits " << same_bits);

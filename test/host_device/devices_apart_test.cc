@@ -20,7 +20,7 @@ std::vector<float> Logits(const Weights& weights, int ranks) {
   return logits;
 }
 
-TEST_CASE("a sum over ranks on devices is taken in their order, whether or not these reach each other's memory") {
+TEST_CASE("A sum over CUDA ranks keeps their order with and without peer access") {
   for (const bool reach : {true, false}) {
     INFO("devices reach each other: " << reach);
     const host_device::Devices devices(3, reach);
@@ -28,7 +28,7 @@ TEST_CASE("a sum over ranks on devices is taken in their order, whether or not t
   }
 }
 
-TEST_CASE("a model on devices that do not reach each other's memory gives the bits of one on devices that do") {
+TEST_CASE("A CUDA group gives the same bits with and without peer access") {
   ModelConfig shape = Wide(Qwen3Shape(DType::kBF16), 64);
   shape.kv_heads = 4;
   shape.heads = 8;
@@ -44,7 +44,7 @@ TEST_CASE("a model on devices that do not reach each other's memory gives the bi
   }
 }
 
-TEST_CASE("devices that do not reach each other's memory are told") {
+TEST_CASE("DevicesApart names devices without access to each other's memory") {
   {
     const host_device::Devices devices(3, /*reach_each_other=*/true);
     CHECK(*DevicesApart(std::vector{0, 1, 2}) == "");

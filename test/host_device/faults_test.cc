@@ -98,8 +98,7 @@ class Life {
   bool begun_ = false;  // whether the next pass has begun
 };
 
-TEST_CASE("whichever call is refused once, its pass says so or does without, and made again has the bits that it has",
-          "[many]") {
+TEST_CASE("CudaBackend repeats a pass with the same bits after any one refused call", "[many]") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 5);
   const Life::Record expected = Life(weights).Live();
   REQUIRE((expected.failed == 0 && expected.not_begun == 0));
@@ -122,7 +121,7 @@ TEST_CASE("whichever call is refused once, its pass says so or does without, and
   CHECK(without_graph > 20);
 }
 
-TEST_CASE("a worker whose device has failed ends, and says so: nothing that it computes can be trusted") {
+TEST_CASE("CudaBackend ends the process with a message when its device has failed") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 5);
   Life life(weights);
   for (const int64_t calls : {0, 3, 30, 100}) {

@@ -10,7 +10,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("CudaMatmul uses what ProjectionTuner chose for all row counts up to the largest") {
+TEST_CASE("CudaMatmul uses ProjectionTuner's choice for all counts up to the largest") {
   constexpr int64_t kN = 24, kK = 16;
   const std::vector<__nv_bfloat16> zeros(200 * kK);
   const cuda::DeviceArray<__nv_bfloat16> x(zeros), first(zeros), second(zeros);
@@ -40,7 +40,7 @@ TEST_CASE("CudaMatmul uses what ProjectionTuner chose for all row counts up to t
   }
 }
 
-TEST_CASE("steps of a backend meet only projections that were tuned at its start") {
+TEST_CASE("CudaBackend runs only projections that it tuned at its start") {
   for (const ModelConfig& shape : Shapes()) {
     const RandomWeights weights(shape, 1);
     Device device(weights, /*same_bits=*/false, 1, 1, {.tokens = 100, .logits = 18});
