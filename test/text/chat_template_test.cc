@@ -99,7 +99,7 @@ void RequireSame(const std::string& source, const JsonInput& input, const ordere
 
 }  // namespace
 
-TEST_CASE("the templates of real models render as jinja2 renders them") {
+TEST_CASE("ChatTemplate renders the templates of real models like jinja2") {
   const std::filesystem::path folder = SourcePath("../shared/data/templates");
   if (!std::filesystem::exists(folder)) {
     std::cout << "SKIPPED: real templates: ../shared/data is absent\n";
@@ -120,7 +120,7 @@ TEST_CASE("the templates of real models render as jinja2 renders them") {
   for (size_t i = 0; i < answers.size(); ++i) RequireSame(runs[i].first, runs[i].second, answers[i]);
 }
 
-TEST_CASE("a caller's variables are the template's, unless they are the server's or too large") {
+TEST_CASE("ChatTemplate uses a caller's variables unless they are reserved or too large") {
   JsonInput input = Messages("[]");
   input.variables = ordered_json::parse(R"({"mode": {"a": [1, "x"]}, "quiet": false})");
   CHECK(RenderText("{{ mode | tojson }}{{ quiet is defined and quiet is false }}", input).value() ==
@@ -135,13 +135,13 @@ TEST_CASE("a caller's variables are the template's, unless they are the server's
         "f: expected at most 65536 bytes of JSON, got 65544");
 }
 
-TEST_CASE("raise_exception reaches the caller with its message and line") {
+TEST_CASE("ChatTemplate returns the message and line of raise_exception") {
   const absl::Status status = RenderText("a\n{{ raise_exception('roles must alternate') }}", Messages("[]")).status();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK(status.message() == "chat template line 2: roles must alternate");
 }
 
-TEST_CASE("a template loads from tokenizer_config.json, and chat_template.jinja goes before it") {
+TEST_CASE("ChatTemplate prefers chat_template.jinja over tokenizer_config.json") {
   const TempDir dir;
   CHECK(absl::IsNotFound(ChatTemplate::Load(dir.path()).status()));
   dir.Write("tokenizer_config.json", R"({"bos_token": {"content": "<b>"}})");
@@ -158,7 +158,7 @@ TEST_CASE("a template loads from tokenizer_config.json, and chat_template.jinja 
   CHECK(absl::IsInvalidArgument(ChatTemplate::Load(dir.path()).status()));
 }
 
-TEST_CASE("chat_template.jinja needs no tokenizer_config.json beside it") {
+TEST_CASE("ChatTemplate loads chat_template.jinja without tokenizer_config.json") {
   const TempDir dir;
   dir.Write("chat_template.jinja", "{{ bos_token }}2");
   CHECK(*(*ChatTemplate::Load(dir.path()))->Render(ChatInput()) == "2");

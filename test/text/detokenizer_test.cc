@@ -38,7 +38,7 @@ std::unique_ptr<Tokenizer> CuttingTokenizer() {
                                       {"\x82\xAC", "x"}}));
 }
 
-TEST_CASE("a character comes out whole, when its last byte has come") {
+TEST_CASE("Detokenizer emits a character when its last byte has arrived") {
   const auto tokenizer = LoadTokenizer(TinyTokenizer());
   Detokenizer detokenizer(*tokenizer);
   CHECK(detokenizer.Push('a') == "a");
@@ -49,7 +49,7 @@ TEST_CASE("a character comes out whole, when its last byte has come") {
   CHECK(detokenizer.Finish() == "");
 }
 
-TEST_CASE("bytes that can never become a character are replaced at once") {
+TEST_CASE("Detokenizer replaces impossible bytes at once") {
   const auto tokenizer = LoadTokenizer(TinyTokenizer());
   Detokenizer detokenizer(*tokenizer);
   CHECK(detokenizer.Push(0xFF) == "\uFFFD");
@@ -59,7 +59,7 @@ TEST_CASE("bytes that can never become a character are replaced at once") {
   CHECK(detokenizer.Push(0x80) == "\uFFFD");
 }
 
-TEST_CASE("an unfinished character at the end is one replacement character") {
+TEST_CASE("Detokenizer ends an unfinished character with one replacement character") {
   const auto tokenizer = LoadTokenizer(TinyTokenizer());
   Detokenizer detokenizer(*tokenizer);
   CHECK(detokenizer.Push(0xF0) == "");
@@ -69,7 +69,7 @@ TEST_CASE("an unfinished character at the end is one replacement character") {
 }
 
 // The cases are from The Unicode Standard, section 3.9, tables 3-8 to 3-11.
-TEST_CASE("replacement is by maximal subparts") {
+TEST_CASE("Detokenizer replaces maximal subparts") {
   const auto tokenizer = LoadTokenizer(TinyTokenizer());
   const std::string r = "\uFFFD";
   CHECK(Decode(*tokenizer, ByteIds("\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41")) == r + r + r + r + r + r + r + r + "A");
@@ -78,14 +78,14 @@ TEST_CASE("replacement is by maximal subparts") {
   CHECK(Decode(*tokenizer, ByteIds("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41")) == r + r + r + r + "A");
 }
 
-TEST_CASE("special tokens and unknown ids give no text and do not disturb their neighbours") {
+TEST_CASE("Detokenizer emits nothing for special tokens and unknown ids") {
   nlohmann::json json = TinyTokenizer();
   json["added_tokens"] = {AddedTokenJson(300, "<|end|>", true), AddedTokenJson(301, "<tool>", false)};
   const auto tokenizer = LoadTokenizer(json);
   CHECK(Decode(*tokenizer, {0xC3, 300, 0xA9, -1, 299, 1'000'000, 301}) == "é<tool>");
 }
 
-TEST_CASE("however bytes are cut into tokens, the stream is the text of all of them and each part of it is UTF-8") {
+TEST_CASE("Detokenizer emits valid UTF-8 parts of the whole text for any tokens") {
   const auto tokenizer = CuttingTokenizer();
   const std::string alphabet = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\xA6\x99\xFF\xED\xA0\xF4\x80";
   ForEachSeed(300, [&](uint64_t seed) {

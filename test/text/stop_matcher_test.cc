@@ -31,7 +31,7 @@ std::string Expected(const std::string& text, const Strings& stops) {
   return text;
 }
 
-TEST_CASE("without stop strings all text passes at once") {
+TEST_CASE("StopMatcher passes all text at once when there are no stop strings") {
   StopMatcher matcher({});
   CHECK(matcher.Push("hello") == "hello");
   CHECK(matcher.Push("") == "");
@@ -39,37 +39,37 @@ TEST_CASE("without stop strings all text passes at once") {
   CHECK(!matcher.stopped());
 }
 
-TEST_CASE("the start of a stop string is held back until it is known") {
+TEST_CASE("StopMatcher holds back the start of a stop string until it is decided") {
   StopMatcher matcher(Strings{"\n\nUser:"});
   CHECK(matcher.Push("Hi.\n") == "Hi.");
   CHECK(matcher.Push("\nUs") == "");
   CHECK(matcher.Push("age") == "\n\nUsage");
   CHECK(matcher.Push("\n\n\nUser") == "\n");
-  SECTION("it was one") {
+  SECTION("when it is a stop string") {
     CHECK(matcher.Push(": more") == "");
     CHECK(matcher.stopped());
     CHECK(matcher.Push("later") == "");
     CHECK(matcher.Finish() == "");
   }
-  SECTION("the stream ends before it is complete") {
+  SECTION("when the stream ends first") {
     CHECK(matcher.Finish() == "\n\nUser");
     CHECK(!matcher.stopped());
   }
 }
 
-TEST_CASE("a stop string inside one piece of text cuts it there") {
+TEST_CASE("StopMatcher cuts text at a stop string inside one piece") {
   StopMatcher matcher(Strings{"END"});
   CHECK(matcher.Push("one END two END") == "one ");
   CHECK(matcher.stopped());
 }
 
-TEST_CASE("the stop string complete first counts, of those the longest") {
+TEST_CASE("StopMatcher stops at the first complete stop string, the longest of several") {
   CHECK(StopMatcher(Strings{"bcd", "abcdef"}).Push("xabcdef") == "xa");
   CHECK(StopMatcher(Strings{"bc", "abc"}).Push("xabc") == "x");
   CHECK(StopMatcher(Strings{"aab"}).Push("aaaab") == "aa");
 }
 
-TEST_CASE("any way to split random text gives what a search over the whole text gives") {
+TEST_CASE("StopMatcher gives the same result for any split of the text") {
   ForEachSeed(2000, [](uint64_t seed) {
     std::mt19937 rng(seed);
     std::uniform_int_distribution<size_t> small(1, 6);
@@ -91,7 +91,7 @@ TEST_CASE("any way to split random text gives what a search over the whole text 
   });
 }
 
-TEST_CASE("never more is held back than the longest stop string less one byte") {
+TEST_CASE("StopMatcher holds back fewer bytes than the longest stop string has") {
   StopMatcher matcher(Strings{"aaaaaaaaab"});
   size_t shown = 0;
   for (size_t pushed = 1; pushed <= 1000; ++pushed) {
@@ -100,7 +100,7 @@ TEST_CASE("never more is held back than the longest stop string less one byte") 
   }
 }
 
-TEST_CASE("64 stop strings of 1 KiB that nearly match everywhere take linear time") {
+TEST_CASE("StopMatcher takes linear time with 64 nearly matching strings of 1 KiB") {
   Strings stops;
   for (int i = 0; i < 64; ++i) stops.push_back(std::string(1023 - i, 'a') + "b");
   StopMatcher matcher(stops);

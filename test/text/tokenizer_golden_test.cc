@@ -30,7 +30,7 @@ bool Present(const std::string& path) {
   return false;
 }
 
-TEST_CASE("a tiny tokenizer of each family gives the ids that Hugging Face's does") {
+TEST_CASE("Tokenizer gives Hugging Face's ids for a tiny tokenizer of each family") {
   for (const std::string family : {"gpt2", "smollm", "llama3", "qwen2"}) {
     const json golden = json::parse(ReadFile(SourcePath("test/golden/tokenizer_" + std::string(family) + ".json")));
     const auto tokenizer = LoadTokenizer(golden["tokenizer"]);
@@ -68,7 +68,7 @@ void CheckGoldens(const Tokenizer& tokenizer, const std::string& name) {
   }
 }
 
-TEST_CASE("Llama 3 and Qwen give llama.cpp's ids, and Llama 3 alone starts a prompt with a token") {
+TEST_CASE("Tokenizer gives llama.cpp's ids and the prompt prefixes of Llama 3 and Qwen") {
   struct Model {
     const char *folder, *golden;
     std::vector<TokenId> prefix;
@@ -104,7 +104,7 @@ json FromGguf(const std::string& path, bool splits_digits) {
   return tokenizer;
 }
 
-TEST_CASE("GPT-2, StarCoder and Refact give llama.cpp's ids") {
+TEST_CASE("Tokenizer gives llama.cpp's ids for GPT-2, StarCoder and Refact") {
   const std::pair<const char*, bool> models[] = {{"gpt-2", false}, {"starcoder", true}, {"refact", true}};
   for (const auto& [name, splits_digits] : models) {
     const std::string path = kShared + "goldens/ggml-vocab-" + name + ".gguf";

@@ -34,7 +34,7 @@ std::string Repeat(std::string_view unit) {
   return text;
 }
 
-TEST_CASE("a mebibyte of anything is encoded, and its tokens are its bytes") {
+TEST_CASE("Tokenizer encodes a mebibyte of anything without losing a byte") {
   const auto tokenizer = LoadTokenizer(Llama3Like());
   for (const std::string unit :
        {"a", " ", "0", "\n", "\r", "!", "🦙", "\xFF", "\x80\xF0", "<|end|", " \n", " a", "é", "'"}) {
@@ -49,7 +49,7 @@ TEST_CASE("a mebibyte of anything is encoded, and its tokens are its bytes") {
   CHECK(equal);
 }
 
-TEST_CASE("a mebibyte of combining marks is put in order") {
+TEST_CASE("Tokenizer reorders a mebibyte of combining marks") {
   json tokenizer = Llama3Like();
   tokenizer["normalizer"] = {{"type", "NFC"}};
   const auto loaded = LoadTokenizer(tokenizer);
@@ -60,7 +60,7 @@ TEST_CASE("a mebibyte of combining marks is put in order") {
   CHECK(in_order);
 }
 
-TEST_CASE("random bytes come back as they were") {
+TEST_CASE("Tokenizer encodes random bytes without losing a byte") {
   const auto tokenizer = LoadTokenizer(Llama3Like());
   ForEachSeed(200, [&](uint64_t seed) {
     std::mt19937 rng(seed);
@@ -71,14 +71,14 @@ TEST_CASE("random bytes come back as they were") {
   });
 }
 
-TEST_CASE("a run of bytes that are no UTF-8 is a pre-token") {
+TEST_CASE("Tokenizer makes one pre-token of a run of invalid UTF-8") {
   const auto tokenizer = LoadTokenizer(TinyTokenizer({{"\xFF", "\xFF"}, {"\xFF", "a"}}));
   CHECK(Encode(*tokenizer,
                "a\xFF\xFF"
                "a") == std::vector<TokenId>{'a', 256, 'a'});
 }
 
-TEST_CASE("a pattern that explodes ends at the limit, with the rest as one piece") {
+TEST_CASE("PreTokenizer stops an exploding pattern at the limit and keeps the rest whole") {
   const std::vector<std::string> patterns = {"(a+)+b"};
   const auto pre_tokenizer = PreTokenizer::Create(patterns);
   REQUIRE(pre_tokenizer.ok());
@@ -88,7 +88,7 @@ TEST_CASE("a pattern that explodes ends at the limit, with the rest as one piece
   CHECK(pieces == std::vector<std::string>{"ab", std::string(60, 'a')});
 }
 
-TEST_CASE("a pattern that needs more stack than compiled code has still matches") {
+TEST_CASE("PreTokenizer matches a pattern that needs more stack than compiled code has") {
   const std::vector<std::string> patterns = {"(?:[ab]|xy)+c"};
   const auto pre_tokenizer = PreTokenizer::Create(patterns);
   REQUIRE(pre_tokenizer.ok());

@@ -32,14 +32,14 @@ void CheckRefusedWith(const char* place, const json& value, std::initializer_lis
   CheckRefused(tokenizer.dump(), words);
 }
 
-TEST_CASE("a directory without tokenizer.json is not found") {
+TEST_CASE("Tokenizer returns NOT_FOUND for a directory without tokenizer.json") {
   const TempDir directory;
   const auto loaded = Tokenizer::Load(directory.path());
   CHECK(absl::IsNotFound(loaded.status()));
   CHECK(std::string(loaded.status().message()).find("tokenizer.json") != std::string::npos);
 }
 
-TEST_CASE("what is not JSON is refused") {
+TEST_CASE("Tokenizer refuses a file that is not JSON") {
   const std::string whole = TinyTokenizer().dump();
   CheckRefused("", {"not JSON"});
   CheckRefused("{", {"not JSON"});
@@ -53,7 +53,7 @@ TEST_CASE("what is not JSON is refused") {
   for (size_t size = 0; size < whole.size(); size += 7) CHECK(!TryLoad(whole.substr(0, size)).ok());
 }
 
-TEST_CASE("a vocabulary that is no table of distinct tokens and ids is refused") {
+TEST_CASE("Tokenizer refuses a vocabulary without distinct tokens and ids") {
   CheckRefusedWith("/model/vocab", nullptr, {"model.vocab", "object"});
   CheckRefusedWith("/model/vocab", json::array(), {"model.vocab", "object"});
   CheckRefusedWith("/model/vocab/a", "1", {"model.vocab", "string"});
@@ -72,7 +72,7 @@ TEST_CASE("a vocabulary that is no table of distinct tokens and ids is refused")
   CheckRefused(twice, {"model.vocab", "'a'", "twice"});
 }
 
-TEST_CASE("merges that are no pairs of tokens are refused") {
+TEST_CASE("Tokenizer refuses merges that are not pairs of tokens") {
   CheckRefusedWith("/model/merges/0", "a", {"model.merges[0]", "'a'"});
   CheckRefusedWith("/model/merges/0", "a b c", {"model.merges[0]", "'a b c'"});
   CheckRefusedWith("/model/merges/0", " b", {"model.merges[0]"});
@@ -85,7 +85,7 @@ TEST_CASE("merges that are no pairs of tokens are refused") {
   CheckRefusedWith("/model/merges/0", "a zz", {"model.merges", "[0]", "'zz'"});
 }
 
-TEST_CASE("a model that works otherwise is refused by name") {
+TEST_CASE("Tokenizer refuses an unsupported model or model option by name") {
   CheckRefusedWith("/model", 1, {"model"});
   CheckRefusedWith("/model/type", "Unigram", {"model", "Unigram"});
   CheckRefusedWith("/model/type", nullptr, {"model", "type"});
@@ -105,7 +105,7 @@ TEST_CASE("a model that works otherwise is refused by name") {
   CheckRefused(lacking.dump(), {"fuse_unk"});
 }
 
-TEST_CASE("steps that we do not implement are refused by name") {
+TEST_CASE("Tokenizer refuses unsupported steps by name") {
   const json byte_level = TinyTokenizer()["pre_tokenizer"];
   CheckRefusedWith("/normalizer", {{"type", "Lowercase"}}, {"normalizer", "Lowercase"});
   CheckRefusedWith("/normalizer", 1, {"normalizer", "type"});
@@ -124,7 +124,7 @@ TEST_CASE("steps that we do not implement are refused by name") {
   CheckRefusedWith("/post_processor", {{"type", "BertProcessing"}}, {"post_processor", "BertProcessing"});
 }
 
-TEST_CASE("a template that needs more than a prefix is refused") {
+TEST_CASE("Tokenizer refuses a template that needs more than a prefix") {
   const json text = {{"Sequence", {{"id", "A"}}}}, token = {{"SpecialToken", {{"id", "<s>"}}}};
   const auto processor = [](json single, json ids) -> json {
     return {{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", {{"<s>", {{"ids", ids}}}}}};
@@ -138,7 +138,7 @@ TEST_CASE("a template that needs more than a prefix is refused") {
   CheckRefusedWith("/post_processor", processor(json::array({1, text}), {1}), {"post_processor", "single"});
 }
 
-TEST_CASE("patterns that may mean something else here are refused by name") {
+TEST_CASE("Tokenizer refuses patterns whose meaning may differ here by name") {
   const json byte_level = TinyTokenizer()["pre_tokenizer"];
   for (const auto& [pattern, what] :
        std::initializer_list<std::pair<const char*, const char*>>{{"\\w+", "\\w"},      {"\\p{Lu}", "\\p{Lu}"},
@@ -157,7 +157,7 @@ TEST_CASE("patterns that may mean something else here are refused by name") {
   }
 }
 
-TEST_CASE("added tokens that cannot be honoured are refused by name") {
+TEST_CASE("Tokenizer refuses unsupported added tokens by name") {
   const auto refused = [](const json& token, std::initializer_list<const char*> words) {
     CheckRefusedWith("/added_tokens", json::array({token}), words);
   };
@@ -184,13 +184,13 @@ TEST_CASE("added tokens that cannot be honoured are refused by name") {
   CheckRefusedWith("/added_tokens", "x", {"added_tokens", "array"});
 }
 
-TEST_CASE("what a file says cannot forge a line of a log") {
+TEST_CASE("Tokenizer errors replace control characters of a file and have bounded size") {
   CheckRefusedWith("/normalizer", {{"type", "x\ny\x1b[2J"}}, {"x?y?[2J"});
   CheckRefusedWith("/normalizer", {{"type", std::string(100'000, 'x')}}, {"normalizer: xxx"});
   CHECK(TryLoad("{\"normalizer\": \"" + std::string(100'000, 'x')).status().message().size() < 10'000);
 }
 
-TEST_CASE("a config that contradicts is refused with its own name") {
+TEST_CASE("Tokenizer refuses a contradicting tokenizer_config.json by its name") {
   const auto refused = [](const std::string& config, const char* word) {
     const TempDir directory;
     directory.Write("tokenizer.json", TinyTokenizer().dump());

@@ -49,7 +49,7 @@ void CheckEveryCut(const Tokenizer& tokenizer, const std::string& text) {
   }
 }
 
-TEST_CASE("what is sealed stays as it is, whatever follows, for every family and every cut") {
+TEST_CASE("Tokenizer::EncodeSealed returns ids that no later text changes") {
   ForEachSeed(1, [](uint64_t seed) {
     std::mt19937 random(seed);
     for (const std::string family : {"gpt2", "smollm", "llama3", "qwen2"}) {
@@ -60,7 +60,7 @@ TEST_CASE("what is sealed stays as it is, whatever follows, for every family and
   });
 }
 
-TEST_CASE("a token that the file adds to the text is not sealed while it may go on") {
+TEST_CASE("Tokenizer::EncodeSealed withholds a token of the file while it may continue") {
   for (const bool normalized : {false, true}) {
     json file = TinyTokenizer({{"t", "a"}});
     for (const auto& [id, content] : {std::pair(300, "<tag>"), std::pair(301, "<tag>>"), std::pair(302, "é!")}) {
@@ -80,7 +80,7 @@ TEST_CASE("a token that the file adds to the text is not sealed while it may go 
   }
 }
 
-TEST_CASE("all but the last word or two of plain text is sealed") {
+TEST_CASE("Tokenizer::EncodeSealed returns all but the last word or two of plain text") {
   for (const std::string family : {"gpt2", "smollm", "llama3", "qwen2"}) {
     CAPTURE(family);
     Ids ids;
@@ -88,7 +88,7 @@ TEST_CASE("all but the last word or two of plain text is sealed") {
   }
 }
 
-TEST_CASE("a pattern that looks behind seals nothing") {
+TEST_CASE("Tokenizer::EncodeSealed returns nothing when a pattern looks behind") {
   json file = TinyTokenizer();
   const json split = {
       {"type", "Split"}, {"pattern", {{"Regex", "(?<=a)b"}}}, {"behavior", "Isolated"}, {"invert", false}};

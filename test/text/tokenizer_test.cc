@@ -55,14 +55,14 @@ Ids MergeByDefinition(std::string_view word, const std::vector<std::pair<std::st
   return ids;
 }
 
-TEST_CASE("the first rule is applied first, whatever stands further left") {
+TEST_CASE("Tokenizer applies the first merge rule first at any position") {
   const auto tokenizer = LoadTokenizer(TinyTokenizer({{"b", "c"}, {"a", "b"}, {"a", "bc"}}));
   CHECK(Encode(*tokenizer, "ab") == Ids{257});
   CHECK(Encode(*tokenizer, "abc") == Ids{258});
   CHECK(Encode(*tokenizer, "abab") == Ids{257, 257});
 }
 
-TEST_CASE("short and long words are merged as the definition says") {
+TEST_CASE("Tokenizer merges short and long words as defined") {
   const auto tokenizer = LoadTokenizer(WithPattern(
       TinyTokenizer({{"a", "a"}, {"a", "b"}, {"aa", "aa"}, {"b", "aa"}, {"ab", "ab"}, {"aaaa", "b"}, {"b", "b"}}),
       "[ab]+"));
@@ -76,7 +76,7 @@ TEST_CASE("short and long words are merged as the definition says") {
   });
 }
 
-TEST_CASE("a token that no merges lead to is not used, unless merges are ignored") {
+TEST_CASE("Tokenizer uses a token without merges only when the model ignores merges") {
   json tokenizer = WithPattern(TinyTokenizer({{"a", "b"}}), "[a-z]+");
   tokenizer["model"]["vocab"]["abc"] = 257;
   CHECK(Encode(*LoadTokenizer(tokenizer), "abc") == Ids{256, 'c'});
@@ -85,12 +85,12 @@ TEST_CASE("a token that no merges lead to is not used, unless merges are ignored
   CHECK(Encode(*LoadTokenizer(tokenizer), "abc") == Ids{257});
 }
 
-TEST_CASE("no merge goes across pre-tokens") {
+TEST_CASE("Tokenizer merges nothing across pre-tokens") {
   const auto tokenizer = LoadTokenizer(TinyTokenizer({{"a", " "}, {" ", "a"}, {"1", "a"}}));
   CHECK(Encode(*tokenizer, "a a1a") == Ids{'a', 257, '1', 'a'});
 }
 
-TEST_CASE("digits stand alone where the file says so") {
+TEST_CASE("Tokenizer separates digits when the file asks for it") {
   json tokenizer = TinyTokenizer({{"1", "2"}, {" ", "1"}});
   json digits = {{"type", "Digits"}, {"individual_digits", true}};
   tokenizer["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {digits, tokenizer["pre_tokenizer"]}}};
@@ -99,13 +99,13 @@ TEST_CASE("digits stand alone where the file says so") {
   CHECK(Encode(*LoadTokenizer(tokenizer), "x 12") == Ids{'x', ' ', 256});
 }
 
-TEST_CASE("merges may be written as one string or as two") {
+TEST_CASE("Tokenizer reads merges as one string or as two") {
   json tokenizer = TinyTokenizer({{"a", "b"}});
   tokenizer["model"]["merges"] = {"a b"};
   CHECK(Encode(*LoadTokenizer(tokenizer), "ab") == Ids{256});
 }
 
-TEST_CASE("of added tokens the leftmost is taken, and of those the longest") {
+TEST_CASE("Tokenizer takes the leftmost added token, the longest of several") {
   const auto tokenizer =
       LoadTokenizer(WithAdded(TinyTokenizer(), {AddedTokenJson(300, "<a>", true), AddedTokenJson(301, "<a><b>", true),
                                                 AddedTokenJson(302, "><b>!", true)}));
@@ -118,7 +118,7 @@ TEST_CASE("of added tokens the leftmost is taken, and of those the longest") {
   CHECK(tokenizer->TokenBytes(-1).empty());
 }
 
-TEST_CASE("text that looks like a special token stays text when asked, other added tokens do not") {
+TEST_CASE("Tokenizer keeps special tokens as text on request, but not other added ones") {
   const auto tokenizer =
       LoadTokenizer(WithAdded(TinyTokenizer(), {AddedTokenJson(300, "<s>", true), AddedTokenJson(301, "<t>", false)}));
   CHECK(tokenizer->Encode("<s><t>", SpecialTokens::kParse) == Ids{300, 301});
@@ -127,7 +127,7 @@ TEST_CASE("text that looks like a special token stays text when asked, other add
   CHECK(!tokenizer->IsSpecial(301));
 }
 
-TEST_CASE("ignoring merges does not let text become a special token") {
+TEST_CASE("Tokenizer makes no special token of text when it ignores merges") {
   json tokenizer = WithAdded(TinyTokenizer(), {AddedTokenJson(300, "end", true)});
   tokenizer["model"]["vocab"]["end"] = 300;
   tokenizer["model"]["ignore_merges"] = true;
@@ -136,7 +136,7 @@ TEST_CASE("ignoring merges does not let text become a special token") {
   CHECK(loaded->Encode("end", SpecialTokens::kParse) == Ids{300});
 }
 
-TEST_CASE("an added token may be searched for in normalised text") {
+TEST_CASE("Tokenizer searches for an added token in normalised text when marked so") {
   json added = AddedTokenJson(300, "e\u0301!", false);
   json tokenizer = WithAdded(TinyTokenizer(), {added});
   tokenizer["normalizer"] = {{"type", "NFC"}};
@@ -147,7 +147,7 @@ TEST_CASE("an added token may be searched for in normalised text") {
   CHECK(Encode(*LoadTokenizer(tokenizer), "\u00e9!") == Ids{300});
 }
 
-TEST_CASE("tokens that only tokenizer_config.json adds are added") {
+TEST_CASE("Tokenizer adds the tokens of tokenizer_config.json") {
   const TempDir directory;
   directory.Write("tokenizer.json", WithAdded(TinyTokenizer(), {AddedTokenJson(300, "<a>", true)}).dump());
   directory.Write("tokenizer_config.json",
@@ -160,7 +160,7 @@ TEST_CASE("tokens that only tokenizer_config.json adds are added") {
   CHECK((*tokenizer)->IsSpecial(301));
 }
 
-TEST_CASE("the post-processor's template gives the prompt's prefix") {
+TEST_CASE("Tokenizer takes the prompt's prefix from the post-processor's template") {
   json tokenizer = WithAdded(TinyTokenizer(), {AddedTokenJson(300, "<s>", true)});
   CHECK(LoadTokenizer(tokenizer)->prompt_prefix().empty());
   const json begin = {{"type", "TemplateProcessing"},
@@ -173,7 +173,7 @@ TEST_CASE("the post-processor's template gives the prompt's prefix") {
   CHECK(Encode(*loaded, "a") == Ids{'a'});
 }
 
-TEST_CASE("bytes that are no token are dropped, or become the unknown token") {
+TEST_CASE("Tokenizer drops bytes without a token or maps them to the unknown token") {
   json tokenizer = TinyTokenizer({{"a", "b"}});
   tokenizer["model"]["vocab"].erase(ByteStandIn(1));
   CHECK(Encode(*LoadTokenizer(tokenizer), "\x01\x01") == Ids{});
@@ -181,7 +181,7 @@ TEST_CASE("bytes that are no token are dropped, or become the unknown token") {
   CHECK(Encode(*LoadTokenizer(tokenizer), "\x01\x01") == Ids{'?', '?'});
 }
 
-TEST_CASE("the digest knows the vocabulary but not how it is written") {
+TEST_CASE("The tokenizer digest covers the vocabulary but not its spelling") {
   const json tokenizer = WithAdded(TinyTokenizer({{"a", "b"}, {"c", "d"}}), {AddedTokenJson(300, "<s>", true)});
   const Digest digest = LoadTokenizer(tokenizer)->digest();
   const auto indented = TryLoad(tokenizer.dump(4));
@@ -193,17 +193,19 @@ TEST_CASE("the digest knows the vocabulary but not how it is written") {
   CHECK(LoadTokenizer(other_form)->digest() == digest);
 
   json changed = tokenizer;
-  SECTION("order of merges") { std::swap(changed["model"]["merges"][0], changed["model"]["merges"][1]); }
-  SECTION("ids") { std::swap(changed["model"]["vocab"]["a"], changed["model"]["vocab"]["b"]); }
-  SECTION("special or not") { changed["added_tokens"][0]["special"] = false; }
-  SECTION("normalizer") { changed["normalizer"] = {{"type", "NFC"}}; }
-  SECTION("pre-tokenizer") { changed = WithPattern(changed, "a"); }
-  SECTION("ignore_merges") { changed["model"]["ignore_merges"] = true; }
-  SECTION("an added token") { changed["added_tokens"].push_back(AddedTokenJson(301, "<t>", false)); }
+  SECTION("when the order of merges differs") {
+    std::swap(changed["model"]["merges"][0], changed["model"]["merges"][1]);
+  }
+  SECTION("when ids differ") { std::swap(changed["model"]["vocab"]["a"], changed["model"]["vocab"]["b"]); }
+  SECTION("when a token is not special") { changed["added_tokens"][0]["special"] = false; }
+  SECTION("when the normalizer differs") { changed["normalizer"] = {{"type", "NFC"}}; }
+  SECTION("when the pre-tokenizer differs") { changed = WithPattern(changed, "a"); }
+  SECTION("when ignore_merges differs") { changed["model"]["ignore_merges"] = true; }
+  SECTION("when a token is added") { changed["added_tokens"].push_back(AddedTokenJson(301, "<t>", false)); }
   CHECK(LoadTokenizer(changed)->digest() != digest);
 }
 
-TEST_CASE("threads that share a tokenizer get the same ids") {
+TEST_CASE("Tokenizer gives the same ids to threads that share it") {
   const auto tokenizer = LoadTokenizer(TinyTokenizer({{"a", "b"}, {"ab", "ab"}, {" ", "a"}}));
   std::string text;
   for (int i = 0; i < 2000; ++i) text += i % 3 ? "abab a" : " ab ba";
@@ -214,14 +216,14 @@ TEST_CASE("threads that share a tokenizer get the same ids") {
   for (const Ids& result : results) CHECK(result == Encode(*tokenizer, text));
 }
 
-TEST_CASE("no text becomes fewer tokens than its bytes divided by the bound") {
+TEST_CASE("Tokenizer::max_bytes_per_token bounds the bytes of a text per token") {
   json file = TinyTokenizer({{"a", "b"}, {"ab", "ab"}});
   CHECK(LoadTokenizer(file)->max_bytes_per_token() == 4);
-  SECTION("added tokens count") {
+  SECTION("when the file has added tokens") {
     file = WithAdded(file, {AddedTokenJson(300, "<|special|>", true)});
     CHECK(LoadTokenizer(file)->max_bytes_per_token() == 11);
   }
-  SECTION("text that shrinks before it is tokenised") {
+  SECTION("when text shrinks before it is tokenised") {
     file["normalizer"] = {{"type", "NFC"}};
     std::string text;
     for (int i = 0; i < 100; ++i) text += "\u1fbe\u0308\u0341";
@@ -230,7 +232,7 @@ TEST_CASE("no text becomes fewer tokens than its bytes divided by the bound") {
           static_cast<int64_t>(text.size()) / tokenizer->max_bytes_per_token());
     CHECK(tokenizer->max_bytes_per_token() == 16);
   }
-  SECTION("a vocabulary that drops bytes gives no bound") {
+  SECTION("when a vocabulary drops bytes") {
     file["model"]["vocab"].erase(ByteStandIn(0));
     CHECK(LoadTokenizer(file)->max_bytes_per_token() == std::numeric_limits<int64_t>::max());
   }

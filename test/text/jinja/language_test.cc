@@ -66,7 +66,7 @@ const std::vector<std::pair<std::string, std::string>> kConstructs = {
 
 }  // namespace
 
-TEST_CASE("each construct renders as jinja2 renders it") {
+TEST_CASE("The interpreter renders each construct like jinja2") {
   for (const auto& [source, expected] : kConstructs) {
     const absl::StatusOr<std::string> got = RenderText(source);
     CAPTURE(source, got.status().ToString());
@@ -75,7 +75,7 @@ TEST_CASE("each construct renders as jinja2 renders it") {
   }
 }
 
-TEST_CASE("jinja2 itself agrees with the constructs' expectations") {
+TEST_CASE("jinja2 renders each construct as expected") {
   ordered_json cases = ordered_json::array();
   for (const auto& [source, expected] : kConstructs) {
     cases.push_back({{"template", source}, {"input", Globals()}});
@@ -87,7 +87,7 @@ TEST_CASE("jinja2 itself agrees with the constructs' expectations") {
   }
 }
 
-TEST_CASE("a construct that is not implemented is refused by name and line on parsing") {
+TEST_CASE("The parser refuses an unsupported construct by name and line") {
   const std::pair<const char*, const char*> cases[] = {
       {"a\n{% include 'x' %}", "line 2: statement 'include'"},
       {"{{ x|urlize }}", "filter 'urlize'"},
@@ -105,7 +105,7 @@ TEST_CASE("a construct that is not implemented is refused by name and line on pa
   }
 }
 
-TEST_CASE("a broken template is refused with its line") {
+TEST_CASE("The parser refuses a broken template with its line") {
   for (const char* source :
        {"{{ x", "{% if x %}", "{% endif %}", "{{ 'a }}", "{{ }}", "{{ a b }}", "{# x", "{{ x[ }}", "{{ (1 }}",
         "{% set = 1 %}", "{% break %}", "{{ $ }}", "{% if %}x{% endif %}", "{{ 'a\\q' }}"}) {
@@ -116,7 +116,7 @@ TEST_CASE("a broken template is refused with its line") {
   }
 }
 
-TEST_CASE("a template that computes with what is undefined or of the wrong type fails") {
+TEST_CASE("The interpreter fails when a template computes with a wrong or undefined value") {
   for (const char* source :
        {"{{ x.y }}", "{{ x + 'a' }}", "{{ 'a' + 1 }}", "{{ 1 // 0 }}", "{{ none|length }}",
         "{% for a, b in [[1]] %}{% endfor %}", "{{ 'a' < 1 }}", "{{ x|tojson }}", "{% set x.y = 1 %}"}) {
@@ -125,7 +125,7 @@ TEST_CASE("a template that computes with what is undefined or of the wrong type 
   }
 }
 
-TEST_CASE("steps, text and recursion are limited") {
+TEST_CASE("The interpreter limits steps, text and recursion") {
   for (const char* source : {
            "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
            "{% set l = range(9999)|list %}{% for a in l %}{{ l|length }}{% endfor %}",
