@@ -39,7 +39,7 @@ Json Without(Json object, const std::string& field) {
 
 }  // namespace
 
-TEST_CASE("a Llama config is read field by field") {
+TEST_CASE("LoadModelConfig reads a Llama config field by field") {
   const auto config = LoadConfig(SmallConfig());
   INFO(config.status());
   REQUIRE(config.ok());
@@ -63,7 +63,7 @@ TEST_CASE("a Llama config is read field by field") {
   CHECK(config->bos_id == 0);
 }
 
-TEST_CASE("the families differ in bias, query-key norm and head_dim") {
+TEST_CASE("LoadModelConfig reads each family's bias, query-key norm and head_dim") {
   const auto qwen2 = LoadConfig(Changed({{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}}));
   REQUIRE(qwen2.ok());
   CHECK(qwen2->qkv_bias);
@@ -77,7 +77,7 @@ TEST_CASE("the families differ in bias, query-key norm and head_dim") {
   CHECK_FALSE(LoadConfig(Without(qwen3, "head_dim")).ok());
 }
 
-TEST_CASE("rope scaling is read in the spellings of transformers 4 and 5") {
+TEST_CASE("LoadModelConfig reads rope scaling in the spellings of transformers 4 and 5") {
   const Json old_type = With(Without(kLlama3Rope, "rope_type"), "type", "llama3");
   const Json modern = With(kLlama3Rope, "rope_theta", 5e5);
   for (const Json& change :
@@ -101,7 +101,7 @@ TEST_CASE("rope scaling is read in the spellings of transformers 4 and 5") {
   CHECK_FALSE(plain->rope_scaling.has_value());
 }
 
-TEST_CASE("end-of-sequence ids are joined from both files") {
+TEST_CASE("LoadModelConfig joins end-of-sequence ids from both files") {
   const auto config = LoadConfig(Changed({{"eos_token_id", {1, 2}}}), R"({"eos_token_id": [2, 4]})");
   REQUIRE(config.ok());
   CHECK(config->eos_ids == std::vector<TokenId>{1, 2, 4});
@@ -109,12 +109,12 @@ TEST_CASE("end-of-sequence ids are joined from both files") {
   CHECK(LoadConfig(Changed({{"eos_token_id", nullptr}}))->eos_ids.empty());
 }
 
-TEST_CASE("both spellings of the weights' dtype are read") {
+TEST_CASE("LoadModelConfig reads both spellings of the weights' dtype") {
   CHECK(LoadConfig(Changed({{"torch_dtype", "float32"}}))->dtype == DType::kF32);
   CHECK(LoadConfig(Changed({{"torch_dtype", nullptr}, {"dtype", "float32"}}))->dtype == DType::kF32);
 }
 
-TEST_CASE("a field that is missing, of the wrong kind, out of range or not supported is named") {
+TEST_CASE("LoadModelConfig names a missing, malformed, out-of-range or unsupported field") {
   struct Case {
     Json change;
     std::string field;
@@ -182,7 +182,7 @@ TEST_CASE("a field that is missing, of the wrong kind, out of range or not suppo
   }
 }
 
-TEST_CASE("a config file that is absent, too large or no JSON object is refused") {
+TEST_CASE("LoadModelConfig refuses a file that is absent, too large or no JSON object") {
   TempDir dir;
   CHECK(LoadModelConfig(dir.path()).status().code() == absl::StatusCode::kNotFound);
   for (const std::string& text : {std::string(), std::string("[]"), std::string("{\"a\": "), std::string(200000, '['),

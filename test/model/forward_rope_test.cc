@@ -16,7 +16,7 @@ ModelConfig RopeShape() {
 
 }  // namespace
 
-TEST_CASE("rope frequencies fall from 1 to about 1/theta") {
+TEST_CASE("Rope frequencies fall from 1 to about 1/theta") {
   const std::vector<float> frequencies = RopeFrequencies(RopeShape());
   REQUIRE(frequencies.size() == 32);
   CHECK(frequencies[0] == 1.0f);
@@ -24,7 +24,7 @@ TEST_CASE("rope frequencies fall from 1 to about 1/theta") {
   CHECK(frequencies[31] == Approx(std::pow(500000.0, -62.0 / 64)));
 }
 
-TEST_CASE("llama3 scaling keeps short wavelengths, slows long ones and blends between") {
+TEST_CASE("Llama 3 scaling keeps short wavelengths, slows long ones and blends between") {
   ModelConfig scaled = RopeShape();
   scaled.rope_scaling = RopeScaling{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192};
   const std::vector<float> plain = RopeFrequencies(RopeShape());
@@ -49,7 +49,7 @@ TEST_CASE("llama3 scaling keeps short wavelengths, slows long ones and blends be
   CHECK(divided > 0);
 }
 
-TEST_CASE("a rope table grows without changing what it had") {
+TEST_CASE("A rope table keeps its values when it grows") {
   RopeTable table(RopeShape());
   table.Extend(10);
   const std::vector<float> row(table.Row(9), table.Row(9) + 64);

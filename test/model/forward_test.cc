@@ -81,7 +81,7 @@ std::vector<std::string> CallsOfForward(const ModelConfig& shape, bool wants_log
 
 }  // namespace
 
-TEST_CASE("the last layer goes on with the rows that want logits") {
+TEST_CASE("Forward continues the last layer with the rows that need logits") {
   const std::vector<std::string> expected = {"begin",
                                              "embed",  //
                                              "qkv = norm hidden",
@@ -103,14 +103,14 @@ TEST_CASE("the last layer goes on with the rows that want logits") {
   CHECK(CallsOfForward(Shape(), true) == expected);
 }
 
-TEST_CASE("without logits a pass ends when the last layer is stored") {
+TEST_CASE("Forward without logits ends after it has stored the last layer") {
   const std::vector<std::string> calls = CallsOfForward(Shape(), false);
   REQUIRE(calls.size() == 12);
   CHECK(calls[10] == "store 1");
   CHECK(calls[11] == "done 1");
 }
 
-TEST_CASE("an empty batch asks nothing of the device") {
+TEST_CASE("Forward asks nothing of the device for an empty batch") {
   RecordingOps ops;
   const auto model = PackModel(RandomWeights(Shape(), 1), true, ops);
   ops.calls.clear();
@@ -120,7 +120,7 @@ TEST_CASE("an empty batch asks nothing of the device") {
   CHECK(ops.calls.empty());
 }
 
-TEST_CASE("each family packs what it has") {
+TEST_CASE("PackModel packs the tensors of each family") {
   RecordingOps ops;
   ModelConfig shape = Shape();
   shape.layers = 1;
@@ -141,13 +141,13 @@ TEST_CASE("each family packs what it has") {
   CHECK(prefill.packed == 10);  // two more norms and no head
 }
 
-TEST_CASE("a device that cannot pack says so") {
+TEST_CASE("PackModel returns the error of a device that cannot pack") {
   RecordingOps ops;
   ops.fail_at = 3;
   CHECK(PackModel(RandomWeights(Shape(), 1), true, ops).status().code() == absl::StatusCode::kResourceExhausted);
 }
 
-TEST_CASE("a pass that is broken off computes nothing after the layer it is told at") {
+TEST_CASE("Forward computes no layer after the one whose callback ends the pass") {
   RecordingOps ops;
   const auto model = PackModel(RandomWeights(Shape(), 1), true, ops);
   REQUIRE(model.ok());

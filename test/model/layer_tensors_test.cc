@@ -50,12 +50,12 @@ void CheckRowsDiffer(const Rows& rows) {
 
 }  // namespace
 
-TEST_CASE("each tensor has one row, and no two rows share a name") {
+TEST_CASE("The layer tensor table has one row and one name for each tensor") {
   CheckRowsDiffer(kModelTensors);
   CheckRowsDiffer(kLayerTensors);
 }
 
-TEST_CASE("a tensor of a rank has the dimensions that the table gives for the rank") {
+TEST_CASE("The layer tensor table gives the dimensions of a rank's tensors") {
   const RandomWeights whole(ShapeWithAll(), 1);
   for (const int ranks : {1, 2, 5}) {
     for (int rank = 0; rank < ranks; ++rank) {
@@ -71,7 +71,7 @@ TEST_CASE("a tensor of a rank has the dimensions that the table gives for the ra
   }
 }
 
-TEST_CASE("the tensors of a model are listed by name, each once") {
+TEST_CASE("TensorsOf lists each tensor of a model once by name") {
   const RandomWeights all(ShapeWithAll(), 1);
   std::set<std::string> names;
   for (const NamedTensor& tensor : TensorsOf(all)) {
@@ -89,7 +89,7 @@ TEST_CASE("the tensors of a model are listed by name, each once") {
   CHECK_FALSE(Names(without_bias, "1.q_bias"));
 }
 
-TEST_CASE("a tied LM head counts only for a rank that has a part of it") {
+TEST_CASE("TensorsOf names a tied LM head only for a rank that has a part of it") {
   ModelConfig tied = ShapeWithAll();
   tied.tied_embeddings = true;
   const RandomWeights whole(tied, 1);
@@ -100,7 +100,7 @@ TEST_CASE("a tied LM head counts only for a rank that has a part of it") {
   CHECK(Names(*ShardWeights(whole, {1, 2}), "lm_head"));
 }
 
-TEST_CASE("a decoder without a layer tensor of the prefill module is refused by its name") {
+TEST_CASE("CheckSharesKv refuses a decoder that lacks a layer tensor, by the tensor's name") {
   const auto tokenizer = Tokenizer::Load(SourcePath("test/golden/tiny_llama3_f32")).value();
   const ModelConfig module = ShapeWithAll();
   ModelConfig decoder = module;

@@ -24,7 +24,7 @@ struct Malformed {
 
 }  // namespace
 
-TEST_CASE("a well-formed file gives each tensor's dtype, shape and bytes") {
+TEST_CASE("SafetensorsFile returns each tensor's dtype, shape and bytes") {
   TempDir dir;
   auto file = OpenBytes(dir, SafetensorsBytes(R"({"__metadata__": {"format": "pt"},
       "b": {"dtype": "BF16", "shape": [2, 2], "data_offsets": [8, 16]},
@@ -41,7 +41,7 @@ TEST_CASE("a well-formed file gives each tensor's dtype, shape and bytes") {
   CHECK(file->tensors().at("scalar").shape.empty());
 }
 
-TEST_CASE("a malformed header is refused with file, tensor and reason") {
+TEST_CASE("SafetensorsFile refuses a malformed header with file, tensor and reason") {
   const std::vector<Malformed> cases = {
       {"not JSON", "{\"a\"", 0, "not JSON at byte"},
       {"trailing text", "{} {}", 0, "not JSON at byte"},
@@ -114,7 +114,7 @@ TEST_CASE("a malformed header is refused with file, tensor and reason") {
   }
 }
 
-TEST_CASE("a file cut at any byte is refused") {
+TEST_CASE("SafetensorsFile refuses a file that is cut at any byte") {
   TempDir dir;
   const std::string whole =
       SafetensorsBytes(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})", "12345678");
@@ -125,7 +125,7 @@ TEST_CASE("a file cut at any byte is refused") {
   }
 }
 
-TEST_CASE("a header size beyond the file or beyond the limit is refused before the header is read") {
+TEST_CASE("SafetensorsFile refuses a header size above file or limit before it reads") {
   TempDir dir;
   for (const uint64_t claimed : {uint64_t{9}, uint64_t{1} << 62, UINT64_MAX, UINT64_MAX - 7}) {
     CAPTURE(claimed);
@@ -140,7 +140,7 @@ TEST_CASE("a header size beyond the file or beyond the limit is refused before t
   CHECK(file.status().message().find("bytes, got 67108864") != absl::string_view::npos);
 }
 
-TEST_CASE("what is no regular file is refused without waiting") {
+TEST_CASE("SafetensorsFile refuses a non-regular file without waiting") {
   TempDir dir;
   CHECK(SafetensorsFile::Open(dir / "absent").status().code() == absl::StatusCode::kNotFound);
   CHECK(SafetensorsFile::Open(dir.path()).status().code() == absl::StatusCode::kInvalidArgument);

@@ -58,7 +58,7 @@ double ChiSquare(const std::map<TokenId, int>& counts, const std::map<TokenId, d
   return statistic;
 }
 
-TEST_CASE("every kernel level gives the bits of the portable one, at every length") {
+TEST_CASE("SamplerKernels give the portable bits at every level and length") {
   std::mt19937 rng(1);
   const SamplerKernels& portable = SamplerLevels().back();
   for (const int64_t n : {1, 2, 7, 8, 9, 15, 16, 31, 32, 33, 100, 1023, 1024, 1025, 5000}) {
@@ -85,7 +85,7 @@ TEST_CASE("every kernel level gives the bits of the portable one, at every lengt
   }
 }
 
-TEST_CASE("exponential weights are within 2e-7 of the exact ones, and vanish for -inf") {
+TEST_CASE("SamplerKernels compute exponentials within 2e-7 and 0 for -inf") {
   for (const SamplerKernels& level : SamplerLevels()) {
     double worst = 0;
     for (float x = 0; x > -80; x -= 0.00137f) {
@@ -102,7 +102,7 @@ TEST_CASE("exponential weights are within 2e-7 of the exact ones, and vanish for
   }
 }
 
-TEST_CASE("greedy takes the largest logit and among equals the lowest id") {
+TEST_CASE("A greedy Sampler takes the largest logit, and the lowest id among equals") {
   SamplerScratch scratch;
   SamplingParams params{.draw = {.temperature = 0}};
   std::vector<float> logits(1000, -3.0f);
@@ -117,7 +117,7 @@ TEST_CASE("greedy takes the largest logit and among equals the lowest id") {
   CHECK(Sampler(params, {}, 1).Sample(logits, scratch, nullptr).value() == 999);
 }
 
-TEST_CASE("logits that are not finite fail, except -inf, which is never chosen") {
+TEST_CASE("Sampler fails on logits that are not finite except -inf") {
   SamplerScratch scratch;
   std::vector<float> logits(64, -kInf);
   for (const float temperature : {0.0f, 1.0f}) {
@@ -139,7 +139,7 @@ TEST_CASE("logits that are not finite fail, except -inf, which is never chosen")
   }
 }
 
-TEST_CASE("filters keep exactly what a sort in double precision keeps") {
+TEST_CASE("Sampler keeps the tokens that a sort in double precision keeps") {
   ForEachSeed(300, [](uint64_t seed) {
     std::mt19937 rng(seed);
     const size_t vocab = std::uniform_int_distribution<size_t>(2, 600)(rng);
@@ -167,7 +167,7 @@ TEST_CASE("filters keep exactly what a sort in double precision keeps") {
   });
 }
 
-TEST_CASE("draws follow the filtered distribution") {
+TEST_CASE("Sampler draws from the filtered distribution") {
   struct Case {
     SamplingParams params;
     size_t vocab;
@@ -192,7 +192,7 @@ TEST_CASE("draws follow the filtered distribution") {
   }
 }
 
-TEST_CASE("equal logits are drawn evenly, and filters keep the lowest ids") {
+TEST_CASE("Sampler draws equal logits evenly and filters keep the lowest ids") {
   const std::vector<float> logits(5000, 0.25f);
   std::map<TokenId, int> counts = Histogram(logits, {.seed = 1}, 20000);
   CHECK(counts.size() > 4800);
@@ -206,7 +206,7 @@ TEST_CASE("equal logits are drawn evenly, and filters keep the lowest ids") {
   CHECK(Histogram(logits, {.draw = {.min_p = 0.99f}, .seed = 1}, 2000).size() > 1000);
 }
 
-TEST_CASE("the same seed gives the same tokens, another seed others, in any scratch") {
+TEST_CASE("Sampler gives the same tokens for the same seed and others for another") {
   std::mt19937 rng(5);
   const std::vector<float> logits = RandomLogits(rng, 2000, 1);
   const auto run = [&](std::optional<uint64_t> seed, uint64_t fallback, SamplerScratch scratch) {
@@ -224,7 +224,7 @@ TEST_CASE("the same seed gives the same tokens, another seed others, in any scra
   CHECK(run(std::nullopt, 42, {}) == run(42, 0, {}));
 }
 
-TEST_CASE("uniform draws are even and pairwise independent over seeds and indices") {
+TEST_CASE("UniformAt gives even and independent draws over seeds and indices") {
   int below[10] = {}, pairs[4] = {};
   for (uint64_t seed = 0; seed < 200; ++seed) {
     for (uint64_t i = 0; i < 100; ++i) {
@@ -238,9 +238,9 @@ TEST_CASE("uniform draws are even and pairwise independent over seeds and indice
   for (const int count : pairs) CHECK(std::abs(count - 5000) < 5 * std::sqrt(3750.0));
 }
 
-TEST_CASE("penalties shift the logits as defined") {
+TEST_CASE("Sampler shifts the logits by penalties as defined") {
   SamplerScratch scratch;
-  SECTION("repetition divides positive and multiplies negative logits, for prompt and output") {
+  SECTION("when repetition_penalty is set") {
     const std::vector<float> logits = {2.0f, 1.9f, 1.8f, -1.0f};
     const TokenId prompt[] = {0, 0};
     Sampler sampler({.draw = {.temperature = 0, .repetition_penalty = 1.08f}}, prompt, 0);
@@ -250,7 +250,7 @@ TEST_CASE("penalties shift the logits as defined") {
     Sampler other({.draw = {.temperature = 0, .repetition_penalty = 1.5f}}, std::span(prompt, 1), 0);
     CHECK(other.Sample(negative, scratch, nullptr).value() == 1);
   }
-  SECTION("presence counts once, over the output only") {
+  SECTION("when presence_penalty is set") {
     const std::vector<float> logits = {1.0f, 0.7f, 0.65f};
     const TokenId prompt[] = {0};
     Sampler sampler({.draw = {.temperature = 0, .presence_penalty = 0.5f}}, prompt, 0);
@@ -258,7 +258,7 @@ TEST_CASE("penalties shift the logits as defined") {
     for (int i = 0; i < 5; ++i) out.push_back(sampler.Sample(logits, scratch, nullptr).value());
     CHECK(out == std::vector<TokenId>{0, 1, 2, 0, 0});
   }
-  SECTION("frequency grows with each occurrence") {
+  SECTION("when frequency_penalty is set") {
     const std::vector<float> logits = {1.0f, 0.0f};
     Sampler sampler({.draw = {.temperature = 0, .frequency_penalty = 0.4f}}, {}, 0);
     std::vector<TokenId> out;
@@ -279,7 +279,7 @@ SamplingParams RandomParams(std::mt19937& rng, int32_t vocab) {
   return params;
 }
 
-TEST_CASE("who chooses by Spec and tells Accept gets the tokens and log probabilities of Sample") {
+TEST_CASE("Sampler::Spec with Accept gives the tokens and log probabilities of Sample") {
   int compared = 0;
   const Seeds seeds = ForEachSeed(300, [&](uint64_t seed) {
     std::mt19937 rng(seed);
@@ -305,7 +305,7 @@ TEST_CASE("who chooses by Spec and tells Accept gets the tokens and log probabil
   if (seeds.all()) CHECK(compared > 11000);
 }
 
-TEST_CASE("a Spec names the next draw, and seen tokens only for penalties") {
+TEST_CASE("Sampler::Spec describes the next draw and lists seen tokens for penalties") {
   const TokenId prompt[] = {3, 1, 3};
   Sampler plain({.draw = {.top_k = 7, .min_p = 0.25f}, .seed = 5}, prompt, 0);
   CHECK(plain.Spec().draw.top_k == 7);
@@ -325,7 +325,7 @@ TEST_CASE("a Spec names the next draw, and seen tokens only for penalties") {
   CHECK(spec.seen.size() == 3);
 }
 
-TEST_CASE("the error of logits that another found not to be finite is that of Sample") {
+TEST_CASE("Sampler::NotFinite returns the error of Sample") {
   SamplerScratch scratch;
   Sampler sampler({}, {}, 1);
   sampler.Accept(0);
@@ -337,7 +337,7 @@ TEST_CASE("the error of logits that another found not to be finite is that of Sa
   }
 }
 
-TEST_CASE("log probabilities are of the raw distribution, the top sorted by likelihood and id") {
+TEST_CASE("Sampler returns raw log probabilities with the top sorted by likelihood") {
   std::mt19937 rng(3);
   std::vector<float> logits = RandomLogits(rng, 5000, 2);
   logits[4000] = logits[17] = 9;

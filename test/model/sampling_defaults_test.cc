@@ -13,7 +13,7 @@ absl::StatusOr<SamplingParams> LoadDefaults(const std::string& generation_config
   return LoadSamplingDefaults(dir.path());
 }
 
-TEST_CASE("sampling defaults are those of generation_config.json") {
+TEST_CASE("LoadSamplingDefaults reads generation_config.json") {
   const auto params =
       LoadDefaults(R"({"do_sample": true, "temperature": 0.5, "top_k": 20, "top_p": 0.25, "min_p": 0.125,
                                "repetition_penalty": 1.5, "eos_token_id": [1, 2]})");
@@ -25,7 +25,7 @@ TEST_CASE("sampling defaults are those of generation_config.json") {
   CHECK(params->draw.repetition_penalty == 1.5f);
 }
 
-TEST_CASE("what the file leaves out, or says is off, changes nothing") {
+TEST_CASE("LoadSamplingDefaults keeps the defaults for absent or disabled fields") {
   for (const char* file : {"{}", R"({"temperature": null, "top_k": -1})", R"({"top_k": 0})"}) {
     const auto params = LoadDefaults(file);
     REQUIRE(params.ok());
@@ -37,7 +37,7 @@ TEST_CASE("what the file leaves out, or says is off, changes nothing") {
   CHECK(LoadSamplingDefaults("/nonexistent").ok());
 }
 
-TEST_CASE("generation_config.json sets no default of a request's own choices") {
+TEST_CASE("LoadSamplingDefaults ignores fields that only a request may set") {
   const auto params = LoadDefaults(R"({"presence_penalty": 1, "frequency_penalty": 1, "max_tokens": 5, "seed": 3,
                                        "logprobs": 2, "ignore_eos": true, "stop": ["a"], "stop_ids": [1]})");
   REQUIRE(params.ok());
@@ -51,7 +51,7 @@ TEST_CASE("generation_config.json sets no default of a request's own choices") {
   CHECK(params->stop_ids.empty());
 }
 
-TEST_CASE("a default that no request may have is refused with file, field and limit") {
+TEST_CASE("LoadSamplingDefaults refuses an invalid default with file, field and limit") {
   const auto error = [](const std::string& file) {
     const auto params = LoadDefaults(file);
     CHECK(absl::IsInvalidArgument(params.status()));

@@ -17,7 +17,7 @@ SamplingParams Valid() {
   return params;
 }
 
-TEST_CASE("ordinary sampling parameters and those at their limits are valid") {
+TEST_CASE("Validate accepts ordinary sampling parameters and values at the limits") {
   CHECK(Validate(Valid(), kVocab).ok());
   SamplingParams params = Valid();
   params.draw.temperature = 0;
@@ -35,7 +35,7 @@ TEST_CASE("ordinary sampling parameters and those at their limits are valid") {
   CHECK(Validate(params, kVocab).ok());
 }
 
-TEST_CASE("what is out of range is refused with the field's name") {
+TEST_CASE("Validate refuses a sampling parameter out of range with the field's name") {
   const float nan = std::nanf("");
   const float inf = std::numeric_limits<float>::infinity();
   struct Case {
@@ -92,7 +92,7 @@ TEST_CASE("what is out of range is refused with the field's name") {
   }
 }
 
-TEST_CASE("a number is valid at the ends of its range and invalid beyond them") {
+TEST_CASE("Validate accepts a number at the ends of its range and refuses it beyond them") {
   struct Case {
     const char* field;
     float valid, invalid;
@@ -138,7 +138,7 @@ TEST_CASE("a number is valid at the ends of its range and invalid beyond them") 
   }
 }
 
-TEST_CASE("parameters that nobody sets filter, penalise and stop nothing") {
+TEST_CASE("Unset sampling parameters filter, penalise and stop nothing") {
   const SamplingParams params;
   CHECK(params.draw.temperature == 1);
   CHECK(params.draw.top_k == 0);

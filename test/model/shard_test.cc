@@ -67,7 +67,7 @@ std::vector<Tensor> Parts(const std::vector<std::unique_ptr<Weights>>& ranks, Me
 
 }  // namespace
 
-TEST_CASE("the ranks' parts make up the model, also where KV heads do not divide evenly") {
+TEST_CASE("Shards make up the model, also when KV heads do not divide evenly") {
   for (const int ranks : {1, 2, 3, 5}) {
     INFO(ranks << " ranks");
     const RandomWeights whole(ShapeWithHeads(10, 5), 3);
@@ -101,7 +101,7 @@ TEST_CASE("the ranks' parts make up the model, also where KV heads do not divide
   }
 }
 
-TEST_CASE("no rank has more than one unit more than another") {
+TEST_CASE("Shards of two ranks differ by at most one unit") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     int64_t least = 1000, most = 0;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -114,7 +114,7 @@ TEST_CASE("no rank has more than one unit more than another") {
   }
 }
 
-TEST_CASE("a group with more ranks than the model has parts is refused with both numbers") {
+TEST_CASE("CheckShard refuses too many ranks with both numbers") {
   const auto refusal = [](const ModelConfig& config, int ranks) {
     return std::string(CheckShard(config, ranks).message());
   };

@@ -45,7 +45,7 @@ void WriteShards(const TempDir& dir, Json* index = nullptr) {
 
 }  // namespace
 
-TEST_CASE("tensors land in their places with shape and bytes") {
+TEST_CASE("LoadWeights puts each tensor in its place with shape and bytes") {
   TempDir dir;
   const auto weights = Load(dir, SmallConfig(), SmallTensors());
   INFO(weights.status());
@@ -65,7 +65,7 @@ TEST_CASE("tensors land in their places with shape and bytes") {
   CHECK(model.layers[1].up.data[0] == first_byte);
 }
 
-TEST_CASE("Qwen2 takes biases, Qwen3 takes head norms") {
+TEST_CASE("LoadWeights reads Qwen2's biases and Qwen3's head norms") {
   for (const std::string family : {"qwen2", "qwen3"}) {
     Tensors tensors = SmallTensors();
     for (const std::string prefix : {"model.layers.0.self_attn.", "model.layers.1.self_attn."}) {
@@ -91,7 +91,7 @@ TEST_CASE("Qwen2 takes biases, Qwen3 takes head norms") {
   }
 }
 
-TEST_CASE("a tied model shares one table, and may store only an equal copy of it") {
+TEST_CASE("LoadWeights shares a tied table and accepts only an equal stored copy") {
   Json config = SmallConfig();
   config["tie_word_embeddings"] = true;
   Tensors tensors = SmallTensors();
@@ -105,7 +105,7 @@ TEST_CASE("a tied model shares one table, and may store only an equal copy of it
   CHECK(Mentions(Load(dir, SmallConfig(), tensors).status(), "tensor 'lm_head.weight': missing"));
 }
 
-TEST_CASE("a tensor that is missing, unknown, of wrong dtype or shape is named with its file") {
+TEST_CASE("LoadWeights names a missing, unknown or malformed tensor with its file") {
   TempDir dir;
   const auto refused = [&](const Tensors& tensors, const std::string& name, const std::string& reason) {
     const absl::Status status = Load(dir, SmallConfig(), tensors).status();
@@ -136,7 +136,7 @@ TEST_CASE("a tensor that is missing, unknown, of wrong dtype or shape is named w
   CHECK(Load(dir, SmallConfig(), extra).ok());
 }
 
-TEST_CASE("shards give the same weights and digest as one file") {
+TEST_CASE("LoadWeights gives shards the weights and digest of one file") {
   TempDir dir, single;
   WriteShards(dir);
   const auto sharded = LoadWeights(dir.path());
@@ -148,7 +148,7 @@ TEST_CASE("shards give the same weights and digest as one file") {
   CHECK(std::memcmp((*sharded)->layers[1].up.data, (*whole)->layers[1].up.data, 6 * 4 * 2) == 0);
 }
 
-TEST_CASE("a malformed index or shard is refused") {
+TEST_CASE("LoadWeights refuses a malformed index or shard") {
   TempDir dir;
   Json index;
   WriteShards(dir, &index);
@@ -181,14 +181,14 @@ TEST_CASE("a malformed index or shard is refused") {
   CHECK(Mentions(LoadWeights(dir.path()).status(), "also in " + (dir / "a.safetensors")));
 }
 
-TEST_CASE("a directory without weights says what it expected") {
+TEST_CASE("LoadWeights names the expected files when a directory has no weights") {
   TempDir dir;
   dir.Write("config.json", SmallConfig().dump());
   CHECK(LoadWeights(dir.path()).status().code() == absl::StatusCode::kNotFound);
   CHECK(Mentions(LoadWeights(dir.path()).status(), "expected model.safetensors or model.safetensors.index.json"));
 }
 
-TEST_CASE("the digest follows what is computed and nothing else") {
+TEST_CASE("The module digest covers the inputs of the computation and nothing else") {
   TempDir dir;
   const auto digest = [&](const Json& config) {
     const auto weights = Load(dir, config, SmallTensors());
@@ -224,7 +224,7 @@ TEST_CASE("the digest follows what is computed and nothing else") {
   }
 }
 
-TEST_CASE("the digest covers every part of a large tensor, in order") {
+TEST_CASE("The module digest covers every part of a large tensor in order") {
   std::vector<std::byte> data(20 << 20);
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i >> 20);
   Weights weights;
@@ -244,7 +244,7 @@ TEST_CASE("the digest covers every part of a large tensor, in order") {
   CHECK(digest() != base);
 }
 
-TEST_CASE("the models that transformers wrote load, with the digest that every machine gives them") {
+TEST_CASE("LoadWeights gives models of transformers the digests that hashlib computed") {
   // Python's hashlib, an independent implementation, computed the digests once after the
   // description in module_digest.h.
   const std::map<std::string, std::string> digests = {
