@@ -18,7 +18,7 @@ std::vector<std::byte> RandomBytes(int64_t bytes) {
   return made;
 }
 
-TEST_CASE("a block's digest is the SHA-256 of its bytes, and any bit of them changes it") {
+TEST_CASE("DigestsOf returns the SHA-256 of a block, which changes with any bit") {
   std::vector<std::byte> memory(static_cast<size_t>(2 * kLayout.BlockBytes()));
   const std::vector blocks{BlockId(1), BlockId(0)};
   const auto before = DigestsOf(Slab(memory), kLayout, blocks).value();
@@ -34,7 +34,7 @@ TEST_CASE("a block's digest is the SHA-256 of its bytes, and any bit of them cha
   CHECK(DigestsOf(Slab(memory), kLayout, {})->empty());
 }
 
-TEST_CASE("ranks that share a block take the digest of the whole of it") {
+TEST_CASE("DigestsOf returns the digests of whole blocks when ranks share them") {
   constexpr int64_t kBlocks = 3;
   std::vector<std::byte> whole = RandomBytes(kBlocks * kLayout.BlockBytes());
   const std::vector blocks{BlockId(2), BlockId(0)};

@@ -12,7 +12,7 @@ namespace {
 
 using Counts = BlockPool::Counts;
 
-TEST_CASE("a block is given back when its last reference goes") {
+TEST_CASE("BlockPool frees a block when its last reference ends") {
   BlockPool pool(3);
   {
     BlockRef a = *pool.Allocate();
@@ -28,7 +28,7 @@ TEST_CASE("a block is given back when its last reference goes") {
   pool.CheckInvariants();
 }
 
-TEST_CASE("an exhausted pool gives nothing") {
+TEST_CASE("BlockPool allocates nothing when it is exhausted") {
   BlockPool pool(1);
   const auto only = pool.Allocate();
   CHECK(only.has_value());
@@ -36,7 +36,7 @@ TEST_CASE("an exhausted pool gives nothing") {
   CHECK_FALSE(BlockPool(0).Allocate().has_value());
 }
 
-TEST_CASE("a new pool gives neighbouring blocks, and again after a table was released") {
+TEST_CASE("BlockPool allocates neighbours when it is new and after a table's release") {
   BlockPool pool(8);
   for (int round = 0; round < 2; ++round) {
     BlockTable table;
@@ -47,7 +47,7 @@ TEST_CASE("a new pool gives neighbouring blocks, and again after a table was rel
   }
 }
 
-TEST_CASE("a block that a remote may still write is not given out again") {
+TEST_CASE("BlockPool does not allocate a block that a remote may still write") {
   BlockPool pool(2);
   BlockRef block = *pool.Allocate();
   const BlockId id = block.id();
@@ -62,7 +62,7 @@ TEST_CASE("a block that a remote may still write is not given out again") {
   pool.CheckInvariants();
 }
 
-TEST_CASE("a retained block stays cached until it is forgotten") {
+TEST_CASE("BlockPool caches a retained block until the block is forgotten") {
   BlockPool pool(1);
   BlockId id;
   {
@@ -82,7 +82,7 @@ TEST_CASE("a retained block stays cached until it is forgotten") {
   pool.CheckInvariants();
 }
 
-TEST_CASE("a block forgotten while referenced is free only when released") {
+TEST_CASE("BlockPool frees a forgotten block when its last reference ends") {
   BlockPool pool(1);
   {
     const BlockRef block = *pool.Allocate();
@@ -94,7 +94,7 @@ TEST_CASE("a block forgotten while referenced is free only when released") {
   pool.CheckInvariants();
 }
 
-TEST_CASE("a table holds its blocks, in order, and gives them back") {
+TEST_CASE("BlockTable holds its blocks in order and releases them") {
   BlockPool pool(4);
   BlockTable table;
   for (int i = 0; i < 3; ++i) table.Append(*pool.Allocate());
@@ -111,7 +111,7 @@ TEST_CASE("a table holds its blocks, in order, and gives them back") {
   pool.CheckInvariants();
 }
 
-TEST_CASE("random use keeps free + referenced + cached + quarantined = total") {
+TEST_CASE("BlockPool keeps free + referenced + cached + quarantined = total") {
   ForEachSeed(1, [](uint64_t seed) {
     std::mt19937 random(seed);
     constexpr int64_t kBlocks = 12;

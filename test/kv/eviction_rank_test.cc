@@ -12,7 +12,7 @@ namespace {
 
 absl::Time At(int64_t seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
 
-TEST_CASE("Protection of a session is weaker than that of a queued job, and that is weaker than a lease's") {
+TEST_CASE("Protection ranks sessions below queued jobs and queued jobs below leases") {
   const std::vector<Protection> sessions = {Protection::OfSession(absl::InfinitePast(), 9),
                                             Protection::OfSession(At(0), 1),
                                             Protection::OfSession(absl::InfiniteFuture(), 0)};
@@ -28,7 +28,7 @@ TEST_CASE("Protection of a session is weaker than that of a queued job, and that
   for (const auto* kind : {&sessions, &jobs, &leases}) CHECK(std::ranges::is_sorted(*kind));
 }
 
-TEST_CASE("Protection orders sessions by their end, jobs by their turn, and leases by their end") {
+TEST_CASE("Protection orders sessions by end, jobs by queue order and leases by end") {
   CHECK(Protection::OfSession(At(5), 1) < Protection::OfSession(At(6), 2));
   CHECK(Protection::OfSession(At(5), 2) < Protection::OfSession(At(5), 1));
   CHECK(Protection::OfLease(At(5), 2) < Protection::OfLease(At(6), 1));

@@ -21,7 +21,7 @@ TEST_CASE("RowOf finds the row of each KV format") {
   CHECK(RowOf(KvFormat::kF32).element_bytes == 4);
 }
 
-TEST_CASE("PlainKvFormat finds the format of each element size, and no other") {
+TEST_CASE("PlainKvFormat finds the format of each element size and no other") {
   CHECK(PlainKvFormat(2) == KvFormat::kBf16);
   CHECK(PlainKvFormat(4) == KvFormat::kF32);
   for (const int64_t bytes : {-1, 0, 1, 3, 8}) CHECK(!PlainKvFormat(bytes).has_value());

@@ -28,7 +28,7 @@ std::vector<TokenId> Tokens(int count) {
 
 // Python computed the expected values. The root is sha256(b"baton kv root 1" + bytes(range(32)) +
 // b"tenant-a"), and each key is sha256(parent + struct.pack("<16i", *tokens)).
-TEST_CASE("keys are the chained SHA-256 that other programs compute") {
+TEST_CASE("RootKey and BlockKeys compute the chained SHA-256 that Python computes") {
   const BlockKey root = RootKey(SomeDigest(), "tenant-a");
   CHECK(Hex(root) == "512b6118b06ac26329a646d438b9bbb43d82b6bb2916aefa932d83fd225aa759");
   const auto keys = BlockKeys(root, Tokens(32));
@@ -37,7 +37,7 @@ TEST_CASE("keys are the chained SHA-256 that other programs compute") {
   CHECK(Hex(keys[1]) == "07eea64c7cc11e1bc1214403b9e2c34fa73115a18b80eced87823e2ef2a43059");
 }
 
-TEST_CASE("a partial last block has no key") {
+TEST_CASE("BlockKeys gives no key to a partial last block") {
   const BlockKey root = RootKey(SomeDigest(), "");
   CHECK(BlockKeys(root, Tokens(0)).empty());
   CHECK(BlockKeys(root, Tokens(15)).empty());
@@ -45,7 +45,7 @@ TEST_CASE("a partial last block has no key") {
   CHECK(BlockKeys(root, Tokens(47)).size() == 2);
 }
 
-TEST_CASE("a key depends on module, salt, every token before it and their order") {
+TEST_CASE("A block key depends on module, cache domain and all tokens up to its end") {
   const BlockKey root = RootKey(SomeDigest(), "a");
   auto other_digest = SomeDigest();
   other_digest[31] ^= 1;

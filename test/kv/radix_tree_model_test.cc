@@ -280,7 +280,7 @@ class Model {
   std::vector<Holder> holders_;
 };
 
-TEST_CASE("random use of the tree agrees with a naive reference") {
+TEST_CASE("RadixTree agrees with a naive reference under random use") {
   ForEachSeed(10, [](uint64_t seed) {
     Model model(seed);
     for (int step = 0; step < 1000; ++step) model.Step();

@@ -30,7 +30,7 @@ std::vector<BlockRef> Fill(RadixTree& tree, const std::vector<BlockKey>& keys) {
   return held;
 }
 
-TEST_CASE("the longest ready prefix is found, and only under the same salt") {
+TEST_CASE("RadixTree finds the longest ready prefix, only in the same cache domain") {
   BlockPool pool(8);
   RadixTree tree(pool);
   const auto held = Fill(tree, Path({1, 2, 3}));
@@ -45,7 +45,7 @@ TEST_CASE("the longest ready prefix is found, and only under the same salt") {
   tree.CheckInvariants();
 }
 
-TEST_CASE("a promised node is seen but not matched until it is ready") {
+TEST_CASE("RadixTree shows a promised node but matches it only when it is ready") {
   BlockPool pool(2);
   RadixTree tree(pool);
   const auto keys = Path({1, 2});
@@ -63,7 +63,7 @@ TEST_CASE("a promised node is seen but not matched until it is ready") {
   tree.CheckInvariants();
 }
 
-TEST_CASE("after a broken promise a waiter may promise the node anew") {
+TEST_CASE("RadixTree lets a waiter promise a node again after a broken promise") {
   BlockPool pool(2);
   RadixTree tree(pool);
   const auto keys = Path({1});
@@ -82,7 +82,7 @@ TEST_CASE("after a broken promise a waiter may promise the node anew") {
   tree.CheckInvariants();
 }
 
-TEST_CASE("the second to finish a block adopts the first one's") {
+TEST_CASE("RadixTree::Insert returns the first block when a path is inserted twice") {
   BlockPool pool(2);
   RadixTree tree(pool);
   const auto keys = Path({1});
@@ -93,7 +93,7 @@ TEST_CASE("the second to finish a block adopts the first one's") {
   tree.CheckInvariants();
 }
 
-TEST_CASE("the least recently used leaf is evicted first, and never what somebody holds") {
+TEST_CASE("RadixTree evicts the least recently used leaf first and no held block") {
   BlockPool pool(4);
   RadixTree tree(pool);
   Fill(tree, Path({1, 2}));
@@ -114,7 +114,7 @@ TEST_CASE("the least recently used leaf is evicted first, and never what somebod
   tree.CheckInvariants();
 }
 
-TEST_CASE("a path that came again outlives prompts that come once, but not for ever") {
+TEST_CASE("RadixTree keeps a reused path longer than single prompts, but not for ever") {
   BlockPool pool(4);
   RadixTree tree(pool);
   Fill(tree, Path({1, 2}));
@@ -131,7 +131,7 @@ TEST_CASE("a path that came again outlives prompts that come once, but not for e
   tree.CheckInvariants();
 }
 
-TEST_CASE("a path that was only shared goes as if nobody had taken it up") {
+TEST_CASE("RadixTree evicts a path that was only shared as if it was not used") {
   BlockPool pool(3);
   RadixTree tree(pool);
   Fill(tree, Path({1}));
@@ -150,7 +150,7 @@ TEST_CASE("a path that was only shared goes as if nobody had taken it up") {
   tree.CheckInvariants();
 }
 
-TEST_CASE("what somebody waits for is evicted last, and of that first what is needed last") {
+TEST_CASE("RadixTree evicts protected blocks last, the last needed of them first") {
   BlockPool pool(4);
   RadixTree tree(pool);
   for (const TokenId prompt : {1, 2, 3, 4}) Fill(tree, Path({prompt}));
@@ -162,7 +162,7 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
   tree.Protect(Path({2}).back(), job(11));
   tree.Protect(Path({1}).back(), job(12));
   tree.CheckInvariants();
-  SECTION("until all else is gone") {
+  SECTION("when all jobs still wait") {
     std::vector<BlockRef> others;
     for (const TokenId goes : {3, 4, 2, 1}) {
       CHECK(is_there(goes));
@@ -170,7 +170,7 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
       CHECK_FALSE(is_there(goes));
     }
   }
-  SECTION("for the next of them when the first waits no more") {
+  SECTION("when the first of two jobs of a path ends") {
     // Another request uses {1}.
     tree.Match(Path({1}));
     tree.Unprotect(job(10));
@@ -179,7 +179,7 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
     CHECK_FALSE(is_there(1));
     CHECK(is_there(2));
   }
-  SECTION("until nobody waits") {
+  SECTION("when the only job of a path ends") {
     tree.Unprotect(job(13));  // no job has protected it
     tree.Unprotect(job(11));
     std::vector<BlockRef> others;
@@ -190,7 +190,7 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
   tree.CheckInvariants();
 }
 
-TEST_CASE("of a path that somebody waits for, what is left is spared when its end is evicted") {
+TEST_CASE("RadixTree keeps the rest of a protected path protected after its end goes") {
   BlockPool pool(5);
   RadixTree tree(pool);
   const auto job = [](int64_t seconds) { return Protection::OfQueuedJob(0, absl::FromUnixSeconds(seconds), 0); };
@@ -208,14 +208,14 @@ TEST_CASE("of a path that somebody waits for, what is left is spared when its en
   };
   CHECK(left() == std::tuple(2, 1, 2));  // evicts {1, 3}, which is needed last
   CHECK(left() == std::tuple(1, 1, 2));
-  SECTION("for whoever waits for it") {
+  SECTION("when no protection ends") {
     CHECK(left() == std::tuple(0, 0, 2));
     CHECK(left() == std::tuple(0, 0, 1));
     CHECK(left() == std::tuple(0, 0, 0));
     CHECK_FALSE(tree.Allocate().has_value());
     tree.Unprotect(job(10));  // its path is evicted already
   }
-  SECTION("until nobody does") {
+  SECTION("when protections end one by one") {
     tree.Unprotect(job(10));
     CHECK(left() == std::tuple(1, 1, 1));
     tree.Unprotect(job(11));
@@ -225,7 +225,7 @@ TEST_CASE("of a path that somebody waits for, what is left is spared when its en
   }
 }
 
-TEST_CASE("what a match would take from the available blocks is what nobody refers to") {
+TEST_CASE("RadixTree::CachedInPrefix counts the blocks of a prefix without a reference") {
   BlockPool pool(4);
   RadixTree tree(pool);
   const auto held = Fill(tree, Path({1, 2}));

@@ -35,7 +35,7 @@ Group MakeGroup(const std::vector<int64_t>& widths) {
 
 }  // namespace
 
-TEST_CASE("a copy out of a striped slab and back into other planes brings every rank's share") {
+TEST_CASE("StripedSlab copies every rank's part out and into other planes") {
   const Group group = MakeGroup({16, 24});
   const Slab slab = group.slab->slab();
   CHECK(slab.size() == kPlane * kPlanes);

@@ -18,7 +18,7 @@ void Transfer(DiskFaults& faults, const absl::Status& status, bool was_write, ab
 
 }  // namespace
 
-TEST_CASE("an I/O error turns the disk off for good, and the first one is the reason") {
+TEST_CASE("DiskFaults turns the disk off for good at the first I/O error") {
   for (const bool was_write : {true, false}) {
     DiskFaults faults(kPatience);
     Transfer(faults, kBroken, was_write, kStart);
@@ -33,7 +33,7 @@ TEST_CASE("an I/O error turns the disk off for good, and the first one is the re
   }
 }
 
-TEST_CASE("a disk that has had work for 10 s and has ended none is turned off") {
+TEST_CASE("DiskFaults turns off a disk that ends no transfer within 10 s") {
   DiskFaults faults(kPatience);
   faults.OnBegun(kStart);
   CHECK(faults.NextTick() == kStart + kPatience);
@@ -45,7 +45,7 @@ TEST_CASE("a disk that has had work for 10 s and has ended none is turned off") 
   CHECK(faults.status() == absl::DeadlineExceededError("the disk completed no transfer for 10s"));
 }
 
-TEST_CASE("each transfer that ends gives the others 10 s more") {
+TEST_CASE("DiskFaults extends the deadline by 10 s with each ended transfer") {
   DiskFaults faults(kPatience);
   faults.OnBegun(kStart);
   faults.OnBegun(kStart);
@@ -58,7 +58,7 @@ TEST_CASE("each transfer that ends gives the others 10 s more") {
   CHECK_FALSE(faults.is_off());
 }
 
-TEST_CASE("a disk without space is read on, and written to again after 10 s") {
+TEST_CASE("DiskFaults stops writes to a full disk for 10 s and allows reads") {
   DiskFaults faults(kPatience);
   Transfer(faults, kFull, /*was_write=*/true, kStart);
   CHECK_FALSE(faults.is_off());
@@ -77,7 +77,7 @@ TEST_CASE("a disk without space is read on, and written to again after 10 s") {
   CHECK(faults.status().ok());
 }
 
-TEST_CASE("wrong bytes leave the disk on") {
+TEST_CASE("DiskFaults keeps the disk on after wrong bytes") {
   DiskFaults faults(kPatience);
   // The transfer is a read.
   Transfer(faults, absl::DataLossError("the bytes do not fit their seal"), false, kStart);

@@ -24,7 +24,7 @@ std::vector<std::byte> Bytes(int seed) {
   return bytes;
 }
 
-TEST_CASE("staged bytes are read as they were written, from a file that nobody sees and only its owner may read") {
+TEST_CASE("StagingFile returns the written bytes and keeps its file unlinked and private") {
   const TempDir directory;
   const auto file = StagingFile::Create(directory.path(), 4, kSlot);
   REQUIRE(file.ok());
@@ -42,7 +42,7 @@ TEST_CASE("staged bytes are read as they were written, from a file that nobody s
   }
 }
 
-TEST_CASE("bytes that changed on disk are found out") {
+TEST_CASE("StagingFile detects bytes that changed on disk") {
   const TempDir directory;
   const auto file = StagingFile::Create(directory.path(), 4, kSlot);
   REQUIRE(file.ok());
@@ -55,7 +55,7 @@ TEST_CASE("bytes that changed on disk are found out") {
   CHECK(absl::IsDataLoss((*file)->Read(2, read)));
 }
 
-TEST_CASE("what was in a slot before is not taken for what is in it") {
+TEST_CASE("StagingFile refuses a slot's previous contents") {
   const TempDir directory;
   const auto file = StagingFile::Create(directory.path(), 4, kSlot);
   REQUIRE(file.ok());
@@ -66,7 +66,7 @@ TEST_CASE("what was in a slot before is not taken for what is in it") {
   CHECK(absl::IsDataLoss((*file)->Read(2, read)));
 }
 
-TEST_CASE("several threads read and write different slots at once") {
+TEST_CASE("StagingFile serves several threads on different slots") {
   const TempDir directory;
   constexpr int kThreads = 4, kSlots = 64;
   const auto file = StagingFile::Create(directory.path(), kSlots, kSlot);
@@ -86,7 +86,7 @@ TEST_CASE("several threads read and write different slots at once") {
   CHECK(right == kSlots);
 }
 
-TEST_CASE("where no file can be is said at the start") {
+TEST_CASE("StagingFile fails at the start when no file can be made") {
   const TempDir directory;
   directory.Write("file", "");
   const auto missing = StagingFile::Create(directory / "missing", 4, kSlot);
