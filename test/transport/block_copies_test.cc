@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("neighbours on both sides become one copy") {
+TEST_CASE("Coalesce joins copies that are neighbours on both sides") {
   const std::vector<BlockCopy> copies = {{0, 100, 10}, {10, 110, 10}, {20, 200, 10}, {40, 210, 10}, {50, 220, 5}};
   const std::vector<BlockCopy> runs = Coalesce(copies);
   REQUIRE(runs.size() == 3);
@@ -23,7 +23,7 @@ TEST_CASE("neighbours on both sides become one copy") {
   CHECK(runs[2].bytes == 15);
 }
 
-TEST_CASE("a copy outside either slab is refused") {
+TEST_CASE("CheckCopies refuses a copy outside either slab") {
   const int64_t huge = std::numeric_limits<int64_t>::max();
   const auto check = [](BlockCopy copy) { return CheckCopies(std::vector<BlockCopy>{copy}, 100, 50).code(); };
   CHECK(check({0, 0, 50}) == absl::StatusCode::kOk);

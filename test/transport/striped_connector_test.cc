@@ -70,7 +70,7 @@ const std::vector<std::vector<int64_t>> kSplits = {{60}, {30, 30}, {20, 40}, {10
 
 }  // namespace
 
-TEST_CASE("blocks arrive whole between groups of any numbers of ranks") {
+TEST_CASE("StripedConnector moves whole blocks between any numbers of ranks") {
   std::mt19937 random(5);
   for (const auto& from : kSplits) {
     for (const auto& to : kSplits) {
@@ -96,7 +96,7 @@ TEST_CASE("blocks arrive whole between groups of any numbers of ranks") {
   }
 }
 
-TEST_CASE("ranks that share out the heads alike move each block in one piece") {
+TEST_CASE("StripedConnector moves a block in one piece per rank when groups are equal") {
   const std::vector<BlockCopy> copies = {{8 * kWholePlane, 24 * kWholePlane, 8 * kWholePlane}};
   const auto same = CopiesBetween(kWholePlane, {20, 40}, {20, 40}, copies);
   REQUIRE(same.size() == 1);
@@ -104,7 +104,7 @@ TEST_CASE("ranks that share out the heads alike move each block in one piece") {
   CHECK(CopiesBetween(kWholePlane, {0, 60}, {20, 40}, copies).size() == 8);
 }
 
-TEST_CASE("a push fails where one of the peer's ranks is gone") {
+TEST_CASE("StripedConnector fails a push when one of the peer's ranks is gone") {
   const auto network = std::make_shared<InProcessNetwork>();
   Group prefill(network, {30, 30});
   auto decode = std::make_unique<Group>(network, std::vector<int64_t>{30, 30});
@@ -116,7 +116,7 @@ TEST_CASE("a push fails where one of the peer's ranks is gone") {
   CHECK(prefill.connector().Connect(descriptor).status().code() == absl::StatusCode::kUnavailable);
 }
 
-TEST_CASE("a push that one rank refuses and another takes is not said to have written nothing") {
+TEST_CASE("StripedConnector returns UNAVAILABLE when one rank refuses and another writes") {
   const auto network = std::make_shared<InProcessNetwork>();
   Group prefill(network, {30, 30});
   // The peer's second rank has fewer planes than its first. Only such a peer makes the ranks'
@@ -130,7 +130,7 @@ TEST_CASE("a push that one rank refuses and another takes is not said to have wr
   CHECK(absl::IsUnavailable(PushAndWait(**link, {{0, (kPlanes - 1) * kWholePlane, kWholePlane}})));
 }
 
-TEST_CASE("a copy beyond the peer's slab is refused by all its ranks") {
+TEST_CASE("StripedConnector refuses a copy beyond the slab on all ranks") {
   const auto network = std::make_shared<InProcessNetwork>();
   Group prefill(network, {30, 30}), decode(network, {20, 40});
   const auto link = prefill.connector().Connect(decode.connector().Descriptor());
@@ -141,7 +141,7 @@ TEST_CASE("a copy beyond the peer's slab is refused by all its ranks") {
   CHECK(decode.Whole() == before);
 }
 
-TEST_CASE("a peer with planes of another size is refused with both sizes") {
+TEST_CASE("StripedConnector refuses a peer with another plane size, naming both sizes") {
   const auto network = std::make_shared<InProcessNetwork>();
   Group prefill(network, {60}), decode(network, {20, 44}, 64);
   const absl::Status status = prefill.connector().Connect(decode.connector().Descriptor()).status();
@@ -149,7 +149,7 @@ TEST_CASE("a peer with planes of another size is refused with both sizes") {
   CHECK(status.message() == "K and V of a layer take 60 bytes of a block here, 64 at the peer");
 }
 
-TEST_CASE("a descriptor that was cut, damaged or forged is refused") {
+TEST_CASE("StripedConnector refuses a cut, damaged or forged descriptor") {
   const auto network = std::make_shared<InProcessNetwork>();
   Group prefill(network, {30, 30}), decode(network, {20, 40});
   const std::string good = decode.connector().Descriptor();

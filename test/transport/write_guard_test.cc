@@ -45,7 +45,7 @@ class Guarded {
   WriteGuard guard{Slab(memory_), kLayout};
 };
 
-TEST_CASE("who has the right to blocks writes there, whole or in part, and nowhere else") {
+TEST_CASE("WriteGuard lets a right write its blocks, whole or in part, and no others") {
   Guarded slab;
   const WriteRight right = slab.Grant({BlockId(2), BlockId(3), BlockId(6)});
   CHECK(slab.Write(right, 2 * kBlock, 2 * kBlock) == absl::StatusCode::kOk);
@@ -58,7 +58,7 @@ TEST_CASE("who has the right to blocks writes there, whole or in part, and nowhe
   CHECK(slab.guard.refused() == 0);
 }
 
-TEST_CASE("a write under no right, a wrong key, another's key or another id is refused, and changes nothing") {
+TEST_CASE("WriteGuard refuses a write without the right key and changes nothing") {
   Guarded slab;
   const WriteRight right = slab.Grant({{BlockId(2)}});
   const WriteRight other = slab.Grant({{BlockId(3)}});
@@ -77,7 +77,7 @@ TEST_CASE("a write under no right, a wrong key, another's key or another id is r
   CHECK(slab.guard.refused() == std::ssize(forged) + 1);
 }
 
-TEST_CASE("a write that leaves its blocks, the slab or the planes is refused whole") {
+TEST_CASE("WriteGuard refuses a write whole when a part leaves its blocks, slab or planes") {
   Guarded slab;
   const WriteRight right = slab.Grant({BlockId(2), BlockId(7)});
   CHECK(slab.Write(right, kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
@@ -101,7 +101,7 @@ TEST_CASE("a write that leaves its blocks, the slab or the planes is refused who
   CHECK(slab.guard.refused() == 12);
 }
 
-TEST_CASE("a right that is revoked is one no more, and its blocks' next one is another") {
+TEST_CASE("WriteGuard refuses a revoked right and grants its blocks under another right") {
   Guarded slab;
   const WriteRight right = slab.Grant({{BlockId(2)}});
   slab.guard.Revoke(right.id);
@@ -116,7 +116,7 @@ TEST_CASE("a right that is revoked is one no more, and its blocks' next one is a
   CHECK(slab.Write(next, 2 * kBlock, kBlock) == absl::StatusCode::kOk);
 }
 
-TEST_CASE("of rights that ended the last ones are known, whose writes do not count as forged") {
+TEST_CASE("WriteGuard does not count writes under recently ended rights as forged") {
   Guarded slab;
   const WriteRight first = slab.Grant({{BlockId(2)}});
   slab.guard.Revoke(first.id);
@@ -148,7 +148,7 @@ class CountingMemory final : public SlabAccess {
   mutable int64_t calls = 0, runs = 0;
 };
 
-TEST_CASE("all that a message brings is copied at once") {
+TEST_CASE("WriteGuard copies all parts of a message at once") {
   CountingMemory memory;
   std::vector<std::byte> addresses(static_cast<size_t>(kBlocks * kBlock));
   WriteGuard guard(Slab(addresses, &memory), kLayout);
@@ -175,7 +175,7 @@ class SlowMemory final : public SlabAccess {
   mutable std::atomic<bool> begun = false, ended = false;
 };
 
-TEST_CASE("a right that is revoked in the middle of a write is revoked once the write is over") {
+TEST_CASE("WriteGuard revokes a right after a write in progress has ended") {
   SlowMemory memory;
   std::vector<std::byte> addresses(static_cast<size_t>(kBlocks * kBlock));
   WriteGuard guard(Slab(addresses, &memory), kLayout);

@@ -75,7 +75,7 @@ absl::Status PushAndWait(Link& link, const WriteRight& right, const std::vector<
   return result.get_future().get();
 }
 
-TEST_CASE("blocks arrive bit for bit at a worker that guards them, whoever shares them on either side") {
+TEST_CASE("KvWriteLink writes blocks bit for bit between any numbers of ranks") {
   const std::vector<std::byte> whole = Memory(7);
   for (const auto& [source_share, target_share] : {std::pair(0, 0), {4, 0}, {0, 12}, {4, 12}}) {
     CAPTURE(source_share, target_share);
@@ -112,7 +112,7 @@ TEST_CASE("blocks arrive bit for bit at a worker that guards them, whoever share
   }
 }
 
-TEST_CASE("a push that the worker refuses says so, and writes nothing where it may not") {
+TEST_CASE("KvWriteLink returns the worker's refusal and writes nothing") {
   spdlog::set_level(spdlog::level::off);
   std::vector<std::byte> ours = Memory(7), theirs = Memory(0);
   Target target{Slab(theirs)};
@@ -198,12 +198,12 @@ bool BacklogArrives(std::chrono::milliseconds within) {
   return true;
 }
 
-TEST_CASE("a backlog that moves outlives the time of a message") {
+TEST_CASE("KvWriteLink completes a backlog that takes longer than one message's limit") {
   std::chrono::milliseconds within(300);
   while (!BacklogArrives(within)) within *= 2;  // a slow machine needs longer
 }
 
-TEST_CASE("what is refused takes along all that waits under its right, and nothing else") {
+TEST_CASE("KvWriteLink ends all waiting pushes of a refused right and no others") {
   PatientService service;
   service.refuses = 1;
   const auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();
@@ -231,7 +231,7 @@ class BrokenMemory final : public SlabAccess {
   absl::StatusOr<HostMemory> AllocateHost(size_t) const override { return absl::UnimplementedError("not asked for"); }
 };
 
-TEST_CASE("that our own slab cannot be read is not said to be the peer's fault") {
+TEST_CASE("KvWriteLink reports its own slab's read error as its own") {
   PatientService service;
   const auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();
   std::vector<std::byte> ours = Memory(0);
@@ -241,7 +241,7 @@ TEST_CASE("that our own slab cannot be read is not said to be the peer's fault")
   CHECK(service.calls == 0);
 }
 
-TEST_CASE("a worker that hangs in a message is unavailable when the message's time is over") {
+TEST_CASE("KvWriteLink returns UNAVAILABLE when a message exceeds its limit") {
   HangingService service;
   const auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();
   std::vector<std::byte> ours = Memory(7);
@@ -249,7 +249,7 @@ TEST_CASE("a worker that hangs in a message is unavailable when the message's ti
   CHECK(absl::IsUnavailable(PushAndWait(*link, {.id = 1}, {{0, 0, kBlocks * kBlock}})));
 }
 
-TEST_CASE("a link to a worker that hangs can be closed, which ends its pushes") {
+TEST_CASE("KvWriteLink can be closed when the worker hangs, which ends its pushes") {
   HangingService service;
   const auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();
   std::vector<std::byte> ours = Memory(7);
@@ -265,7 +265,7 @@ TEST_CASE("a link to a worker that hangs can be closed, which ends its pushes") 
   CHECK(unavailable == 8);
 }
 
-TEST_CASE("a worker that is gone, or whose descriptor is damaged, is not linked") {
+TEST_CASE("GuardedConnector refuses a lost worker and a damaged descriptor") {
   std::vector<std::byte> ours = Memory(7), theirs = Memory(0);
   Source source{Slab(ours)}, strict{Slab(ours), /*guarded_only=*/true};
   std::string descriptor;

@@ -10,7 +10,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("blocks arrive bit for bit in the peer's slab and nowhere else") {
+TEST_CASE("InProcessTransport writes blocks bit for bit and nowhere else") {
   const auto network = std::make_shared<InProcessNetwork>();
   InProcessTransport prefill(network);
   InProcessTransport decode(network);
@@ -32,7 +32,7 @@ TEST_CASE("blocks arrive bit for bit in the peer's slab and nowhere else") {
   CHECK(std::memcmp(expected.data(), target->data(), expected.size()) == 0);
 }
 
-TEST_CASE("a peer that is gone is UNAVAILABLE, to connect to and to push to") {
+TEST_CASE("InProcessTransport returns UNAVAILABLE when the peer is gone") {
   const auto network = std::make_shared<InProcessNetwork>();
   InProcessTransport prefill(network);
   REQUIRE(prefill.AllocateSlab(4096).ok());
@@ -48,7 +48,7 @@ TEST_CASE("a peer that is gone is UNAVAILABLE, to connect to and to push to") {
   CHECK(prefill.Connect("garbage").status().code() == absl::StatusCode::kUnavailable);
 }
 
-TEST_CASE("a copy beyond the peer's slab is refused and moves nothing") {
+TEST_CASE("InProcessTransport refuses a copy beyond the peer's slab and moves nothing") {
   const auto network = std::make_shared<InProcessNetwork>();
   InProcessTransport prefill(network);
   InProcessTransport decode(network);
@@ -60,7 +60,7 @@ TEST_CASE("a copy beyond the peer's slab is refused and moves nothing") {
   CHECK((*target)[0] == std::byte{0});
 }
 
-TEST_CASE("destroying a link finishes what was pushed") {
+TEST_CASE("InProcessTransport finishes all pushes when a link is destroyed") {
   const auto network = std::make_shared<InProcessNetwork>();
   InProcessTransport prefill(network);
   InProcessTransport decode(network);
@@ -76,7 +76,7 @@ TEST_CASE("destroying a link finishes what was pushed") {
   CHECK(finished == 100);
 }
 
-TEST_CASE("a slab that cannot be mapped is an error") {
+TEST_CASE("InProcessTransport returns an error when a slab cannot be mapped") {
   InProcessTransport transport(std::make_shared<InProcessNetwork>());
   CHECK(transport.AllocateSlab(0).status().code() == absl::StatusCode::kInvalidArgument);
   CHECK(transport.AllocateSlab(int64_t{1} << 62).status().code() == absl::StatusCode::kResourceExhausted);

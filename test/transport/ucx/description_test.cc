@@ -5,7 +5,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("UCX is described by its version and the transports that it found, by what they reach") {
+TEST_CASE("DescribeUcx names the version and the transports by reach") {
   CHECK(DescribeUcx({"1.13.1", {"self/memory0", "tcp/lo", "posix/memory", "cma/memory"}, false}) ==
         "UCX 1.13.1: shared memory (posix, cma); tcp on lo. "
         "GPU memory that no peer maps is copied through page-locked host memory, because this UCX cannot access it");
@@ -14,7 +14,7 @@ TEST_CASE("UCX is described by its version and the transports that it found, by 
         "GPU memory that no peer maps is copied through page-locked host memory, because this UCX cannot access it");
 }
 
-TEST_CASE("UCX with CUDA is said to spare the host's memory by cuda_ipc alone") {
+TEST_CASE("DescribeUcx names cuda_ipc as the only path around host memory") {
   CHECK(DescribeUcx({"1.22.0", {"tcp/lo", "posix/memory", "cuda_copy/cuda", "cuda_ipc/cuda"}, true}) ==
         "UCX 1.22.0: shared memory (posix); tcp on lo; GPU memory (cuda_copy, cuda_ipc). "
         "GPU memory that no peer maps is moved by UCX: by cuda_ipc between GPUs of one host that have access to "
@@ -24,7 +24,7 @@ TEST_CASE("UCX with CUDA is said to spare the host's memory by cuda_ipc alone") 
         "GPU memory that no peer maps is copied by UCX through host memory");
 }
 
-TEST_CASE("of RDMA it is not said that it reads GPU memory") {
+TEST_CASE("DescribeUcx does not claim that RDMA reads GPU memory") {
   CHECK(DescribeUcx({"1.18.0", {"rc_mlx5/mlx5_0:1", "dc_mlx5/mlx5_0:1", "tcp/lo", "cuda_copy/cuda"}, true}) ==
         "UCX 1.18.0: dc_mlx5 on mlx5_0:1; rc_mlx5 on mlx5_0:1; tcp on lo; GPU memory (cuda_copy). "
         "GPU memory that no peer maps is copied by UCX through host memory, unless dc_mlx5, rc_mlx5 reads it directly "

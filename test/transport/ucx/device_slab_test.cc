@@ -75,7 +75,7 @@ const Pair kPairs[] = {
     {Kind::kHost, Kind::kGuarded, "active messages"},        {Kind::kShared, Kind::kShared, "mapped device memory"},
     {Kind::kGuarded, Kind::kShared, "mapped device memory"}, {Kind::kHost, Kind::kShared, "active messages"}};
 
-TEST_CASE("blocks move by UCX between device memory and device memory, and between it and the host's") {
+TEST_CASE("UcxTransport moves blocks between device memory and host memory") {
   for (const char* transports : {"", "tcp"}) {
     if (*transports != '\0') setenv("UCX_TLS", transports, 1);
     for (const Pair& pair : kPairs) {
@@ -92,7 +92,7 @@ TEST_CASE("blocks move by UCX between device memory and device memory, and betwe
   }
 }
 
-TEST_CASE("a peer that claims more device memory than it shares has nothing mapped, and nothing written there") {
+TEST_CASE("UcxTransport maps nothing of a peer that claims more device memory") {
   auto ours = UcxTransport::Create({}), theirs = UcxTransport::Create({});
   REQUIRE(ours.ok());
   REQUIRE(theirs.ok());
@@ -113,7 +113,7 @@ TEST_CASE("a peer that claims more device memory than it shares has nothing mapp
   CHECK(std::equal(before.begin(), before.end(), to.bytes));
 }
 
-TEST_CASE("blocks move within a process between device memory and device memory, and between it and the host's") {
+TEST_CASE("InProcessTransport moves blocks between device memory and host memory") {
   for (const Pair& pair : kPairs) {
     CAPTURE(static_cast<int>(pair.source), static_cast<int>(pair.target));
     const auto network = std::make_shared<InProcessNetwork>();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kPathBytes = 3'000'001;
 
-TEST_CASE("each path over TCP brings the bytes, all of them and only there") {
+TEST_CASE("UcxEndpoint writes all bytes and nothing else on each path over TCP") {
   setenv("UCX_TLS", "tcp", 1);
   UcxPeer peer(4 * kPathBytes);
   auto progress = UcxProgress::Start({});

@@ -85,7 +85,7 @@ class Connected {
   std::unique_ptr<UcxEndpoint> endpoint;
 };
 
-TEST_CASE("a write that the target cannot receive is refused by it, and the next one goes through") {
+TEST_CASE("A UCX target refuses a write that it cannot receive and accepts the next") {
   Connected connected;
   REQUIRE(connected.Write(UcxPath::kRendezvous).ok());
   refuse_receives = true;
@@ -94,7 +94,7 @@ TEST_CASE("a write that the target cannot receive is refused by it, and the next
   CHECK(connected.Write(UcxPath::kRendezvous).ok());
 }
 
-TEST_CASE("a write that UCX does not take breaks the connection, for what was sent before may still land") {
+TEST_CASE("UcxEndpoint breaks the connection when UCX refuses a write") {
   for (UcxPath path : {UcxPath::kRendezvous, UcxPath::kEager}) {
     CAPTURE(NameOf(path));
     Connected connected;

@@ -7,7 +7,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("pieces of host memory are used again, those that are in use are not, and larger ones are not kept") {
+TEST_CASE("HostPieces reuses free pieces and keeps no larger ones") {
   std::array<std::byte, 64> slab;
   HostPieces pieces(Slab(slab), 16);
   HostMemory first = pieces.Take(16);
@@ -23,7 +23,7 @@ TEST_CASE("pieces of host memory are used again, those that are in use are not, 
   CHECK(pieces.free_pieces() == 1);
 }
 
-TEST_CASE("a piece may be let go after all others are gone") {
+TEST_CASE("HostPieces lets a piece outlive all other pieces") {
   HostMemory last;
   {
     std::array<std::byte, 64> slab;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-TEST_CASE("shared memory is what a shared mapping holds, in full and with something behind it") {
+TEST_CASE("CheckSharedMapping accepts only a range that its mapping fully holds") {
   const int file = memfd_create("test", 0);
   REQUIRE(file >= 0);
   REQUIRE(ftruncate(file, 4 * kPage) == 0);

@@ -68,7 +68,7 @@ std::set<std::string> SharedMemoryFiles() {
   return files;
 }
 
-TEST_CASE("blocks arrive bit for bit in another process") {
+TEST_CASE("UcxTransport writes blocks bit for bit in another process") {
   for (const char* transports : kTransports) {
     CAPTURE(transports == nullptr ? "shared memory" : transports);
     const OnlyTransports only(transports);
@@ -97,7 +97,7 @@ TEST_CASE("blocks arrive bit for bit in another process") {
   }
 }
 
-TEST_CASE("a transport says which UCX it is and what that can move bytes by") {
+TEST_CASE("UcxTransport describes its version and transports") {
   const auto transport = UcxTransport::Create({});
   REQUIRE(transport.ok());
   const std::string said = (*transport)->Description();
@@ -109,7 +109,7 @@ TEST_CASE("a transport says which UCX it is and what that can move bytes by") {
   CHECK(!absl::StrContains((*UcxTransport::Create({}))->Description(), "posix"));
 }
 
-TEST_CASE("many pushes at a time all finish") {
+TEST_CASE("UcxTransport finishes many concurrent pushes") {
   for (const char* transports : kTransports) {
     CAPTURE(transports == nullptr ? "shared memory" : transports);
     const OnlyTransports only(transports);
@@ -130,7 +130,7 @@ TEST_CASE("many pushes at a time all finish") {
   }
 }
 
-TEST_CASE("links may be opened, used and closed by several threads at once") {
+TEST_CASE("UcxTransport lets several threads open, use and close links") {
   constexpr int64_t kThreads = 4;
   for (const char* transports : kTransports) {
     CAPTURE(transports == nullptr ? "shared memory" : transports);
@@ -161,7 +161,7 @@ TEST_CASE("links may be opened, used and closed by several threads at once") {
   }
 }
 
-TEST_CASE("a target that is killed gives UNAVAILABLE, and its successor can be connected to") {
+TEST_CASE("UcxTransport returns UNAVAILABLE for a killed target and links its successor") {
   const std::set<std::string> files = SharedMemoryFiles();
   for (const char* transports : kTransports) {
     CAPTURE(transports == nullptr ? "shared memory" : transports);
@@ -193,7 +193,7 @@ TEST_CASE("a target that is killed gives UNAVAILABLE, and its successor can be c
   CHECK(SharedMemoryFiles() == files);
 }
 
-TEST_CASE("a link to a target that hangs can be closed, which ends its pushes") {
+TEST_CASE("UcxTransport closes a link to a hanging target and ends its pushes") {
   const OnlyTransports only("tcp");
   auto peer = std::make_unique<UcxPeer>(kSlab);
   const Ours ours = MakeOurs();
@@ -226,7 +226,7 @@ TEST_CASE("a link to a target that hangs can be closed, which ends its pushes") 
   CHECK(peer->Sha(0, kSlab) == ShaOf(ours.slab));
 }
 
-TEST_CASE("a writer that goes away does not disturb the target or the next writer") {
+TEST_CASE("UcxTransport serves the next writer after a writer has gone") {
   for (const char* transports : kTransports) {
     CAPTURE(transports == nullptr ? "shared memory" : transports);
     const OnlyTransports only(transports);
@@ -241,7 +241,7 @@ TEST_CASE("a writer that goes away does not disturb the target or the next write
   }
 }
 
-TEST_CASE("copies beyond either slab are refused, so the scratch areas cannot be reached") {
+TEST_CASE("UcxTransport refuses copies beyond either slab") {
   UcxPeer peer(kSlab);
   const Ours ours = MakeOurs();
   auto link = ours.transport->Connect(peer.descriptor());
@@ -251,7 +251,7 @@ TEST_CASE("copies beyond either slab are refused, so the scratch areas cannot be
   CHECK(PushAndWait(**link, {{0, 0, 8}}).ok());
 }
 
-TEST_CASE("a descriptor that is damaged, of another version or foreign is refused") {
+TEST_CASE("UcxTransport refuses a damaged, foreign or other version's descriptor") {
   const Ours ours = MakeOurs();
   const std::string good = ours.transport->Descriptor();
   const auto connect = [&](const std::string& descriptor) {
@@ -272,7 +272,7 @@ TEST_CASE("a descriptor that is damaged, of another version or foreign is refuse
   CHECK(connect(Encode(other)) == absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_CASE("a peer on this host that claims more memory than it shares is refused") {
+TEST_CASE("UcxTransport refuses a local peer that claims more memory than it shares") {
   UcxPeer peer(kSlab);
   const Ours ours = MakeOurs();
   const UcxDescriptor good = *DecodeUcxDescriptor(peer.descriptor());
@@ -286,7 +286,7 @@ TEST_CASE("a peer on this host that claims more memory than it shares is refused
   CHECK(ours.transport->Connect(Encode(good)).ok());
 }
 
-TEST_CASE("a slab that cannot be had is an error") {
+TEST_CASE("UcxTransport returns an error when a slab cannot be allocated") {
   auto transport = UcxTransport::Create({});
   REQUIRE(transport.ok());
   CHECK((*transport)->AllocateSlab(0).status().code() == absl::StatusCode::kInvalidArgument);
