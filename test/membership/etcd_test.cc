@@ -102,7 +102,7 @@ void AwaitReads(const FakeEtcd& etcd, int more) {
   Await("reads of etcd", [&, wanted = etcd.reads() + more] { return etcd.reads() >= wanted; });
 }
 
-TEST_CASE("workers may be named by a prefix of etcd's keys") {
+TEST_CASE("ParseWorkerName reads a prefix of etcd's keys") {
   const WorkerName name = ParseWorkerName("etcd:/baton/decode").value();
   CHECK(name.kind == Kind::kEtcd);
   CHECK(name.name == "/baton/decode/");
@@ -114,7 +114,7 @@ TEST_CASE("workers may be named by a prefix of etcd's keys") {
   }
 }
 
-TEST_CASE("an address is what strangers may name, and nothing else that gRPC would dial") {
+TEST_CASE("IsWorkerAddress accepts HOST:PORT and no other target of gRPC") {
   for (const char* good : {"10.0.0.1:7101", "worker-0.ns.svc:1", "[::1]:65535", "unix.lan:1"})
     CHECK(IsWorkerAddress(good));
   for (const char* bad :
@@ -127,7 +127,7 @@ TEST_CASE("an address is what strangers may name, and nothing else that gRPC wou
   CHECK_FALSE(IsWorkerAddress(std::string(300, 'a') + ":1"));
 }
 
-TEST_CASE("workers are those whose addresses etcd has under the prefix, as they change") {
+TEST_CASE("LiveMembership follows the addresses under etcd's prefix") {
   FakeEtcd etcd;
   etcd.Put("/decode/b", "b:2");
   etcd.Put("/decode/a", "a:1");
@@ -139,7 +139,7 @@ TEST_CASE("workers are those whose addresses etcd has under the prefix, as they 
   told.AwaitWorkers({"a:1", "b:2", "c:3"});
 }
 
-TEST_CASE("a value that is no address names no worker, and costs the others nothing") {
+TEST_CASE("LiveMembership ignores a value that is not an address") {
   FakeEtcd etcd;
   etcd.Put("/decode/0", std::string(1 << 20, '\xff'));
   etcd.Put("/decode/1", "unix:/tmp/x:1");
@@ -149,7 +149,7 @@ TEST_CASE("a value that is no address names no worker, and costs the others noth
   told.AwaitWorkers({"a:1"});
 }
 
-TEST_CASE("keys that change all the time are not read all the time") {
+TEST_CASE("LiveMembership limits its reads when keys change constantly") {
   FakeEtcd etcd;
   etcd.Put("/decode/a", "a:1");
   Told told(EtcdAt({etcd.address()}));
@@ -160,7 +160,7 @@ TEST_CASE("keys that change all the time are not read all the time") {
   CHECK(etcd.reads() - before < kPuts / 1000);
 }
 
-TEST_CASE("a change in etcd waits for no answer of DNS") {
+TEST_CASE("LiveMembership applies a change in etcd while DNS is silent") {
   FakeEtcd etcd;
   FakeDns dns;
   dns.Answer(FakeDns::Answers::kNever);
@@ -188,7 +188,7 @@ TEST_CASE("a change in etcd waits for no answer of DNS") {
   CHECK(prefill == std::set<WorkerAddress>{"p:1"});
 }
 
-TEST_CASE("more keys than a router takes workers change nothing") {
+TEST_CASE("LiveMembership keeps its workers when etcd has too many keys") {
   FakeEtcd etcd;
   etcd.Put("/decode/a", "a:1");
   Told told(EtcdAt({etcd.address()}));
@@ -200,7 +200,7 @@ TEST_CASE("more keys than a router takes workers change nothing") {
   CHECK(told.Has({"a:1"}));
 }
 
-TEST_CASE("values that do not fit into an answer change nothing") {
+TEST_CASE("LiveMembership keeps its workers when the values exceed an answer") {
   FakeEtcd etcd;
   etcd.Put("/decode/a", "a:1");
   Told told(EtcdAt({etcd.address()}));
@@ -210,7 +210,7 @@ TEST_CASE("values that do not fit into an answer change nothing") {
   CHECK(told.Has({"a:1"}));
 }
 
-TEST_CASE("changes that etcd has forgotten are made up for by reading all again") {
+TEST_CASE("LiveMembership reads all keys again after etcd has compacted changes") {
   FakeEtcd etcd;
   etcd.Put("/decode/a", "a:1");
   Told told(EtcdAt({etcd.address()}));
@@ -222,7 +222,7 @@ TEST_CASE("changes that etcd has forgotten are made up for by reading all again"
   told.AwaitWorkers({"a:1", "b:2"});
 }
 
-TEST_CASE("an etcd that refuses or is gone costs no worker, and is followed again when it is back") {
+TEST_CASE("LiveMembership keeps its workers while etcd is down and follows it again") {
   std::optional<FakeEtcd> etcd(std::in_place);
   const std::string address = etcd->address();
   etcd->Put("/decode/a", "a:1");
@@ -241,14 +241,14 @@ TEST_CASE("an etcd that refuses or is gone costs no worker, and is followed agai
 }
 
 // An etcd may die between a read and the watch, and restart without its data.
-TEST_CASE("of an etcd that has not come to what was read of it no change is awaited") {
+TEST_CASE("EtcdClient::AwaitChange returns at once when etcd is behind the revision") {
   constexpr int64_t kRead = 100;
   FakeEtcd etcd;
   EtcdClient client(EtcdAt({etcd.address()}));
   CHECK(client.AwaitChange("/decode/", kRead, std::chrono::hours(1)).ok());
 }
 
-TEST_CASE("of several servers one that answers is enough, and the others may be silent") {
+TEST_CASE("LiveMembership needs one answer of several servers") {
   FakeEtcd silent, etcd;
   const ClosedPort nobody;
   silent.Answer(FakeEtcd::Answers::kNever);
@@ -259,14 +259,14 @@ TEST_CASE("of several servers one that answers is enough, and the others may be 
   told.AwaitWorkers({"a:1"});
 }
 
-TEST_CASE("a silent etcd keeps nobody from ending") {
+TEST_CASE("LiveMembership can be destroyed while etcd is silent") {
   FakeEtcd etcd;
   etcd.Answer(FakeEtcd::Answers::kNever);
   const Told told(EtcdAt({etcd.address()}));
   AwaitReads(etcd, 1);
 }
 
-TEST_CASE("a worker's key is there while it is registered, and put anew where etcd lost it") {
+TEST_CASE("EtcdRegistration keeps a worker's key and restores a lost one") {
   FakeEtcd etcd;
   const std::map<std::string, std::string> expected = {{"/decode/a:1", "a:1"}};
   const EtcdOptions options = EtcdAt({etcd.address()});
@@ -282,7 +282,7 @@ TEST_CASE("a worker's key is there while it is registered, and put anew where et
   CHECK(etcd.values().empty());
 }
 
-TEST_CASE("a worker that etcd refuses at first is registered once it does not") {
+TEST_CASE("EtcdRegistration registers when etcd stops refusing") {
   const LogCapture log;
   FakeEtcd etcd;
   etcd.Answer(FakeEtcd::Answers::kDenied);
@@ -299,7 +299,7 @@ TEST_CASE("a worker that etcd refuses at first is registered once it does not") 
   Await("the metric of an etcd that answers", [&] { return UpIn(metrics) == 1; });
 }
 
-TEST_CASE("metrics tell whether etcd answers a router, and when it did last") {
+TEST_CASE("Metrics show whether etcd answers a router and when it last did") {
   FakeEtcd etcd;
   etcd.Answer(FakeEtcd::Answers::kDenied);
   Told told(EtcdAt({etcd.address()}));
@@ -319,7 +319,7 @@ TEST_CASE("metrics tell whether etcd answers a router, and when it did last") {
   CHECK(answered() >= begin);
 }
 
-TEST_CASE("a watch that keeps failing is told once, and that it works again") {
+TEST_CASE("EtcdWatch logs a failing watch once and its recovery once") {
   const LogCapture log;
   FakeEtcd etcd;
   etcd.DenyWatches(true);
@@ -334,7 +334,7 @@ TEST_CASE("a watch that keeps failing is told once, and that it works again") {
   });
 }
 
-TEST_CASE("a key that another holds is left to it, and taken when it is gone") {
+TEST_CASE("EtcdRegistration leaves another worker's key until it is gone, then takes it") {
   const LogCapture log;
   FakeEtcd etcd;
   const EtcdOptions options = EtcdAt({etcd.address()});
@@ -350,11 +350,11 @@ TEST_CASE("a key that another holds is left to it, and taken when it is gone") {
   CHECK(etcd.values().size() == 1);
 }
 
-TEST_CASE("a withdrawal begins with who answered last, and ends in its time where nobody answers") {
+TEST_CASE("EtcdRegistration withdraws in time, first at the server that answered last") {
   FakeEtcd silent, etcd;
   const EtcdOptions options = EtcdAt({silent.address(), etcd.address()});
   Metrics metrics;
-  SECTION("one answers") {
+  SECTION("when one server answers") {
     silent.Answer(FakeEtcd::Answers::kDenied);
     std::optional<EtcdRegistration> registration(std::in_place, options, "/decode/", "a:1", kLease, 0, metrics);
     Await("the worker's key", [&] { return etcd.values().size() == 1; });
@@ -362,7 +362,7 @@ TEST_CASE("a withdrawal begins with who answered last, and ends in its time wher
     registration.reset();  // takes half an hour if it asks the silent server first
     CHECK(etcd.values().empty());
   }
-  SECTION("none answers") {
+  SECTION("when no server answers") {
     std::optional<EtcdRegistration> registration(std::in_place, options, "/decode/", "a:1", kLease, 0, metrics);
     Await("the worker's key", [&] { return silent.values().size() == 1; });
     silent.Answer(FakeEtcd::Answers::kNever);
@@ -372,7 +372,7 @@ TEST_CASE("a withdrawal begins with who answered last, and ends in its time wher
   }
 }
 
-TEST_CASE("processes begin with servers of their own, and come back at times of their own") {
+TEST_CASE("EtcdClient and Backoff choose first servers and pauses by their seed") {
   FakeEtcd first, second;
   EtcdClient client(EtcdAt({first.address(), second.address()}), 3);
   REQUIRE(client.Read("/decode/", 1).ok());
@@ -392,7 +392,7 @@ TEST_CASE("processes begin with servers of their own, and come back at times of 
   CHECK(one.Next().count() <= 100);
 }
 
-TEST_CASE("a router's options name etcd if and only if it is asked") {
+TEST_CASE("Validate requires --etcd with workers named by etcd, and only then") {
   RouterOptions options;
   options.models = {"m"};
   options.prefill_workers = {"a:1"};
@@ -421,7 +421,7 @@ TEST_CASE("a router's options name etcd if and only if it is asked") {
   CHECK(Message(Validate(options)) == "etcd-ca, etcd-cert, etcd-key: require --etcd");
 }
 
-TEST_CASE("prefixes of etcd that lie within each other are refused, in a list and across") {
+TEST_CASE("Validate refuses etcd prefixes that contain each other") {
   RouterOptions options;
   options.models = {"m"};
   options.common.etcd.servers = {"127.0.0.1:2379"};
@@ -438,7 +438,7 @@ TEST_CASE("prefixes of etcd that lie within each other are refused, in a list an
   CHECK(Validate(options).ok());
 }
 
-TEST_CASE("a worker's options say where in etcd it registers, and an address that routers take") {
+TEST_CASE("Validate checks a worker's etcd prefix and advertised address") {
   WorkerOptions options;
   options.model = "m";
   options.register_under = "etcd:/decode";

@@ -26,7 +26,7 @@ using Addresses = std::vector<WorkerAddress>;
 
 constexpr std::chrono::seconds kDnsPatience(4);
 
-TEST_CASE("workers are named by address, by host or by service") {
+TEST_CASE("ParseWorkerName reads addresses, hosts and services") {
   CHECK(ParseWorkerName("10.0.0.1:7101")->kind == Kind::kAddress);
   CHECK(ParseWorkerName("[::1]:7101")->name == "[::1]:7101");
   const WorkerName hosts = ParseWorkerName("dns:baton-decode.ns.svc:7201").value();
@@ -42,7 +42,7 @@ TEST_CASE("workers are named by address, by host or by service") {
   }
 }
 
-TEST_CASE("a name stands for the workers that DNS knows, none where it knows of none") {
+TEST_CASE("NameResolver returns the workers that DNS has for a name, if any") {
   FakeDns dns;
   dns.SetHosts("workers.test", {"127.0.0.3", "127.0.0.2"});
   dns.SetService("_grpc._tcp.workers.test", {"b.test:7202", "a.test:7201", "none.test:0", "a b.test:7", "unix:7"});
@@ -57,7 +57,7 @@ TEST_CASE("a name stands for the workers that DNS knows, none where it knows of 
   CHECK(resolve("dns:workers.test:7").value().empty());
 }
 
-TEST_CASE("DNS that fails, answers nonsense or is not there is UNAVAILABLE") {
+TEST_CASE("NameResolver returns UNAVAILABLE when DNS fails, is absent or sends nonsense") {
   FakeDns dns;
   dns.SetService("workers.test", {"a.test:7201"});
   for (const auto answers : {FakeDns::Answers::kServerFailure, FakeDns::Answers::kGarbage}) {
@@ -78,7 +78,7 @@ TEST_CASE("DNS that fails, answers nonsense or is not there is UNAVAILABLE") {
   CHECK(absl::IsInvalidArgument(NameResolver::Make("nonsense", kDnsPatience).status()));
 }
 
-TEST_CASE("an outage of DNS costs no worker, and a name that knows none any more costs its own") {
+TEST_CASE("Membership keeps workers while DNS is down and drops them when DNS does") {
   std::map<std::string, absl::StatusOr<Addresses>> known = {{"a", Addresses{"1:1", "2:2"}}, {"b", Addresses{"2:2"}}};
   std::map<WorkerRole, Addresses> set;
   Membership membership(
@@ -100,7 +100,7 @@ TEST_CASE("an outage of DNS costs no worker, and a name that knows none any more
   CHECK(set[WorkerRole::kPrefill] == Addresses{"0:0", "3:3"});
 }
 
-TEST_CASE("an update by etcd asks DNS for nothing, and keeps what it said") {
+TEST_CASE("Membership keeps DNS answers and asks nothing on an update by etcd") {
   std::map<WorkerRole, Addresses> set;
   std::vector<std::string> asked;
   Membership membership(
@@ -119,7 +119,7 @@ TEST_CASE("an update by etcd asks DNS for nothing, and keeps what it said") {
   CHECK(set[WorkerRole::kDecode] == Addresses{"b:2", "of-3:1"});
 }
 
-TEST_CASE("names that look alike are told apart while DNS is down") {
+TEST_CASE("Membership keeps workers of an address and an equal host name while DNS is down") {
   std::map<WorkerRole, Addresses> set;
   bool down = false;
   Membership membership(
@@ -162,7 +162,7 @@ void ServeByName(Cluster& c, const FakeDns& dns) {
   c.Serve(ByteModel("bytes"));
 }
 
-TEST_CASE("workers join and leave as DNS names them, and one that leaves finishes what it has") {
+TEST_CASE("A router follows DNS, and a leaving worker finishes its requests") {
   Cluster c;
   FakeDns dns;
   std::optional<FakeDecode> other(std::in_place, WorkerRole::kDecode, 22);
@@ -188,7 +188,7 @@ TEST_CASE("workers join and leave as DNS names them, and one that leaves finishe
   CHECK(next.Finish().text == "more");
 }
 
-TEST_CASE("a worker that is named for both roles is told once for as long as it is") {
+TEST_CASE("A router logs a worker that is named for both roles once") {
   const LogCapture log;
   Cluster c;
   FakeDns dns;
@@ -204,7 +204,7 @@ TEST_CASE("a worker that is named for both roles is told once for as long as it 
   CHECK(log.Count("named as a prefill and as a decode worker") == 2);
 }
 
-TEST_CASE("while DNS is out a router keeps its workers, and attaches one again that comes back") {
+TEST_CASE("A router keeps its workers while DNS is down and attaches them again") {
   Cluster c;
   FakeDns dns;
   const WorkerAddress address = c.decode->address();
@@ -218,7 +218,7 @@ TEST_CASE("while DNS is out a router keeps its workers, and attaches one again t
   AwaitDecoders(c, {address});
 }
 
-TEST_CASE("silent DNS keeps a router neither from starting nor from ending") {
+TEST_CASE("A router starts and ends while DNS is silent") {
   Cluster c;
   FakeDns dns;
   dns.Answer(FakeDns::Answers::kNever);
@@ -230,7 +230,7 @@ TEST_CASE("silent DNS keeps a router neither from starting nor from ending") {
   c.node->Shutdown(absl::ZeroDuration());
 }
 
-TEST_CASE("a DNS server is asked for names alone, and must be an address") {
+TEST_CASE("Validate accepts --dns-server only as an address and with names to resolve") {
   RouterOptions options;
   options.models = {"m"};
   options.prefill_workers = {"a:1"};
