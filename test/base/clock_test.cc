@@ -4,7 +4,7 @@
 
 namespace baton {
 
-TEST_CASE("a manual clock moves only when told") {
+TEST_CASE("ManualClock moves only when it is advanced") {
   ManualClock clock;
   const absl::Time start = clock.Now();
   REQUIRE(clock.Now() == start);
@@ -12,14 +12,14 @@ TEST_CASE("a manual clock moves only when told") {
   REQUIRE(clock.Now() - start == absl::Milliseconds(5));
 }
 
-TEST_CASE("a manual clock keeps a quarter of a nanosecond, so that it reaches any time") {
+TEST_CASE("ManualClock keeps a quarter of a nanosecond and so reaches any time") {
   ManualClock clock;
   const absl::Time due = clock.Now() + absl::Nanoseconds(1) / 4;
   clock.Advance(due - clock.Now());
   CHECK(clock.Now() == due);
 }
 
-TEST_CASE("the steady clock never goes back") {
+TEST_CASE("SteadyClock never moves backwards") {
   SteadyClock clock;
   absl::Time last = clock.Now();
   for (int i = 0; i < 1000; ++i) {

@@ -37,7 +37,7 @@ class Captured {
   std::ostringstream stream_;
 };
 
-TEST_CASE("a JSON line is one object: when, how grave, where, what, and its fields") {
+TEST_CASE("A JSON log line is one object with time, level, source, message and fields") {
   Captured log(LogFormat::kJson);
   LogFields(spdlog::level::warn, "a request ended",
             {{"request", "r-1"}, {"tenant", ""}, {"tokens", int64_t{7}}, {"total_ms", 1.5}});
@@ -59,7 +59,7 @@ TEST_CASE("a JSON line is one object: when, how grave, where, what, and its fiel
   CHECK(Json::parse(log.Take()).size() == 4);
 }
 
-TEST_CASE("a log that nobody reads holds up nobody, and says later how much is missing") {
+TEST_CASE("StderrSink drops lines when stderr is full and logs their number later") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   const auto before_it = spdlog::default_logger();
@@ -91,7 +91,7 @@ TEST_CASE("a log that nobody reads holds up nobody, and says later how much is m
   close(ends[1]);
 }
 
-TEST_CASE("a line that was cut keeps its end from the next one") {
+TEST_CASE("StderrSink completes a partly written line before the next line") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   spdlog::logger logger("baton-test", std::make_shared<StderrSink>(ends[1]));
@@ -107,7 +107,7 @@ TEST_CASE("a line that was cut keeps its end from the next one") {
   close(ends[1]);
 }
 
-TEST_CASE("whatever a line is to say, it stays one line of valid JSON") {
+TEST_CASE("A JSON log line stays one valid line for any message") {
   Captured log(LogFormat::kJson);
   const std::string hostile = "a\"b\\c\nd\r\x01\xff\xc3 \xe2\x80\xa8{\"level\":\"error\"}";
   LogFields(spdlog::level::info, hostile, {{"request", hostile}});
@@ -119,7 +119,7 @@ TEST_CASE("whatever a line is to say, it stays one line of valid JSON") {
   CHECK(json.at("request").get<std::string>().starts_with("a\"b\\c\nd\r\x01\xef\xbf\xbd"));
 }
 
-TEST_CASE("text has the fields behind the message, quoted where they need it") {
+TEST_CASE("A text log line has quoted fields after the message") {
   Captured log(LogFormat::kText);
   LogFields(spdlog::level::info, "a request ended",
             {{"request", "r-1"}, {"tenant", ""}, {"model", "a b\n\"c\""}, {"tokens", int64_t{7}}, {"total_ms", 1.5}});
@@ -129,7 +129,7 @@ TEST_CASE("text has the fields behind the message, quoted where they need it") {
   CHECK(log.Take().ends_with(" baton-test info plain\n"));
 }
 
-TEST_CASE("what is below the level is not written") {
+TEST_CASE("The logger writes nothing below its level") {
   Captured log(LogFormat::kJson);
   LogFields(spdlog::level::debug, "detail", {{"request", "r"}});
   CHECK(log.Take().empty());

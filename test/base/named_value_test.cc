@@ -11,7 +11,7 @@ struct Row : NamedValue<Fruit> {
 };
 constexpr Row kFruits[] = {{{"apple", Fruit::kApple}, 1}, {{"pear", Fruit::kPear}, 2}, {{"plum", Fruit::kPlum}, 3}};
 
-TEST_CASE("a name gives its value, and an unknown name is refused with all names") {
+TEST_CASE("ValueNamed returns a name's value and refuses unknown names with all names") {
   CHECK(ValueNamed("fruit", "pear", kFruits).value() == Fruit::kPear);
   CHECK(ValueNamed("fruit", "plum", kFruits).value() == Fruit::kPlum);
   CHECK(ValueNamed("fruit", "fig", kFruits).status() ==

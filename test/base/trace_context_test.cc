@@ -8,7 +8,7 @@ namespace {
 const std::string kTrace = "4bf92f3577b34da6a3ce929d0e0e4736", kSpan = "00f067aa0ba902b7";
 const std::string kHeader = "00-" + kTrace + "-" + kSpan + "-01";
 
-TEST_CASE("a traceparent is read and written") {
+TEST_CASE("ToTraceparent returns the header that ParseTraceparent read") {
   const auto context = ParseTraceparent(kHeader);
   REQUIRE(context.has_value());
   CHECK(context->trace_id == kTrace);
@@ -18,7 +18,7 @@ TEST_CASE("a traceparent is read and written") {
   CHECK(ToTraceparent(*context) == kHeader);
 }
 
-TEST_CASE("a malformed traceparent is ignored") {
+TEST_CASE("ParseTraceparent ignores a malformed traceparent") {
   const std::string zeros(32, '0');
   for (const std::string& header :
        {std::string(), std::string("00"), kHeader.substr(0, 54), kHeader + "-", kHeader + " ", kHeader + "-more",
@@ -31,7 +31,7 @@ TEST_CASE("a malformed traceparent is ignored") {
   }
 }
 
-TEST_CASE("of a later version what this one knows is read, and unknown flags are dropped") {
+TEST_CASE("ParseTraceparent reads the known part of a later version and drops other flags") {
   for (const std::string& header : {"01" + kHeader.substr(2), "cc" + kHeader.substr(2) + "-what-comes"}) {
     INFO(header);
     REQUIRE(ParseTraceparent(header).has_value());
@@ -41,7 +41,7 @@ TEST_CASE("of a later version what this one knows is read, and unknown flags are
   CHECK(ToTraceparent(*ParseTraceparent(kHeader.substr(0, 53) + "00")) == kHeader.substr(0, 53) + "00");
 }
 
-TEST_CASE("a call gets a span of its own in its caller's trace, or else a trace of its own") {
+TEST_CASE("BeginSpan gives a call a span in its caller's trace or a new trace") {
   const TraceContext joined = BeginSpan(kHeader);
   CHECK(joined.trace_id == kTrace);
   CHECK(joined.span_id != kSpan);

@@ -16,13 +16,13 @@ std::string Nested(size_t depth) {
   return StrCat("{\"a\":", std::string(depth - 1, '['), std::string(depth - 1, ']'), "}");
 }
 
-TEST_CASE("a body is read with its members in their order") {
+TEST_CASE("ParseJsonBody returns members in their order") {
   const auto body = ParseJsonBody(R"( {"b": [1, -2, 2.5, true, null, "\u00e9\n"], "a": {"c": 18446744073709551615}} )");
   REQUIRE(body.ok());
   CHECK(body->dump() == "{\"b\":[1,-2,2.5,true,null,\"\u00e9\\n\"],\"a\":{\"c\":18446744073709551615}}");
 }
 
-TEST_CASE("the bytes of a value are those of its text") {
+TEST_CASE("JsonBytes returns the number of bytes of a value's JSON text") {
   for (const char* text :
        {R"({})", R"([])", R"({"a": []})", R"({"a": {"b": [1, -2.5, 1e300, true, null]}, "c": [[], 2]})",
         R"({"\u00e9\u0001\"": "\\ \n\t\b\f\r\u000b\u001f\u007f /\ud83d\ude00"})"}) {
@@ -33,7 +33,7 @@ TEST_CASE("the bytes of a value are those of its text") {
   }
 }
 
-TEST_CASE("what is no JSON is refused with its place and why") {
+TEST_CASE("ParseJsonBody refuses text that is not JSON with place and reason") {
   CHECK(ErrorOf("") ==
         "body: expected JSON, byte 1: syntax error while parsing value - unexpected end of input; expected "
         "'[', '{', or a literal");
@@ -47,23 +47,23 @@ TEST_CASE("what is no JSON is refused with its place and why") {
   CHECK(ErrorOf(StrCat("{\"a\": \"", std::string(1 << 20, 'x'))).size() < 300);
 }
 
-TEST_CASE("a body is an object") {
+TEST_CASE("ParseJsonBody refuses a body that is not an object") {
   CHECK(ErrorOf("[1]") == "body: expected a JSON object, got a list of 1");
   CHECK(ErrorOf("\"text\"") == "body: expected a JSON object, got 'text'");
   CHECK(ErrorOf("null") == "body: expected a JSON object, got null");
 }
 
-TEST_CASE("numbers that no type holds are refused") {
+TEST_CASE("ParseJsonBody refuses numbers that no type holds") {
   CHECK(ErrorOf("{\"a\": 18446744073709551616}") == "body: expected integers of 64 bits, got 18446744073709551616");
   CHECK(ErrorOf("{\"a\": -9223372036854775809}") == "body: expected integers of 64 bits, got -9223372036854775809");
   CHECK(ErrorOf("{\"a\": 1e999}").find("byte 11: number overflow") != std::string::npos);
 }
 
-TEST_CASE("of two members of one name none is taken") {
+TEST_CASE("ParseJsonBody refuses an object with two members of one name") {
   CHECK(ErrorOf(R"({"a": 1, "b": {"a": 2}, "a": 3})") == "body: an object has two members 'a'");
 }
 
-TEST_CASE("depth and size are limited, and do not recurse") {
+TEST_CASE("ParseJsonBody limits depth and size without recursion") {
   CHECK(ParseJsonBody(Nested(kMaxJsonDepth)).ok());
   CHECK(ErrorOf(Nested(kMaxJsonDepth + 1)) == "body: JSON is nested deeper than 64");
   CHECK(ErrorOf(StrCat("{\"a\":", std::string(8 << 20, '['))) == "body: JSON is nested deeper than 64");
