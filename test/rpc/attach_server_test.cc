@@ -74,7 +74,7 @@ struct Attached {
   size_t largest = 0;
 };
 
-TEST_CASE("updates for a router that is slow to read are merged, to a size that it can take") {
+TEST_CASE("AttachServer merges updates for a slow router into events of at most 1 MiB") {
   Attached router(/*closes=*/false);
   router.Read();
   CHECK(router.updates == kUpdates);
@@ -85,7 +85,7 @@ TEST_CASE("updates for a router that is slow to read are merged, to a size that 
   CHECK(router.stream->Finish().ok());
 }
 
-TEST_CASE("a router that is slow to read gets all that was sent before the worker closed the stream") {
+TEST_CASE("AttachServer sends all updates to a slow router before it closes the stream") {
   Attached router(/*closes=*/true);
   router.Read();
   CHECK(router.updates == kUpdates);
@@ -121,7 +121,7 @@ class Answering final : public worker::v1::DecodeWorker::CallbackService {
   std::atomic<int> recycled = 0;
 };
 
-TEST_CASE("an event in the memory of one that was sent has nothing else of that one") {
+TEST_CASE("AttachServer clears the memory of a sent event before it reuses it") {
   Answering service;
   auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service});
   REQUIRE(server.ok());

@@ -13,7 +13,7 @@ namespace {
 constexpr KvLayout kWireLayout{
     .layers = 30, .kv_heads = 3, .head_dim = 64, .format = KvFormat::kBf16, .order = KvOrder::kRows};
 
-TEST_CASE("jobs and results survive the wire") {
+TEST_CASE("Jobs and results survive the wire") {
   DecodeJob job;
   job.request_id = std::string("r");
   job.reservation = {ReservationId(1ull << 63), Generation(7)};
@@ -78,7 +78,7 @@ TEST_CASE("jobs and results survive the wire") {
   CHECK_FALSE(FromProto(ToProto(update)).finish.has_value());
 }
 
-TEST_CASE("a prefill job's place in the order survives the wire, and keeping it does too") {
+TEST_CASE("A prefill job's arrival offset survives the wire, set or unset") {
   PrefillJob job;
   job.spec.arrival_offset = absl::Seconds(3);
   job.spec.tenant = std::string("team");
@@ -90,7 +90,7 @@ TEST_CASE("a prefill job's place in the order survives the wire, and keeping it 
   CHECK(FromProto(ToProto(append)).arrival_offset == absl::ZeroDuration());
 }
 
-TEST_CASE("leases survive the wire, and what a hostile router makes up is bounded") {
+TEST_CASE("Leases survive the wire, and hostile values are bounded") {
   PrefillJob job;
   job.lease = {.tokens = 7, .duration = absl::Seconds(60), .yields = true};
   CHECK(FromProto(ToProto(job)).lease.tokens == 7);
@@ -107,7 +107,7 @@ TEST_CASE("leases survive the wire, and what a hostile router makes up is bounde
   CHECK(FromProto(hostile).lease.duration == absl::ZeroDuration());
 }
 
-TEST_CASE("a KV layout has the bytes of its elements on the wire, and other numbers of bytes are refused") {
+TEST_CASE("A KV layout survives the wire, and unknown element sizes are refused") {
   KvLayout layout = kWireLayout;
   for (const KvFormatRow& row : kKvFormats) {
     layout.format = row.format;
@@ -119,7 +119,7 @@ TEST_CASE("a KV layout has the bytes of its elements on the wire, and other numb
   }
 }
 
-TEST_CASE("hand-off messages survive the wire") {
+TEST_CASE("Hand-off messages survive the wire") {
   LinkRequest link;
   link.prefill_address = std::string("127.0.0.1:1");
   link.prefill_incarnation = Incarnation(77);
@@ -177,7 +177,7 @@ TEST_CASE("hand-off messages survive the wire") {
   CHECK(FromProto(ToProto(heartbeat)).active == heartbeat.active);
 }
 
-TEST_CASE("a link of another version is read as far as its version") {
+TEST_CASE("FromProto reads a link of another version up to its version") {
   kv::v1::LinkRequest link;
   link.set_version(kHandoffVersion + 1);
   const absl::StatusOr<LinkRequest> read = FromProto(link);  // no digest and no layout
@@ -185,7 +185,7 @@ TEST_CASE("a link of another version is read as far as its version") {
   CHECK(read->version == kHandoffVersion + 1);
 }
 
-TEST_CASE("what contradicts itself is refused") {
+TEST_CASE("FromProto refuses messages that contradict themselves") {
   kv::v1::LinkRequest link;
   link.set_version(kHandoffVersion);
   CHECK(absl::IsInvalidArgument(FromProto(link).status()));  // no digest
@@ -280,7 +280,7 @@ TEST_CASE("what contradicts itself is refused") {
   CHECK(FromProto(failed).retry_after == absl::ZeroDuration());
 }
 
-TEST_CASE("a worker of another protocol version is refused, and both versions are named") {
+TEST_CASE("FromProto refuses a worker of another protocol version, naming both") {
   worker::v1::WorkerInfo info;
   for (const uint32_t version : {uint32_t{0}, kWorkerProtocolVersion + 1}) {
     info.set_version(version);

@@ -14,7 +14,7 @@ std::string RefusalOf(const std::string& body) {
   return std::string(status.message());
 }
 
-TEST_CASE("a field is read under the name of the proto file and under its JSON name") {
+TEST_CASE("ParseRpc reads a field under its proto name and its JSON name") {
   for (const char* body :
        {R"({"cache_salt":"a","sampling":{"top_k":3}})", R"({"cacheSalt":"a","sampling":{"topK":3}})"}) {
     v1::GenerateRequest request;
@@ -24,7 +24,7 @@ TEST_CASE("a field is read under the name of the proto file and under its JSON n
   }
 }
 
-TEST_CASE("a field that is given under both of its names is refused") {
+TEST_CASE("ParseRpc refuses a field that is given under both names") {
   CHECK(RefusalOf(R"({"cache_salt":"b","cacheSalt":"a"})") ==
         "body.cache_salt: expected once, got a second value as 'cacheSalt'");
   CHECK(RefusalOf(R"({"sessionId":"b","session_id":"a"})") ==
@@ -35,7 +35,7 @@ TEST_CASE("a field that is given under both of its names is refused") {
         "body.segments.segments[1].output_of.request_id: expected once, got a second value as 'requestId'");
 }
 
-TEST_CASE("a body that names a member twice, is not JSON or has an unknown field is refused") {
+TEST_CASE("ParseRpc refuses a duplicate member, an unknown field and invalid JSON") {
   CHECK(absl::StrContains(RefusalOf(R"({"cache_salt":"b","cache_salt":"a"})"), "cache_salt"));
   CHECK(absl::StrContains(RefusalOf(R"({"cache_salt":)"), "body"));
   CHECK(absl::StrContains(RefusalOf(R"({"nonsense":1})"), "nonsense"));

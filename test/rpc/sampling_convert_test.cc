@@ -34,7 +34,7 @@ bool SameValue(const SamplingParams& a, const SamplingParams& b, const SamplingF
   return same;
 }
 
-TEST_CASE("the table of sampling parameters has the fields of baton.v1.Sampling") {
+TEST_CASE("The table of sampling parameters has the fields of baton.v1.Sampling") {
   std::multiset<std::string> rows;
   std::multiset<std::string> fields;
   for (const SamplingField& field : SamplingFields()) rows.insert(std::string(field.name));
@@ -43,7 +43,7 @@ TEST_CASE("the table of sampling parameters has the fields of baton.v1.Sampling"
   CHECK(rows == fields);
 }
 
-TEST_CASE("each sampling parameter survives the wire, and alone") {
+TEST_CASE("Each sampling parameter survives the wire alone") {
   for (const SamplingField& field : SamplingFields()) {
     INFO(std::string(field.name));
     SamplingParams params;
@@ -59,7 +59,7 @@ TEST_CASE("each sampling parameter survives the wire, and alone") {
   }
 }
 
-TEST_CASE("a sampling parameter that is not set has the value of the defaults") {
+TEST_CASE("FromProto gives an unset sampling parameter its default") {
   SamplingParams defaults;
   for (const SamplingField& field : SamplingFields()) {
     if (field.in_generation_config) VisitValue(defaults, field, SetOther{});

@@ -95,7 +95,7 @@ Job ByWire(const Job& job) {
   return FromProto(proto);
 }
 
-TEST_CASE("every field of a spec survives the way from the router to a decode worker") {
+TEST_CASE("Every field of a spec reaches a decode worker") {
   ForEachSeed(100, [](uint64_t seed) {
     DecodeJob job;
     job.spec = RandomSpec(seed).Draw();
@@ -105,7 +105,7 @@ TEST_CASE("every field of a spec survives the way from the router to a decode wo
   });
 }
 
-TEST_CASE("both workers get the spec that the router was given") {
+TEST_CASE("Both workers receive the spec of the router's caller") {
   ForEachSeed(50, [](uint64_t seed) {
     Driven d;
     ClientRequest request = d.Request("r", "ab");
@@ -135,7 +135,7 @@ TEST_CASE("both workers get the spec that the router was given") {
   });
 }
 
-TEST_CASE("a prefill worker gets every field of a spec but those that choose tokens") {
+TEST_CASE("A prefill worker receives every field of a spec except the sampling") {
   ForEachSeed(100, [](uint64_t seed) {
     PrefillJob job;
     job.spec = RandomSpec(seed).Draw();

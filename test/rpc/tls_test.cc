@@ -37,7 +37,7 @@ std::unique_ptr<GrpcServer> Serve(grpc::Service& service, const TlsFiles& files)
   return *std::move(server);
 }
 
-TEST_CASE("peers whose certificates one authority signed reach each other, and nobody else does") {
+TEST_CASE("Peers with certificates of one authority reach each other and no others") {
   Authority ours("ours"), others("others");
   Echo service;
   const auto server = Serve(service, ours.Issue("worker"));
@@ -54,7 +54,7 @@ TEST_CASE("peers whose certificates one authority signed reach each other, and n
   CHECK_FALSE(IsAnswered(DialBy(misled)(server->address())));
 }
 
-TEST_CASE("a certificate for another host is not accepted") {
+TEST_CASE("A client refuses a certificate for another host") {
   Authority ours("ours");
   Echo service;
   const auto server = Serve(service, ours.Issue("worker"));
@@ -66,7 +66,7 @@ TEST_CASE("a certificate for another host is not accepted") {
   CHECK_FALSE(IsAnswered(dial("127.0.0.2" + port)));
 }
 
-TEST_CASE("a server that asks for no certificates serves whoever trusts its own") {
+TEST_CASE("A server without client certificates serves clients that trust its own") {
   Authority ours("ours");
   TlsFiles files = ours.Issue("router");
   files.authority.clear();
@@ -81,7 +81,7 @@ TEST_CASE("a server that asks for no certificates serves whoever trusts its own"
   CHECK_FALSE(IsAnswered(DialTcp(server->address())));
 }
 
-TEST_CASE("files that are missing or do not belong together are refused by name") {
+TEST_CASE("Check refuses missing TLS files and mismatched pairs by name") {
   Authority ours("ours");
   const TlsFiles good = ours.Issue("a"), other = ours.Issue("b");
   const auto refusal = [](const TlsFiles& files) { return std::string(Message(Check(files, "peer"))); };
