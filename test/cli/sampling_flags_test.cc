@@ -19,7 +19,7 @@ v1::Sampling Sent(std::vector<std::string> args) {
   return SamplingFrom(options);
 }
 
-TEST_CASE("a flag of sampling is sent, and a parameter without its flag is not set") {
+TEST_CASE("A sampling flag sets its parameter and leaves the others unset") {
   CHECK(Sent({}).ByteSizeLong() == 0);
   v1::Sampling expected;
   expected.set_temperature(0);
@@ -65,7 +65,7 @@ TEST_CASE("a flag of sampling is sent, and a parameter without its flag is not s
   CHECK_FALSE(all.has_logprobs());
 }
 
-TEST_CASE("a flag of sampling with another type of value is refused") {
+TEST_CASE("A sampling flag refuses a value of another type") {
   for (const char* flag : {"--temperature", "--top-k", "--seed", "--stop-ids"}) {
     CHECK_THROWS_AS(Sent({flag, "x"}), CLI::ParseError);
   }

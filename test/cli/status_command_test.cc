@@ -57,7 +57,7 @@ size_t CountOf(const std::string& part, const std::string& text) {
   return count;
 }
 
-TEST_CASE("a worker is ready, draining or gone") {
+TEST_CASE("StatusText shows a worker as ready, draining or gone") {
   v1::GetServerInfoResponse info = Info();
   info.set_active_sessions(2);
   info.set_waiting_sessions(1);
@@ -76,7 +76,7 @@ TEST_CASE("a worker is ready, draining or gone") {
   CHECK(text.find("d:3                     gone ") != std::string::npos);
 }
 
-TEST_CASE("a worker that says so is shown as draining, and the router hears it from a real stream") {
+TEST_CASE("A router marks a worker as draining when the worker reports it") {
   Cluster c;
   worker::v1::DecodeEvent load;
   load.mutable_load()->set_draining(true);
@@ -94,7 +94,7 @@ TEST_CASE("a worker that says so is shown as draining, and the router hears it f
   call.context.TryCancel();
 }
 
-TEST_CASE("what a router sends does not reach the terminal as commands") {
+TEST_CASE("StatusText replaces terminal commands in a router's texts") {
   v1::GetServerInfoResponse info = Info();
   AddWorker(info, "evil\x1b[2J\n").set_model("\x1b]0;x\a");
   const std::string text = StatusText("r:7", info);
@@ -102,7 +102,7 @@ TEST_CASE("what a router sends does not reach the terminal as commands") {
   CHECK(text.find("evil?[2J? ") != std::string::npos);
 }
 
-TEST_CASE("where there is no terminal, answers stand one below the other without escape codes") {
+TEST_CASE("WatchStatus prints answers one below the other without a terminal") {
   Watched w{.answers = {Info(1), Info(2), Info(3)}};
   CHECK(w.Run().ok());
   const std::string text = w.out.str();
@@ -112,7 +112,7 @@ TEST_CASE("where there is no terminal, answers stand one below the other without
   CHECK(CountOf("\n\n", text) == 2);
 }
 
-TEST_CASE("on a terminal each answer is drawn over the last one, and fits") {
+TEST_CASE("WatchStatus draws each answer over the last one and fits the terminal") {
   v1::GetServerInfoResponse many = Info();
   for (int i = 0; i < 50; ++i) AddWorker(many, absl::StrCat("w", i));
   Watched w{.answers = {Info(1), many}, .terminal = TerminalSize{.rows = 10, .columns = 40}};
@@ -129,7 +129,7 @@ TEST_CASE("on a terminal each answer is drawn over the last one, and fits") {
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 40 + std::string("\x1b[H\x1b[K").size());
 }
 
-TEST_CASE("a router that is away for a while is waited for, once there was an answer") {
+TEST_CASE("WatchStatus waits for a lost router after a first answer") {
   const absl::Status away = absl::UnavailableError("no router at r:7");
   Watched w{.answers = {Info(1), away, Info(2)}};
   CHECK(w.Run().ok());
@@ -151,7 +151,7 @@ TEST_CASE("a router that is away for a while is waited for, once there was an an
   CHECK(changed.Run() == denied);
 }
 
-TEST_CASE("a watch ends when nobody reads it") {
+TEST_CASE("WatchStatus ends when its output is closed") {
   Watched w{.answers = {Info(1), Info(2), Info(3)}};
   w.out.setstate(std::ios::badbit);
   CHECK(w.Run().ok());

@@ -47,7 +47,7 @@ v1::TraceResponse Two(const std::string& name = "reader") {
 
 constexpr char kHostile[] = "<script>alert(1)</script>\"&'\n\x1b[31m]]>";
 
-TEST_CASE("trace events are what Perfetto reads: slices with times, nested, and flows between lanes") {
+TEST_CASE("RenderEvents writes nested slices with times and flows for Perfetto") {
   const nlohmann::json document = nlohmann::json::parse(RenderEvents("w", Two()));
   std::map<int, std::string> names;
   std::map<int, std::vector<std::pair<int64_t, int64_t>>> slices;
@@ -77,7 +77,7 @@ TEST_CASE("trace events are what Perfetto reads: slices with times, nested, and 
   CHECK(flow[1]["bp"] == "e");
 }
 
-TEST_CASE("requests of one agent share a lane unless they overlap") {
+TEST_CASE("RenderEvents gives an agent's requests one lane unless they overlap") {
   v1::TraceResponse trace;
   AddRequest(trace, "a1", "a", 0, 10);
   AddRequest(trace, "b1", "b", 0, 30);
@@ -108,7 +108,7 @@ nlohmann::json Inlined(const std::string& html) {
   return nlohmann::json::parse(html.substr(from + begin.size(), to - from - begin.size()));
 }
 
-TEST_CASE("the page has the workflow's trace as /ui/trace answers it") {
+TEST_CASE("RenderHtml inlines the trace that /ui/trace returns") {
   const nlohmann::json inlined = Inlined(RenderHtml("run 7", Two()));
   CHECK(inlined.at("workflow") == "run 7");
   const nlohmann::json& requests = inlined.at("trace").at("requests");
@@ -118,7 +118,7 @@ TEST_CASE("the page has the workflow's trace as /ui/trace answers it") {
   CHECK(requests[1].at("spans").size() == 3);
 }
 
-TEST_CASE("names and errors are text in every form, whatever is in them") {
+TEST_CASE("All renderers show names and errors as text") {
   v1::TraceResponse trace = Two(kHostile);
   trace.mutable_requests(1)->set_error(kHostile);
   trace.mutable_requests(0)->set_request_id(kHostile);
@@ -141,7 +141,7 @@ TEST_CASE("names and errors are text in every form, whatever is in them") {
   CHECK(document["traceEvents"][0]["args"]["name"] == kHostile);
 }
 
-TEST_CASE("text shows in each column the phase that takes most of its time") {
+TEST_CASE("RenderText shows the phase with the most time in each column") {
   const std::string text = RenderText("w", Two());
   CAPTURE(text);
   CHECK(text.find("w: 2 requests, 8.0 ms\n") == 0);
@@ -152,7 +152,7 @@ TEST_CASE("text shows in each column the phase that takes most of its time") {
   CHECK(text.find("reader          " + bar(4, 28, '.', 4, '>', 28, '=') + "|       8.0 ms\n") != text.npos);
 }
 
-TEST_CASE("an empty trace and one of no length can be drawn") {
+TEST_CASE("All renderers draw an empty trace and a trace without length") {
   v1::TraceResponse trace;
   AddRequest(trace, "r", "", 0, 0);
   CHECK(CheckTrace(trace).ok());
@@ -161,7 +161,7 @@ TEST_CASE("an empty trace and one of no length can be drawn") {
   CHECK(nlohmann::json::parse(RenderEvents("w", trace))["traceEvents"].size() == 4);
 }
 
-TEST_CASE("what no server of ours sends is refused before it is drawn") {
+TEST_CASE("CheckTrace refuses a trace that no server sends") {
   const auto refused = [](auto&& spoil) {
     v1::TraceResponse trace = Two();
     spoil(*trace.mutable_requests(1));
