@@ -50,7 +50,7 @@ const FakeDevice kSmallGpu("cuda", true, absl::InvalidArgumentError("heads of 96
 
 }  // namespace
 
-TEST_CASE("auto takes the first kind whose devices can run the model, and its devices") {
+TEST_CASE("ChooseDevices takes the first kind that can run the model with auto") {
   const LogCapture log;
   const absl::StatusOr<DeviceChoice> choice = Choose("auto", {&kGpus, &kCpu});
   REQUIRE(choice.ok());
@@ -59,7 +59,7 @@ TEST_CASE("auto takes the first kind whose devices can run the model, and its de
   CHECK(log.Count("computing on the CPU") == 0);
 }
 
-TEST_CASE("auto computes on the CPU where no GPU can, and says why") {
+TEST_CASE("ChooseDevices takes the CPU with a reason when no GPU can run the model") {
   for (const FakeDevice* gpu : {&kNoGpu, &kSmallGpu}) {
     const LogCapture log;
     CHECK(Choose("auto", {gpu, &kCpu})->kind == &kCpu);
@@ -67,7 +67,7 @@ TEST_CASE("auto computes on the CPU where no GPU can, and says why") {
   }
 }
 
-TEST_CASE("auto warns of the CPU only where a GPU is there or several ranks were wanted") {
+TEST_CASE("ChooseDevices warns of the CPU only with a GPU present or several ranks") {
   const struct {
     std::vector<const Device*> kinds;
     int ranks;
@@ -83,7 +83,7 @@ TEST_CASE("auto warns of the CPU only where a GPU is there or several ranks were
   }
 }
 
-TEST_CASE("a kind that is named is the one that is used, or the reason why it cannot be") {
+TEST_CASE("ChooseDevices uses a named kind or returns its error") {
   const LogCapture log;
   CHECK(Choose("cpu", {&kGpus, &kCpu})->kind == &kCpu);
   CHECK(Choose("cuda", {&kGpus, &kCpu})->kind == &kGpus);
@@ -94,7 +94,7 @@ TEST_CASE("a kind that is named is the one that is used, or the reason why it ca
   CHECK(log.Count("computing on the CPU") == 0);
 }
 
-TEST_CASE("where all kinds fail, auto gives the last one's reason") {
+TEST_CASE("ChooseDevices returns the last kind's reason when all kinds fail") {
   const FakeDevice broken("cpu", false, absl::ResourceExhaustedError("no memory"));
   CHECK(Choose("auto", {&kNoGpu, &broken}).status() == absl::ResourceExhaustedError("no memory"));
 }

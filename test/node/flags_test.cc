@@ -29,7 +29,7 @@ Parsed Parse(std::vector<std::string> words, const std::string& toml) {
   return parsed;
 }
 
-TEST_CASE("the file sets what the command line leaves out") {
+TEST_CASE("ApplyConfigFile sets the options that the command line leaves out") {
   const Parsed parsed = Parse({"--listen", "127.0.0.1:1", "--model", "a,b"}, R"(
 listen = "127.0.0.1:2"
 model = ["c"]
@@ -50,7 +50,7 @@ check = true
   CHECK(parsed.options.common.check);
 }
 
-TEST_CASE("an option that was removed is accepted in the flags and in the file, and warns") {
+TEST_CASE("A removed option is accepted with a warning in flags and file") {
   std::ostringstream warnings;
   std::streambuf* const before = std::cerr.rdbuf(warnings.rdbuf());
   const Parsed flag = Parse({"--routing", "random"}, "");
@@ -68,7 +68,7 @@ TEST_CASE("an option that was removed is accepted in the flags and in the file, 
   CHECK(app.help().find("--routing") == std::string::npos);
 }
 
-TEST_CASE("an option that was removed takes one word, and not the model that follows") {
+TEST_CASE("A removed option takes one word and not the model behind it") {
   CLI::App app;
   ServeOptions options;
   AddServeFlags(app, options);
@@ -81,14 +81,14 @@ TEST_CASE("an option that was removed takes one word, and not the model that fol
   CHECK(warnings.str().find("--routing is ignored") != std::string::npos);
 }
 
-TEST_CASE("HTTP is served on loopback, elsewhere or not at all") {
+TEST_CASE("--http serves HTTP on loopback, on an address or not at all") {
   CHECK(Parse({}, "").options.http == "127.0.0.1:8000");
   CHECK(Parse({"--http", "0.0.0.0:80"}, "").options.http == "0.0.0.0:80");
   CHECK(Parse({}, "http = \"off\"").options.http == "off");
   CHECK_FALSE(Parse({}, "http = \"everywhere\"").file.ok());
 }
 
-TEST_CASE("a decode worker is told to verify KV, and asks prefill workers for what they need no option for") {
+TEST_CASE("--verify-kv is an option of decode workers only") {
   WorkerOptions decode, prefill;
   CLI::App decode_app, prefill_app;
   AddDecodeFlags(decode_app, decode);
@@ -99,7 +99,7 @@ TEST_CASE("a decode worker is told to verify KV, and asks prefill workers for wh
   CHECK(prefill_app.get_option_no_throw("--verify-kv") == nullptr);
 }
 
-TEST_CASE("both kinds of worker are told to guard KV, each by itself") {
+TEST_CASE("--guard-kv is an option of both kinds of worker") {
   for (const auto add : {&AddDecodeFlags, &AddPrefillFlags}) {
     WorkerOptions options;
     CLI::App app;
@@ -110,7 +110,7 @@ TEST_CASE("both kinds of worker are told to guard KV, each by itself") {
   }
 }
 
-TEST_CASE("a mistake in the file is named with its line") {
+TEST_CASE("ApplyConfigFile names a mistake with its line") {
   const auto error = [](const std::string& toml) {
     const Parsed parsed = Parse({}, toml);
     CHECK_FALSE(parsed.file.ok());
@@ -129,12 +129,12 @@ TEST_CASE("a mistake in the file is named with its line") {
   CHECK(error("\nlisten = ").starts_with("2: "));
 }
 
-TEST_CASE("a file that is not there is an error") {
+TEST_CASE("ApplyConfigFile returns an error when the file is absent") {
   CLI::App app;
   CHECK(absl::IsNotFound(ApplyConfigFile(app, "/nonexistent/baton.toml")));
 }
 
-TEST_CASE("addresses need a host and a port") {
+TEST_CASE("--listen requires a host and a port") {
   const std::string bad = GENERATE("", "localhost", ":1", "a:", "a:b", "a:70000", "a:-1");
   CLI::App app;
   RouterOptions options;
@@ -142,7 +142,7 @@ TEST_CASE("addresses need a host and a port") {
   CHECK_THROWS_AS(app.parse(std::vector<std::string>{bad, "--listen"}), CLI::Error);
 }
 
-TEST_CASE("a worker registers under a prefix of etcd, and nowhere else") {
+TEST_CASE("--register requires a prefix of etcd") {
   const auto parse = [](const std::string& name) {
     CLI::App app;
     WorkerOptions options;
@@ -155,7 +155,7 @@ TEST_CASE("a worker registers under a prefix of etcd, and nowhere else") {
   for (const char* bad : {"/decode", "srv:decode", "etcd:", "a:1"}) CHECK_THROWS_AS(parse(bad), CLI::Error);
 }
 
-TEST_CASE("required options and addresses that are named twice are told") {
+TEST_CASE("Validate names missing options and duplicate addresses") {
   RouterOptions options;
   CHECK(Message(Validate(options)).starts_with("model: "));
   options.models = {"m"};
@@ -167,7 +167,7 @@ TEST_CASE("required options and addresses that are named twice are told") {
   CHECK(Validate(options).ok());
 }
 
-TEST_CASE("two models of one name are refused, since clients could not tell them apart") {
+TEST_CASE("Validate refuses two models with one name") {
   RouterOptions options;
   options.prefill_workers = {"a:1"};
   options.decode_workers = {"a:2"};
@@ -176,7 +176,7 @@ TEST_CASE("two models of one name are refused, since clients could not tell them
         "model: 'old/llama' and 'new/llama/' would both be served as 'llama': rename one directory");
 }
 
-TEST_CASE("a control group's CPU quota bounds the cores, rounded up") {
+TEST_CASE("CoresWithin rounds a control group's CPU quota up") {
   CHECK(CoresWithin("200000 100000", 8) == 2);
   CHECK(CoresWithin("150000 100000", 8) == 2);
   CHECK(CoresWithin("10000 100000", 8) == 1);
@@ -186,7 +186,7 @@ TEST_CASE("a control group's CPU quota bounds the cores, rounded up") {
   }
 }
 
-TEST_CASE("too little shared memory is told with both sizes and what to do") {
+TEST_CASE("SharedMemoryShortage names both sizes and a remedy") {
   CHECK(SharedMemoryShortage("/dev/shm", 1).empty());
   CHECK(SharedMemoryShortage("/nonexistent", 1).starts_with("/nonexistent cannot be written (No such file"));
   const std::string shortage = SharedMemoryShortage("/dev/shm", int64_t{1} << 50);
@@ -194,7 +194,7 @@ TEST_CASE("too little shared memory is told with both sizes and what to do") {
   CHECK(shortage.find("the KV blocks need 1073741825 MiB: enlarge it") != std::string::npos);
 }
 
-TEST_CASE("more KV than memory, or next to none, is refused with both numbers") {
+TEST_CASE("KvBlocks refuses more KV than memory or almost none, with both numbers") {
   WorkerOptions options;
   options.kv_memory_mb = 1;
   CHECK(Message(KvBlocks(options, 1 << 20).status()).find("hold 1 blocks") != std::string::npos);
@@ -205,7 +205,7 @@ TEST_CASE("more KV than memory, or next to none, is refused with both numbers") 
   CHECK(KvBlocks(options, 1 << 20).value() == 64);
 }
 
-TEST_CASE("a GPU's KV has nine tenths of what weights and activations leave, or what was asked for if that fits") {
+TEST_CASE("KvBlocksOnDevice takes nine tenths of the remaining memory or --kv-memory-mb") {
   constexpr int64_t kMb = 1 << 20;
   WorkerOptions options;
   CHECK(KvBlocksOnDevice(options, kMb, 500 * kMb).value() == 450);
@@ -224,7 +224,7 @@ TEST_CASE("a GPU's KV has nine tenths of what weights and activations leave, or 
   }
 }
 
-TEST_CASE("a device is the CPU, a GPU by its number, or chosen") {
+TEST_CASE("--device accepts the CPU, a GPU's number or auto") {
   for (const char* good : {"auto", "cpu", "cuda", "cuda:0", "cuda:7", "cuda:1,0,0"}) {
     CLI::App app;
     WorkerOptions options;
@@ -240,7 +240,7 @@ TEST_CASE("a device is the CPU, a GPU by its number, or chosen") {
   }
 }
 
-TEST_CASE("steps are as long as suits the device, or as they are told to be") {
+TEST_CASE("SetStepDefaults chooses steps for the device unless options set them") {
   WorkerOptions options;
   SetStepDefaults(options, /*on_gpu=*/false);
   CHECK((options.step_tokens == 512 && options.max_batch == 64));
@@ -256,7 +256,7 @@ TEST_CASE("steps are as long as suits the device, or as they are told to be") {
   }
 }
 
-TEST_CASE("each rank has a GPU that is named, or one that is chosen") {
+TEST_CASE("--device names one GPU for each rank or leaves the choice to the worker") {
   WorkerOptions options;
   const auto devices = [&](const char* device, int ranks) {
     options.device = device;
@@ -273,7 +273,7 @@ TEST_CASE("each rank has a GPU that is named, or one that is chosen") {
   }
 }
 
-TEST_CASE("a worker on all interfaces must say how it is reached") {
+TEST_CASE("Validate requires --advertise when a worker listens on all interfaces") {
   WorkerOptions options;
   CHECK(AdvertisedAddress(options, "127.0.0.1:7").value() == "127.0.0.1:7");
   CHECK(absl::IsInvalidArgument(AdvertisedAddress(options, "0.0.0.0:7").status()));
@@ -290,7 +290,7 @@ TEST_CASE("a worker on all interfaces must say how it is reached") {
   CHECK(AdvertisedAddress(options, "0.0.0.0:7").value() == "worker-0.workers:7");
 }
 
-TEST_CASE("nothing listens where other machines may reach it without keys or certificates, unless it is told to") {
+TEST_CASE("Validate refuses public addresses without keys, certificates or --open") {
   for (const char* listen : {"0.0.0.0:7", "[::]:7", "10.0.0.1:7", "host:7", "127.host:7"}) {
     INFO(listen);
     WorkerOptions worker;

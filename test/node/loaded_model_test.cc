@@ -37,18 +37,18 @@ TEST_CASE("--device cpu places the model on the CPU and sizes its KV memory") {
   CHECK(model->step.tokens == std::max<int64_t>(options.step_tokens, options.max_batch));
 }
 
-TEST_CASE("a prefill worker makes no logits") {
+TEST_CASE("A prefill worker reserves no room for logits") {
   WorkerOptions options = OptionsOn("cpu");
   CHECK(LoadModel(options, {.prefill = 1}).value().step.logits == 0);
 }
 
-TEST_CASE("the ranks of a tensor-parallel worker have a device each") {
+TEST_CASE("Each rank of a tensor-parallel worker has a device") {
   WorkerOptions options = OptionsOn("cpu");
   options.tensor_parallel = 2;
   CHECK(LoadModel(options, {.decode = 1}).value().devices == std::vector<int>{0, 0});
 }
 
-TEST_CASE("--device cuda fails where there is no GPU, and names the reason") {
+TEST_CASE("--device cuda fails with the reason when there is no GPU") {
   WorkerOptions options = OptionsOn("cuda:63");  // no machine has so many devices
   const absl::Status status = LoadModel(options, {.decode = 1}).status();
   INFO(Message(status));
@@ -56,7 +56,7 @@ TEST_CASE("--device cuda fails where there is no GPU, and names the reason") {
   CHECK(absl::StrContains(status.message(), "CUDA"));
 }
 
-TEST_CASE("the CPU is the last kind of device that --device auto tries") {
+TEST_CASE("--device auto tries the CPU last") {
   REQUIRE_FALSE(Devices().empty());
   CHECK(Devices().back()->name() == "cpu");
 }

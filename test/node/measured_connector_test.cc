@@ -43,7 +43,7 @@ class PendingConnector final : public Connector {
   Pending pending;
 };
 
-TEST_CASE("pushes are timed and counted, those that fail apart, and all else is passed on") {
+TEST_CASE("MeasuredConnector times and counts pushes, counting failures apart") {
   PendingConnector inner;
   ManualClock clock;
   Metrics metrics;

@@ -109,7 +109,7 @@ Answer Generate(v1::Inference::Stub& stub) {
 
 }  // namespace
 
-TEST_CASE("the three nodes answer a request, and answer it again from the cache") {
+TEST_CASE("Three nodes answer a request and answer it again from the cache") {
   Nodes nodes;
   const Answer first = Generate(*nodes.stub), again = Generate(*nodes.stub);
   INFO(first.status.ToString());
@@ -121,7 +121,7 @@ TEST_CASE("the three nodes answer a request, and answer it again from the cache"
   CHECK(again.cached_tokens == 48);  // three full blocks of [0, 49)
 }
 
-TEST_CASE("each node may be shut down more than once, after it has served") {
+TEST_CASE("Each node accepts more than one shutdown after it has served") {
   Nodes nodes;
   REQUIRE(Generate(*nodes.stub).status.ok());
   for (int i = 0; i < 2; ++i) {

@@ -16,7 +16,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("a request passes both workers and its tokens reach the client") {
+TEST_CASE("A request passes both workers and its tokens reach the client") {
   Cluster c;
   Call call(c);
   const worker::v1::PrefillJob prefill = c.prefill->Next().prefill();
@@ -55,7 +55,7 @@ TEST_CASE("a request passes both workers and its tokens reach the client") {
   CHECK(MetricValue(c.metrics, "baton_completion_tokens_total") == 5);
 }
 
-TEST_CASE("prefill-only computes and moves nothing") {
+TEST_CASE("PrefillOnly computes and moves no KV to a decode worker") {
   Cluster c;
   std::thread worker([&] {
     const worker::v1::PrefillJob job = c.prefill->Next().prefill();
@@ -72,7 +72,7 @@ TEST_CASE("prefill-only computes and moves nothing") {
   CHECK_FALSE(response.request_id().empty());
 }
 
-TEST_CASE("priority, salt and log probabilities reach the workers and come back") {
+TEST_CASE("Priority, salt and log probabilities reach the workers and come back") {
   Cluster c;
   v1::GenerateRequest request;
   request.set_request_id("r");
@@ -107,7 +107,7 @@ TEST_CASE("priority, salt and log probabilities reach the workers and come back"
   CHECK(reader->Finish().ok());
 }
 
-TEST_CASE("a prefill-only call that the client cancels is cancelled at the worker") {
+TEST_CASE("A router cancels a PrefillOnly call at the worker when its client does") {
   Cluster c;
   grpc::ClientContext context;
   std::thread client([&] {
@@ -123,23 +123,23 @@ TEST_CASE("a prefill-only call that the client cancels is cancelled at the worke
   client.join();
 }
 
-TEST_CASE("an address that is taken is refused, not shared") {
+TEST_CASE("GrpcServer refuses an address in use instead of sharing it") {
   Cluster c;
   const auto second = GrpcServer::Start(c.node->server().address(), GrpcServer::Audience::kWorkers, {});
   CHECK(absl::IsUnavailable(second.status()));
   CHECK(Message(second.status()).find("taken by another process") != std::string::npos);
 }
 
-TEST_CASE("a call that the client cancels is cancelled at the workers") {
+TEST_CASE("A router cancels a call at the workers when its client cancels it") {
   Cluster c;
   Call call(c);
-  SECTION("while prefilling") {
+  SECTION("while the prefill worker computes") {
     c.prefill->Next();
     call.context.TryCancel();
     CHECK(c.prefill->Next().cancel().request_id() == "r");
     CHECK(c.decode->Next().cancel().request_id() == "r");
   }
-  SECTION("while decoding") {
+  SECTION("while the decode worker decodes") {
     PassPrefill(c);
     c.decode->Send(TokensEvent("r", "x", std::nullopt));
     v1::GenerateResponse response;
@@ -151,7 +151,7 @@ TEST_CASE("a call that the client cancels is cancelled at the workers") {
   CHECK(absl::IsCancelled(call.Finish().status));
 }
 
-TEST_CASE("a deadline reaches both workers") {
+TEST_CASE("A deadline reaches both workers") {
   Cluster c;
   Call warm(c, "warm");  // attaches the workers
   c.prefill->Next();
@@ -178,17 +178,17 @@ TEST_CASE("a deadline reaches both workers") {
   }
 }
 
-TEST_CASE("a worker that dies before its request says anything has the other told, and is waited for") {
+TEST_CASE("A router restarts a request without output when its worker comes back") {
   Cluster c;
   Call call(c);
   c.prefill->Next();
-  SECTION("the prefill worker") {
+  SECTION("when the prefill worker dies") {
     const std::string address = c.prefill->address();
     c.prefill.reset();
     CHECK(c.decode->Next().cancel().request_id() == "r");
     c.prefill.emplace(WorkerRole::kPrefill, 12, address);
   }
-  SECTION("the decode worker") {
+  SECTION("when the decode worker dies") {
     const std::string address = c.decode->address();
     c.decode.reset();
     CHECK(c.prefill->Next().cancel().request_id() == "r");
@@ -199,7 +199,7 @@ TEST_CASE("a worker that dies before its request says anything has the other tol
   CHECK(call.Finish().status.ok());
 }
 
-TEST_CASE("a worker that dies fails requests that have begun to answer, retryably") {
+TEST_CASE("A router fails started requests of a lost worker as retryable") {
   Cluster c;
   Call call(c);
   PassPrefill(c);
@@ -213,7 +213,7 @@ TEST_CASE("a worker that dies fails requests that have begun to answer, retryabl
   CHECK(RetryAfterOf(call.context) > absl::ZeroDuration());
 }
 
-TEST_CASE("a worker that comes back serves again") {
+TEST_CASE("A router uses a worker again when it comes back") {
   Cluster c;
   {
     Call call(c, "first");
@@ -234,7 +234,7 @@ TEST_CASE("a worker that comes back serves again") {
   CHECK(call.Finish().text == "ok");
 }
 
-TEST_CASE("a worker's failure is the client's, in its own words") {
+TEST_CASE("A router returns a worker's failure to the client unchanged") {
   Cluster c;
   Call call(c);
   PassPrefill(c);
@@ -244,7 +244,7 @@ TEST_CASE("a worker's failure is the client's, in its own words") {
   CHECK(Message(status) == "the backend broke");
 }
 
-TEST_CASE("overload is refused with a hint, and a live id is not taken twice") {
+TEST_CASE("A router refuses overload with retry_after and refuses an id that is in use") {
   Cluster c({.live_requests = 1, .worker_wait = absl::Hours(1)});
   Call first(c, "first");
   c.prefill->Next();
@@ -262,7 +262,7 @@ TEST_CASE("overload is refused with a hint, and a live id is not taken twice") {
   CHECK(first.Finish().status.ok());
 }
 
-TEST_CASE("without workers a request is refused after a short wait") {
+TEST_CASE("A router refuses a request after a short wait when it has no workers") {
   Cluster c({.worker_wait = absl::Milliseconds(100)});
   c.prefill->Die();
   c.decode->Die();
@@ -271,7 +271,7 @@ TEST_CASE("without workers a request is refused after a short wait") {
   CHECK(absl::IsUnavailable(status));
 }
 
-TEST_CASE("bad requests are refused by field and cost the workers nothing") {
+TEST_CASE("A router refuses bad requests by field without work for the workers") {
   Cluster c;
   Call call(c, "a b");
   const absl::Status status = call.Finish().status;
@@ -288,7 +288,7 @@ TEST_CASE("bad requests are refused by field and cost the workers nothing") {
   CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="INVALID_ARGUMENT"})") == 3);
 }
 
-TEST_CASE("a compressed message, which could be inflated beyond any limit, is refused") {
+TEST_CASE("A router refuses compressed messages") {
   Cluster c;
   grpc::ClientContext context;
   context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
@@ -298,7 +298,7 @@ TEST_CASE("a compressed message, which could be inflated beyond any limit, is re
   CHECK(c.stub->PrefillOnly(&context, request, &response).error_code() == grpc::StatusCode::UNIMPLEMENTED);
 }
 
-TEST_CASE("text that is not UTF-8 is refused by field") {
+TEST_CASE("A router refuses text that is not UTF-8 by field") {
   Cluster c;
   // The bytes of segments { segments { text: "\xff" } }.
   std::string response;
@@ -310,7 +310,7 @@ TEST_CASE("text that is not UTF-8 is refused by field") {
         grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_CASE("reflection lists the services") {
+TEST_CASE("Reflection lists the services") {
   Cluster c;
   std::string response;
   // The bytes of ServerReflectionRequest { list_services: "*" }.
@@ -320,7 +320,7 @@ TEST_CASE("reflection lists the services") {
   CHECK(response.find("grpc.health.v1.Health") != std::string::npos);
 }
 
-TEST_CASE("health says SERVING while a worker of each role is attached") {
+TEST_CASE("Health is SERVING while a worker of each role is attached") {
   Cluster c;
   const auto await_health = [&](char expected) {
     Await("the router's health to change", [&] {
@@ -334,7 +334,7 @@ TEST_CASE("health says SERVING while a worker of each role is attached") {
   await_health(2);  // NOT_SERVING
 }
 
-TEST_CASE("a client that does not read is cut off and holds nobody else up") {
+TEST_CASE("A router ends the call of a client that does not read and delays no other") {
   Cluster c;
   Call slow(c, "slow");
   PassPrefill(c, "slow");
@@ -356,7 +356,7 @@ TEST_CASE("a client that does not read is cut off and holds nobody else up") {
   CHECK(quick.Finish().status.ok());
 }
 
-TEST_CASE("an id may be used again at once: what workers still say of its predecessor is not taken for it") {
+TEST_CASE("A router ignores late messages about an earlier request with the same id") {
   Cluster c;
   Call first(c);
   PassPrefill(c);
@@ -378,7 +378,7 @@ TEST_CASE("an id may be used again at once: what workers still say of its predec
   CHECK(result.text == "new");
 }
 
-TEST_CASE("shutting down ends what is live after the grace and takes nothing new") {
+TEST_CASE("Shutdown ends live requests after the grace and takes no new ones") {
   Cluster c;
   Call call(c);
   c.prefill->Next();
@@ -387,7 +387,7 @@ TEST_CASE("shutting down ends what is live after the grace and takes nothing new
   CHECK(c.prefill->Next().cancel().request_id() == "r");
 }
 
-TEST_CASE("models and workers are told") {
+TEST_CASE("ListModels and GetServerInfo return models and workers") {
   Cluster c;
   Call call(c);
   c.prefill->Next();

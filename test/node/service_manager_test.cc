@@ -25,7 +25,7 @@ ServiceManager Find(const std::map<std::string, std::string>& environment) {
   return manager;
 }
 
-TEST_CASE("states reach a service manager at a path and at an abstract name") {
+TEST_CASE("Notify reaches a service manager at a path or an abstract name") {
   const TempDir directory;
   for (const std::string& name : {directory / "notify", "@" + directory.path()}) {
     INFO(name);
@@ -35,13 +35,13 @@ TEST_CASE("states reach a service manager at a path and at an abstract name") {
   }
 }
 
-TEST_CASE("without a service manager nothing is sent and nothing is wrong") {
+TEST_CASE("Notify does nothing without a service manager") {
   CHECK(Notify({}, "READY=1").ok());
   CHECK(Find({}).socket.empty());
   CHECK(StartWatchdogNotifier({.watchdog = std::chrono::seconds(1)}, [] {}) == nullptr);
 }
 
-TEST_CASE("a socket that is none, or that nobody reads, is named") {
+TEST_CASE("Notify returns an error when a socket's name is malformed or has no reader") {
   const TempDir directory;
   for (const std::string& name : {std::string("relative"), std::string("@"), "/" + std::string(108, 'x')}) {
     const absl::Status status = Notify({.socket = name}, "READY=1");
@@ -51,7 +51,7 @@ TEST_CASE("a socket that is none, or that nobody reads, is named") {
   CHECK(absl::IsUnavailable(Notify({.socket = directory / "nobody"}, "READY=1")));
 }
 
-TEST_CASE("the watchdog's interval counts for the process that it is meant for") {
+TEST_CASE("FindServiceManager uses the watchdog's interval for its own process only") {
   const std::string self = absl::StrCat(getpid()), other = absl::StrCat(getpid() + 1);
   CHECK(Find({{"NOTIFY_SOCKET", "@n"}, {"WATCHDOG_USEC", "2000000"}}).watchdog == std::chrono::seconds(2));
   CHECK(Find({{"WATCHDOG_USEC", "5"}, {"WATCHDOG_PID", self}}).watchdog.count() == 5);
@@ -60,7 +60,7 @@ TEST_CASE("the watchdog's interval counts for the process that it is meant for")
   CHECK(Find({{"WATCHDOG_USEC", "-5"}}).watchdog.count() == 0);
 }
 
-TEST_CASE("the watchdog hears of a process only while that answers") {
+TEST_CASE("KeepWatchdogQuiet reports a process only while the process answers") {
   const TempDir directory;
   const NotifySocket socket(directory / "notify");
   std::promise<void> hangs, goes_on;
