@@ -14,8 +14,7 @@ v1::GenerateRequest Downstream(const std::string& id, const std::string& upstrea
   return request;
 }
 
-TEST_CASE(
-    "a prompt goes to its prefill worker while its upstream decodes, and to a decode worker when it is complete") {
+TEST_CASE("A streaming prompt prefills during its upstream and decodes when complete") {
   Cluster c;
   Call up(c, "up");
   PassPrefill(c, "up");
@@ -50,7 +49,7 @@ TEST_CASE(
   CHECK(result.final.timings().upstream_ms() > 0);
 }
 
-TEST_CASE("a prompt whose upstream is over is complete at once") {
+TEST_CASE("A prompt is complete at once when its upstream request has ended") {
   Cluster c;
   Call up(c, "up");
   PassPrefill(c, "up");
@@ -63,7 +62,7 @@ TEST_CASE("a prompt whose upstream is over is complete at once") {
   CHECK(job.decode_worker() == c.decode->address());
 }
 
-TEST_CASE("an upstream's failure fails those that wait for it, and their workers are told") {
+TEST_CASE("A failed upstream request fails its downstream requests and their jobs") {
   Cluster c;
   Call up(c, "up");
   PassPrefill(c, "up");
@@ -77,7 +76,7 @@ TEST_CASE("an upstream's failure fails those that wait for it, and their workers
   CHECK(c.prefill->Next().cancel().request_id() == "down");
 }
 
-TEST_CASE("a substitute begins the prompt anew at its worker") {
+TEST_CASE("A substitute for a failed upstream's output restarts the prompt at its worker") {
   Cluster c;
   Call up(c, "up");
   PassPrefill(c, "up");
@@ -96,7 +95,7 @@ TEST_CASE("a substitute begins the prompt anew at its worker") {
   CHECK(TextOf(last.tokens()) == "0123456789none!");
 }
 
-TEST_CASE("a downstream request that its client cancels harms neither its upstream nor its siblings") {
+TEST_CASE("A cancelled downstream request leaves its upstream and siblings alone") {
   Cluster c;
   Call up(c, "up");
   PassPrefill(c, "up");
@@ -113,7 +112,7 @@ TEST_CASE("a downstream request that its client cancels harms neither its upstre
   CHECK(TextOf(last.tokens()) == "0123456789abc!");
 }
 
-TEST_CASE("unknown upstreams, cycles and prompts that outgrow the context are refused") {
+TEST_CASE("A router refuses unknown upstreams, cycles and prompts beyond the context") {
   Cluster c;
   CHECK(absl::IsNotFound(Call(c, Downstream("down", "nobody")).Finish().status));
   CHECK(absl::IsInvalidArgument(Call(c, Downstream("self", "self")).Finish().status));
@@ -127,7 +126,7 @@ TEST_CASE("unknown upstreams, cycles and prompts that outgrow the context are re
   CHECK(Message(result.status) == "prompt: with the outputs it refers to it has at least 70 tokens, limit 63");
 }
 
-TEST_CASE("metrics tell of prompts that wait, and of what they wait for") {
+TEST_CASE("Metrics show waiting prompts and their upstream requests") {
   Cluster c;
   v1::GenerateRequest request = Downstream("down", "up");
   request.mutable_segments()->mutable_segments(1)->mutable_output_of()->set_announced(true);
@@ -149,7 +148,7 @@ TEST_CASE("metrics tell of prompts that wait, and of what they wait for") {
   CHECK(MetricValue(c.metrics, "baton_kept_output_bytes") > 0);
 }
 
-TEST_CASE("max_tokens that does not fit once the prompt is complete is refused then") {
+TEST_CASE("A router refuses a max_tokens that a completed prompt leaves no room for") {
   Cluster c;
   Call up(c, "up");
   PassPrefill(c, "up");
@@ -162,7 +161,7 @@ TEST_CASE("max_tokens that does not fit once the prompt is complete is refused t
         "sampling.max_tokens: 8 after a prompt of 61 tokens, limit 3 (context 64 of 'bytes')");
 }
 
-TEST_CASE("an upstream whose client does not read goes on for those that wait for its output") {
+TEST_CASE("An upstream runs on for downstream requests when its client does not read") {
   Cluster c;
   Call slow(c, "slow");
   PassPrefill(c, "slow");
@@ -189,7 +188,7 @@ TEST_CASE("an upstream whose client does not read goes on for those that wait fo
   CHECK_FALSE(slow.Finish().status.ok());  // the router ended the slow call
 }
 
-TEST_CASE("an announced request is waited for") {
+TEST_CASE("A router waits for an announced request") {
   Cluster c;
   v1::GenerateRequest request = Downstream("down", "up");
   request.mutable_segments()->mutable_segments(1)->mutable_output_of()->set_announced(true);
@@ -201,7 +200,7 @@ TEST_CASE("an announced request is waited for") {
   CHECK(TextOf(c.prefill->Next().append().tokens()) == "0123456789abc!");
 }
 
-TEST_CASE("by default requests are first come first served, whatever they say of their work") {
+TEST_CASE("By default a router serves requests in order of arrival") {
   Cluster c;
   v1::GenerateRequest request = Call::Request("r", "hello");
   request.set_workflow("w");
@@ -213,7 +212,7 @@ TEST_CASE("by default requests are first come first served, whatever they say of
   CHECK_FALSE(c.decode->Next().decode().handicap_us());
 }
 
-TEST_CASE("under sjf a router tells workers how much work is left of a request's workflow") {
+TEST_CASE("Under sjf a router sends workers the work left in a request's workflow") {
   // The clock stands still, so no arrival offset shrinks while its request waits.
   const ManualClock clock;
   Cluster c(PatientLimits(), Schedule::kShortestFirst, /*keys=*/"", &clock);
@@ -236,7 +235,7 @@ TEST_CASE("under sjf a router tells workers how much work is left of a request's
   CHECK(c.decode->Next().decode().handicap_us() == 8 * token);
 }
 
-TEST_CASE("under sjf a prompt has its upstream's workflow, and a new handicap when complete") {
+TEST_CASE("Under sjf a prompt counts its upstream's work until the upstream has ended") {
   const ManualClock clock;
   Cluster c(PatientLimits(), Schedule::kShortestFirst, /*keys=*/"", &clock);
   const int64_t bound = absl::ToInt64Microseconds(WorkloadOptions().bound);

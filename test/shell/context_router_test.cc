@@ -49,7 +49,7 @@ std::pair<v1::PrefillOnlyResponse, std::string> Add(Cluster& c, const v1::Prefil
   return {answer.response, TextOf(job.tokens())};
 }
 
-TEST_CASE("a context is computed call by call, a repeated call adds nothing, and Generate continues it") {
+TEST_CASE("A context grows call by call, ignores repeated calls, and Generate continues it") {
   Cluster c;
   const auto [first, first_prompt] = Add(c, Addition("one ", 0));
   CHECK(first_prompt == "one ");
@@ -82,7 +82,7 @@ TEST_CASE("a context is computed call by call, a repeated call adds nothing, and
   CHECK(Add(c, Addition("", 8)).first.context_length() == 8);
 }
 
-TEST_CASE("what the tokenizer puts before a prompt stands there once") {
+TEST_CASE("A context starts with the tokenizer's prefix once") {
   Cluster c;
   c.Serve(ByteModel("bytes", {'<'}));
   CHECK(Add(c, Addition("a", 0)).second == "<a");
@@ -90,7 +90,7 @@ TEST_CASE("what the tokenizer puts before a prompt stands there once") {
   CHECK(Add(c, Addition("a", 0)).second == "<a");
 }
 
-TEST_CASE("max_tokens 0 is PrefillOnly by another name, and needs no decode worker") {
+TEST_CASE("Generate with max_tokens 0 acts as PrefillOnly without a decode worker") {
   Cluster c;
   c.decode.reset();
   int32_t length = 0;
@@ -117,7 +117,7 @@ TEST_CASE("max_tokens 0 is PrefillOnly by another name, and needs no decode work
   }
 }
 
-TEST_CASE("a call that fails, is cancelled or refused adds nothing and leaves the context free") {
+TEST_CASE("A failed, cancelled or refused call leaves the context unchanged and free") {
   Cluster c;
   Add(c, Addition("one ", 0));
   std::future<Answer> failing = Start(c, Addition("two ", 4));
@@ -134,7 +134,7 @@ TEST_CASE("a call that fails, is cancelled or refused adds nothing and leaves th
   CHECK(Add(c, Addition("2", 4)).second == "one 2");
 }
 
-TEST_CASE("an addition may contain another request's output, and a repetition of it is known by its tokens") {
+TEST_CASE("A call may add another request's output, and its repetition adds nothing") {
   Cluster c;
   Add(c, Addition("one ", 0));
   Call up(c, "up");
@@ -156,7 +156,7 @@ TEST_CASE("an addition may contain another request's output, and a repetition of
   CHECK(absl::IsFailedPrecondition(Start(c, request).get().status));
 }
 
-TEST_CASE("a context that is unknown, another tenant's, too long or used wrongly is refused by field") {
+TEST_CASE("A router refuses an unknown, foreign, full or misused context by field") {
   Cluster c;
   Add(c, Addition("one ", 0));
   const auto refusal = [&](const v1::PrefillOnlyRequest& request) { return Start(c, request).get().status; };
@@ -180,7 +180,7 @@ TEST_CASE("a context that is unknown, another tenant's, too long or used wrongly
   CHECK(Add(c, Addition("two", 4)).second == "one two");
 }
 
-TEST_CASE("a context whose worker is lost is computed anew from the router's tokens") {
+TEST_CASE("A router computes a context again when its worker is lost") {
   Cluster c;
   Add(c, Addition("one ", 0));
   std::future<Answer> lost = Start(c, Addition("two ", 4));

@@ -71,7 +71,7 @@ class Beat {
   GrpcDecodePeer peer_;
 };
 
-TEST_CASE("an answer is passed on") {
+TEST_CASE("GrpcDecodePeer returns the worker's answer") {
   const Silent silent;
   std::promise<absl::Status> result;
   GrpcDecodePeer peer(grpc::CreateChannel(silent.address(), grpc::InsecureChannelCredentials()), absl::Minutes(5));
@@ -79,12 +79,12 @@ TEST_CASE("an answer is passed on") {
   CHECK(result.get_future().get().ok());
 }
 
-TEST_CASE("a decode worker that is slow to answer is not one that is gone: it may have acted, and is asked again") {
+TEST_CASE("GrpcDecodePeer returns DEADLINE_EXCEEDED when a worker answers slowly") {
   const Silent silent;
   CHECK(Beat(silent.address(), absl::Milliseconds(300)).Code() == absl::StatusCode::kDeadlineExceeded);
 }
 
-TEST_CASE("a decode worker that closes in the middle of a call is gone") {
+TEST_CASE("GrpcDecodePeer returns UNAVAILABLE when a worker closes during a call") {
   Silent silent;
   Beat beat(silent.address(), absl::Minutes(5));
   silent.Heard().wait();
@@ -92,7 +92,7 @@ TEST_CASE("a decode worker that closes in the middle of a call is gone") {
   CHECK(beat.Code() == absl::StatusCode::kUnavailable);
 }
 
-TEST_CASE("a decode worker that nobody reaches is gone, long before the deadline") {
+TEST_CASE("GrpcDecodePeer returns UNAVAILABLE before its deadline when no worker listens") {
   std::string address;
   {
     const Silent silent;

@@ -10,7 +10,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("items of many threads are handled once, in the order in which they were added") {
+TEST_CASE("Outbox handles items of many threads once, in order of arrival") {
   constexpr int kThreads = 4, kEach = 5000;
   // The vector needs no lock, because one thread at a time handles items.
   std::vector<int> handled;
@@ -36,7 +36,7 @@ TEST_CASE("items of many threads are handled once, in the order in which they we
   CHECK(std::ranges::is_sorted(handled));
 }
 
-TEST_CASE("a thread that drains handles what another adds meanwhile, which does not wait") {
+TEST_CASE("Outbox handles other threads' items in the thread that drains") {
   absl::Notification in_first, go_on;
   std::vector<std::pair<int, std::thread::id>> handled;
   Outbox<int> outbox([&](int& item) {
@@ -60,7 +60,7 @@ TEST_CASE("a thread that drains handles what another adds meanwhile, which does 
   CHECK(handled == std::vector{std::pair(1, id), std::pair(2, id)});
 }
 
-TEST_CASE("an item that the handler adds is handled after the item at hand") {
+TEST_CASE("Outbox handles an item that the handler adds after the current item") {
   std::vector<int> begun, ended;
   Outbox<int>* self = nullptr;
   Outbox<int> outbox([&](int& item) {

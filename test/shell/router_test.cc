@@ -125,7 +125,7 @@ struct Routed {
   RequestTicket ticket;  // of the last request
 };
 
-TEST_CASE("a router ticks when something is due or due earlier, and never else") {
+TEST_CASE("A router ticks only when an event is due or becomes due earlier") {
   Routed r;
   for (int round = 0; round < 10; ++round) {
     r.clock.Advance(absl::Hours(1));  // outputs that the router keeps for a while expire
@@ -144,7 +144,7 @@ TEST_CASE("a router ticks when something is due or due earlier, and never else")
   }
 }
 
-TEST_CASE("a deadline that is earlier than the alarm wakes it") {
+TEST_CASE("An earlier deadline wakes the router's alarm") {
   Routed r;
   const auto late = r.Submit("late", absl::Minutes(1));
   r.clock.AwaitSleepUntil(r.clock.Now() + absl::Minutes(1));
@@ -169,14 +169,14 @@ class SlowClient final : public RequestSink {
   const absl::Time alarm_;
 };
 
-TEST_CASE("an event wakes the alarm before a client takes the event's news") {
+TEST_CASE("An event wakes the alarm before its client receives the event") {
   Routed r;
   r.Submit("r", std::make_shared<SlowClient>(r.clock, r.clock.Now() + AgentLimits().keep_output));
   r.router.Cancel(r.ticket);  // its output is kept for a while from now on
   CHECK(r.router.live_requests() == 0);
 }
 
-TEST_CASE("a request that all workers refused is placed again when a worker's hint has passed") {
+TEST_CASE("A router places a refused request again after the worker's retry_after") {
   Routed r;
   const auto sink = r.Submit("r");
   REQUIRE(r.prefill->Next().has_prefill());
@@ -188,7 +188,7 @@ TEST_CASE("a request that all workers refused is placed again when a worker's hi
   CHECK(r.prefill->Next().prefill().request_id() == "r");
 }
 
-TEST_CASE("no update of a request comes after its end, whichever threads they come from") {
+TEST_CASE("A router sends no update of a request after its end") {
   Routed r;
   for (int i = 0; i < 50; ++i) {
     const RequestId id = absl::StrCat("r", i);
@@ -205,7 +205,7 @@ TEST_CASE("no update of a request comes after its end, whichever threads they co
   }
 }
 
-TEST_CASE("gauges of requests and workers are up to date without a tick") {
+TEST_CASE("Gauges of requests and workers are current without a tick") {
   Routed r;
   CHECK(r.Shows("baton_attached_workers{role=\"prefill\"} 1"));
   CHECK(r.Shows("baton_live_requests 0"));
@@ -215,7 +215,7 @@ TEST_CASE("gauges of requests and workers are up to date without a tick") {
   CHECK(r.Shows("baton_live_requests 0"));
 }
 
-TEST_CASE("a worker that was named no more is forgotten when its stream ends, without a tick") {
+TEST_CASE("A router forgets a removed worker when its stream ends, without a tick") {
   Routed r;
   r.router.SetWorkers(WorkerRole::kPrefill, {});
   CHECK(r.router.Workers().size() == 2);

@@ -50,7 +50,7 @@ std::vector<v1::Span::Phase> PhasesOf(const v1::TracedRequest& request) {
   return phases;
 }
 
-TEST_CASE("a trace shows who waited for whom, while it runs and afterwards") {
+TEST_CASE("A trace shows which request waited for which, live and afterwards") {
   Cluster c;
   Call up(c, Request("up", "writer"));
   REQUIRE(c.prefill->Next().prefill().request_id() == "up");
@@ -100,7 +100,7 @@ TEST_CASE("a trace shows who waited for whom, while it runs and afterwards") {
   CHECK(second.usage().prompt_tokens() == 18);
 }
 
-TEST_CASE("a trace says why a request ended badly") {
+TEST_CASE("A trace contains the reason of a failed request") {
   Cluster c;
   Call call(c, Request("r", "a"));
   REQUIRE(c.prefill->Next().prefill().request_id() == "r");
@@ -115,7 +115,7 @@ TEST_CASE("a trace says why a request ended badly") {
   CHECK(PhasesOf(traced.trace.requests(0)).back() == v1::Span::PHASE_PREFILL);
 }
 
-TEST_CASE("a request that found no room waits in a queue again") {
+TEST_CASE("A trace shows that a request without room waits in a queue again") {
   Cluster c;
   Call call(c, Request("r", "a"));
   REQUIRE(c.prefill->Next().prefill().request_id() == "r");
@@ -131,7 +131,7 @@ TEST_CASE("a request that found no room waits in a queue again") {
   CHECK(absl::IsCancelled(call.Finish().status));
 }
 
-TEST_CASE("a tenant's workflow is unknown to others, and requests without a workflow to all") {
+TEST_CASE("Trace returns a workflow only to its tenant") {
   Cluster c;
   v1::GenerateRequest request = Request("r", "a");
   request.set_cache_salt("tenant");

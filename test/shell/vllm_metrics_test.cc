@@ -19,7 +19,7 @@ struct VllmCluster : Cluster {
   }
 };
 
-TEST_CASE("vLLM's names are not there unless they are asked for") {
+TEST_CASE("vLLM's metrics are absent by default") {
   Cluster c;
   Call call(c);
   PassPrefill(c);
@@ -29,7 +29,7 @@ TEST_CASE("vLLM's names are not there unless they are asked for") {
   CHECK(c.metrics.Text().find("baton_prompt_tokens_total 5") != std::string::npos);
 }
 
-TEST_CASE("vLLM's names are there before the first request, for each model, beside Baton's own") {
+TEST_CASE("vLLM's metrics exist for each model before the first request") {
   VllmCluster c;
   const std::string text = c.metrics.Text();
   CHECK(text.find("\nvllm:prompt_tokens_total{model_name=\"bytes\"} 0\n") != std::string::npos);
@@ -39,7 +39,7 @@ TEST_CASE("vLLM's names are there before the first request, for each model, besi
   CHECK(text.find("\nbaton_prompt_tokens_total 0\n") != std::string::npos);
 }
 
-TEST_CASE("a request counts under vLLM's names as vLLM would count it") {
+TEST_CASE("A request counts in vLLM's metrics as in vLLM") {
   VllmCluster c;
   Call call(c);
   PassPrefill(c);  // 3 of 5 tokens are cached, as in DoneEvent of fake_worker.h
@@ -74,7 +74,7 @@ TEST_CASE("a request counts under vLLM's names as vLLM would count it") {
   CHECK(sum("vllm:request_generation_tokens") == 5);
 }
 
-TEST_CASE("under vLLM's names a stop is a stop, a cancelled request an abort, and one that fails no success") {
+TEST_CASE("vLLM's metrics count a stop, count a cancellation as abort and omit failures") {
   VllmCluster c;
   Call stopped(c, "a");
   PassPrefill(c, "a");

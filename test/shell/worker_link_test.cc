@@ -43,7 +43,7 @@ struct Linked {
   Link link;
 };
 
-TEST_CASE("commands to a worker go out in the order in which they were posted, when drained") {
+TEST_CASE("WorkerLink sends commands in the order of their posts when it is drained") {
   FakePrefill worker(WorkerRole::kPrefill, 11);
   Linked l(worker.address());
   int made = 0;
@@ -59,7 +59,7 @@ TEST_CASE("commands to a worker go out in the order in which they were posted, w
   for (const char* id : {"a", "b", "c"}) CHECK(worker.Next().cancel().request_id() == id);
 }
 
-TEST_CASE("a command to a worker that was lost does not reach the one that comes after it") {
+TEST_CASE("WorkerLink sends no command for a lost worker to its successor") {
   std::optional<FakePrefill> worker(std::in_place, WorkerRole::kPrefill, 11);
   const std::string address = worker->address();
   Linked l(address);
@@ -82,7 +82,7 @@ TEST_CASE("a command to a worker that was lost does not reach the one that comes
   CHECK(worker->Next().cancel().request_id() == "new");
 }
 
-TEST_CASE("a link is due when its backoff has passed, and not while it is attached") {
+TEST_CASE("WorkerLink is due after its backoff and not while it is attached") {
   std::optional<FakePrefill> worker(std::in_place, WorkerRole::kPrefill, 11);
   Linked l(worker->address());
   CHECK(l.link.NextTick() == absl::InfiniteFuture());
