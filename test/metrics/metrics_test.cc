@@ -44,7 +44,7 @@ const MetricLabels kDecode{{"role", "decode"}, {"stage", "decode"}, {"model", "m
 
 }  // namespace
 
-TEST_CASE("a metric is served with its name, its help and the value of each set of labels") {
+TEST_CASE("Metrics shows a metric with name, help and a value for each label set") {
   Metrics metrics;
   auto counts = metrics.Create<RouterCounts>();
   for (int i = 0; i < 3; ++i) counts.requests.Increment(absl::StatusCode::kOk);
@@ -61,7 +61,7 @@ TEST_CASE("a metric is served with its name, its help and the value of each set 
   CHECK(HasLine(metrics.Text(), "baton_http_connections 7"));
 }
 
-TEST_CASE("the same labels name the same series") {
+TEST_CASE("Metrics gives equal labels the same series") {
   Metrics metrics;
   LabelCounter requests = metrics.Create<RouterCounts>().requests;
   CHECK(&requests.Of("OK") == &metrics.Create<RouterCounts>().requests.Of("OK"));
@@ -70,7 +70,7 @@ TEST_CASE("the same labels name the same series") {
   CHECK(metrics.Create<WorkerCounts>(kPrefill).queue != metrics.Create<WorkerCounts>(kDecode).queue);
 }
 
-TEST_CASE("histograms reach from 10 us to 5,000 s, or from 1 to 1,000,000 tokens") {
+TEST_CASE("Histograms cover 10 us to 5,000 s, or 1 to 1,000,000 tokens") {
   Metrics metrics;
   metrics.Create<RouterCounts>().first_token->Observe(3e-4);
   metrics.Create<VllmCounts>({{"model_name", "m"}}).prompt_length->Observe(300);
@@ -83,7 +83,7 @@ TEST_CASE("histograms reach from 10 us to 5,000 s, or from 1 to 1,000,000 tokens
   CHECK(HasLine(text, "vllm:request_prompt_tokens_bucket{model_name=\"m\",le=\"1000000\"} 1"));
 }
 
-TEST_CASE("a counter by code begins with a series of 0 for each of gRPC's codes") {
+TEST_CASE("A counter by code starts with 0 for each of gRPC's codes") {
   Metrics metrics;
   metrics.Create<RouterCounts>().requests.CreateCodes();
   const std::string text = metrics.Text();
@@ -97,7 +97,7 @@ TEST_CASE("a counter by code begins with a series of 0 for each of gRPC's codes"
   CHECK(HasLine(text, "baton_requests_total{code=\"RESOURCE_EXHAUSTED\"} 0"));
 }
 
-TEST_CASE("a getter shows the state at the time of the scrape, and the last state once its component has gone") {
+TEST_CASE("A getter shows the current state, and the last state when its component is gone") {
   Metrics metrics;
   DecodeSnapshot state;
   state.blocks_total = 10;
@@ -117,7 +117,7 @@ TEST_CASE("a getter shows the state at the time of the scrape, and the last stat
   CHECK(MetricValue(metrics, R"(baton_decode_steps_total{begun="after"})") == 5);
 }
 
-TEST_CASE("components add to a counter that they share, which never falls") {
+TEST_CASE("Components add to a shared counter that never falls") {
   Metrics metrics;
   DecodeSnapshot one, other;
   const Metrics::Reader first = metrics.Attach<DecodeSnapshot>(kDecode, Reads(one));
@@ -131,7 +131,7 @@ TEST_CASE("components add to a counter that they share, which never falls") {
   CHECK(MetricValue(metrics, "baton_preemptions_total") == 7);
 }
 
-TEST_CASE("a getter by code shows each of gRPC's codes") {
+TEST_CASE("A getter by code shows each of gRPC's codes") {
   Metrics metrics;
   PrefillSnapshot state;
   state.engine.totals.handoffs.ended[absl::StatusCode::kAborted] = 2;
@@ -141,7 +141,7 @@ TEST_CASE("a getter by code shows each of gRPC's codes") {
   CHECK(MetricValue(metrics, R"(baton_handoffs_total{code="UNAUTHENTICATED"})") == 0);
 }
 
-TEST_CASE("vLLM's names of a worker exist only with their labels") {
+TEST_CASE("A worker's metrics with vLLM's names exist only with their labels") {
   Metrics metrics;
   PrefillSnapshot state;
   state.blocks_total = 4;
@@ -153,7 +153,7 @@ TEST_CASE("vLLM's names of a worker exist only with their labels") {
   CHECK(MetricValue(metrics, R"(vllm:kv_cache_usage_perc{engine="prefill",model_name="m"})") == 1);
 }
 
-TEST_CASE("a reader that goes waits for the scrape that reads its component") {
+TEST_CASE("A reader's removal waits for the scrape that reads its component") {
   Metrics metrics;
   const DecodeSnapshot state;
   std::promise<void> reads, may_end;
@@ -179,7 +179,7 @@ TEST_CASE("a reader that goes waits for the scrape that reads its component") {
   CHECK(calls == 2);  // the owner made the last call
 }
 
-TEST_CASE("all names differ, and the help of a metric names each of its labels") {
+TEST_CASE("Metric names differ, and each help text names all labels") {
   std::set<std::string> names;
   for (const MetricFamily& family : MetricTable()) {
     INFO(family.name);
@@ -195,7 +195,7 @@ TEST_CASE("all names differ, and the help of a metric names each of its labels")
   }
 }
 
-TEST_CASE("a port that is taken is refused with its address") {
+TEST_CASE("Metrics refuses a port in use with its address") {
   Metrics first, second;
   const absl::StatusOr<std::string> address = first.Serve("127.0.0.1:0");
   REQUIRE(address.ok());
