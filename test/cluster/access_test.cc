@@ -39,7 +39,7 @@ std::vector<std::string> RouterOf(const Worker& prefill, const Worker& decode) {
           "--prefill-workers", prefill.address, "--decode-workers", decode.address};
 }
 
-TEST_CASE("a program reads its keys again at SIGHUP, and goes on with the old ones where the file is wrong") {
+TEST_CASE("SIGHUP reloads keys and keeps the old ones when the file is wrong") {
   TempDir directory;
   const NewKey first = DrawKey(), second = DrawKey();
   directory.Write("keys.toml", FileOf(first));
@@ -68,7 +68,7 @@ TEST_CASE("a program reads its keys again at SIGHUP, and goes on with the old on
   }
 }
 
-TEST_CASE("a router reads its workers again at SIGHUP, and goes on with the old ones where the file is wrong") {
+TEST_CASE("SIGHUP reloads a router's workers and keeps the old ones on a wrong file") {
   TempDir directory;
   const auto name_decode = [&](const std::string& address) {
     directory.Write("router.toml", absl::StrCat("decode-workers = [\"", address, "\"]\n"));
@@ -89,14 +89,14 @@ TEST_CASE("a router reads its workers again at SIGHUP, and goes on with the old 
   CHECK(router.Wait() == 0);
 }
 
-TEST_CASE("a program that is open to everybody says so") {
+TEST_CASE("A program logs a warning when anyone can call it") {
   Process open("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
                                 "127.0.0.1:1", "--decode-workers", "127.0.0.1:2", "--open"});
   open.Await("listening on ");
   CHECK(absl::StrContains(open.Output(), "--open: without keys or certificates, any client that reaches"));
 }
 
-TEST_CASE("processes with certificates of one authority serve together, and a stranger reaches none of them") {
+TEST_CASE("Processes with certificates of one authority serve and refuse other peers") {
   Authority ours("ours"), others("others");
   Worker prefill("prefill", With(Small({"--listen", "127.0.0.1:0"}), ours.Issue("prefill")));
   Worker decode("decode", With(Small({"--listen", "127.0.0.1:0"}), ours.Issue("decode")));
@@ -122,7 +122,7 @@ TEST_CASE("processes with certificates of one authority serve together, and a st
   }
 }
 
-TEST_CASE("clients reach a router by its certificate, and the command line knows how") {
+TEST_CASE("Clients and the command line reach a router by its certificate") {
   Authority ours("ours");
   const TlsFiles files = ours.Issue("router");
   TempDir directory;
@@ -147,7 +147,7 @@ TEST_CASE("clients reach a router by its certificate, and the command line knows
   CHECK(plain.Wait() == 1);
 }
 
-TEST_CASE("programs that strangers could reach do not start") {
+TEST_CASE("A program refuses to start when other machines could reach it unprotected") {
   for (const auto& [program, arguments] : std::vector<std::pair<std::string, std::vector<std::string>>>{
            {"baton", Small({"serve", "--listen", "0.0.0.0:0"})},
            {"baton", Small({"serve", "--listen", "127.0.0.1:0", "--http", "0.0.0.0:0"})},

@@ -96,7 +96,7 @@ void RequireOk(const absl::Status& status) {
   REQUIRE(status.ok());
 }
 
-TEST_CASE("growing prompts whose prefill worker is killed are placed again, and go on as if nothing had been") {
+TEST_CASE("Streaming prompts of a killed prefill worker continue elsewhere unchanged") {
   AgentCluster cluster;
   Call early(*cluster.stub, Named("early", MakeRequest(60)));
   RequireOk(early.Finish());
@@ -132,8 +132,7 @@ TEST_CASE("growing prompts whose prefill worker is killed are placed again, and 
   for (auto& worker : cluster.decode) worker->AwaitBlocksFree();
 }
 
-TEST_CASE(
-    "when an upstream's decode worker is killed, those that wait fail with it or take what they asked for instead") {
+TEST_CASE("Downstream requests fail or take the substitute when an upstream's worker dies") {
   AgentCluster cluster;
   // This request shows where the session decodes. The test can then stop that worker as soon as the
   // upstream request has tokens.

@@ -57,7 +57,7 @@ struct Cluster {
   }
 };
 
-TEST_CASE("a cluster of processes answers like one process, and finds its prefix again") {
+TEST_CASE("A cluster answers like one process and finds its prefix again") {
   Cluster cluster;
   Call first(*cluster.stub, MakeRequest(20));
   const absl::Status status = first.Finish();
@@ -82,7 +82,7 @@ TEST_CASE("a cluster of processes answers like one process, and finds its prefix
   }
 }
 
-TEST_CASE("metrics of a cluster tell what its hand-offs moved, and how long requests waited at each stage") {
+TEST_CASE("Metrics show a cluster's hand-offs and the time of each stage") {
   Cluster cluster;
   const std::string router_metrics = MetricsOf(*cluster.router);
   // A worker's load report updates the counts.
@@ -128,8 +128,7 @@ TEST_CASE("metrics of a cluster tell what its hand-offs moved, and how long requ
   CHECK(steps(*cluster.decode_a, "ahead") + steps(*cluster.decode_b, "ahead") == 0);
 }
 
-TEST_CASE(
-    "a cluster counts under vLLM's names, too, where that is asked for: requests at the router, engines at workers") {
+TEST_CASE("--vllm-metrics adds vLLM's metrics of requests and engines") {
   Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
                           "--kv-memory-mb", "8", "--vllm-metrics"});
   const std::string metrics = MetricsOf(serve);
@@ -166,9 +165,7 @@ v1::GenerateRequest Part(int max_tokens, int begin, int end) {
   return request;
 }
 
-TEST_CASE(
-    "a context gives the same bits as its whole prompt, also after its worker died, and its lease ends with the "
-    "router") {
+TEST_CASE("A context gives its whole prompt's bits, and its lease ends with the router") {
   Cluster cluster;
   const auto with_logprobs = [](v1::GenerateRequest request) {
     request.mutable_sampling()->set_logprobs(0);
@@ -218,14 +215,14 @@ TEST_CASE(
   cluster.prefill->AwaitBlocksFree();
 }
 
-TEST_CASE("a prompt of one token takes the same way") {
+TEST_CASE("A prompt of one token passes both workers") {
   Cluster cluster;
   Call call(*cluster.stub, MakeRequest(5, 1));
   REQUIRE(call.Finish().ok());
   CHECK(call.ids.size() == 5);
 }
 
-TEST_CASE("a prefill worker that is killed while it prefills") {
+TEST_CASE("A request fails and blocks are freed when its prefill worker dies") {
   Cluster cluster;
   // The worker is stopped, so it still has the request when it is killed.
   cluster.prefill->process.Signal(SIGSTOP);
@@ -251,7 +248,7 @@ TEST_CASE("a prefill worker that is killed while it prefills") {
   CHECK(retried.ok());
 }
 
-TEST_CASE("a prefill worker that is killed under load", "[waits]") {
+TEST_CASE("Every request ends and blocks are freed when a prefill worker dies under load", "[waits]") {
   Cluster cluster;
   // These requests make the links to both decode workers. A prefill worker that dies during the
   // making of a link may abort the decode worker (openucx/ucx#8175).
@@ -279,7 +276,7 @@ TEST_CASE("a prefill worker that is killed under load", "[waits]") {
   cluster.decode_b->AwaitBlocksFree();
 }
 
-TEST_CASE("a decode worker that is killed") {
+TEST_CASE("Requests fail and blocks are freed when a decode worker dies") {
   Cluster cluster;
   SECTION("while it decodes") {
     v1::GenerateRequest request = MakeRequest(1);
@@ -297,7 +294,7 @@ TEST_CASE("a decode worker that is killed") {
     // The other worker serves it.
     CHECK(Call(*cluster.stub, MakeRequest(3)).Finish().ok());
   }
-  SECTION("while its request is prefilled") {
+  SECTION("while the prompt prefills") {
     cluster.prefill->process.Signal(SIGSTOP);
     Call a(*cluster.stub, MakeRequest(5)), b(*cluster.stub, MakeRequest(5));
     cluster.decode_a->process.Signal(SIGKILL);
@@ -309,7 +306,7 @@ TEST_CASE("a decode worker that is killed") {
   cluster.prefill->AwaitBlocksFree();
 }
 
-TEST_CASE("a client that goes away, or a router that dies, leaves no block behind") {
+TEST_CASE("No block stays in use when a client or a router disappears") {
   Cluster cluster;
   v1::GenerateRequest request = MakeRequest(1);
   request.set_session_id("s");
@@ -318,11 +315,11 @@ TEST_CASE("a client that goes away, or a router that dies, leaves no block behin
   Worker& used = **cluster.UsedAndUnused().first;
   request.mutable_sampling()->set_max_tokens(450);
   const std::unique_ptr<Call> call = StopWhileItDecodes(used, *cluster.stub, request);
-  SECTION("client") {
+  SECTION("when the client cancels") {
     call->context.TryCancel();
     CHECK(absl::IsCancelled(call->Finish()));
   }
-  SECTION("router") {
+  SECTION("when the router dies") {
     cluster.router->Signal(SIGKILL);
     CHECK(absl::IsUnavailable(call->Finish()));
   }
@@ -332,7 +329,7 @@ TEST_CASE("a client that goes away, or a router that dies, leaves no block behin
   cluster.decode_b->AwaitBlocksFree();
 }
 
-TEST_CASE("every program ends with 0 when it is asked to") {
+TEST_CASE("Every program exits with 0 on SIGTERM or SIGINT") {
   Cluster cluster;
   Call call(*cluster.stub, MakeRequest(5));
   REQUIRE(call.Finish().ok());
@@ -346,7 +343,7 @@ TEST_CASE("every program ends with 0 when it is asked to") {
   CHECK(cluster.decode_b->process.Wait() == 0);
 }
 
-TEST_CASE("a prefill worker that is asked to end does not wait for others' outputs, and what waited begins anew") {
+TEST_CASE("A stopping prefill worker exits early, and its waiting prompt restarts") {
   Cluster cluster;
   const std::string address = cluster.prefill->address;
   cluster.prefill.reset();
@@ -378,7 +375,7 @@ std::string Run(const std::string& program, const std::vector<std::string>& argu
   return process.Output();
 }
 
-TEST_CASE("baton chat carries the conversation on, and baton status shows who serves it") {
+TEST_CASE("baton chat continues a conversation and baton status shows its workers") {
   const TempDir models;
   const std::string model = models / "tiny";
   std::filesystem::copy(kModel, model);
@@ -412,7 +409,7 @@ TEST_CASE("baton chat carries the conversation on, and baton status shows who se
   }
 }
 
-TEST_CASE("a client program says what is wrong in the user's words") {
+TEST_CASE("baton names the flag, address or command at fault in its errors") {
   const auto has = [](const std::string& text, const std::string& part) {
     INFO(text);
     CHECK(text.find(part) != std::string::npos);
@@ -426,7 +423,7 @@ TEST_CASE("a client program says what is wrong in the user's words") {
   has(Run("baton", {"generate", "--ids", "1,,2"}, 1), "--ids: expected integers");
 }
 
-TEST_CASE("what clients send wrong is not written to the router's log") {
+TEST_CASE("A router does not log clients' mistakes") {
   Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
                           "--kv-memory-mb", "8"});
   const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
@@ -440,7 +437,7 @@ TEST_CASE("what clients send wrong is not written to the router's log") {
   CHECK(serve.Output().find("gzip") == std::string::npos);
 }
 
-TEST_CASE("baton-decode --check names UCX, its transports and the way of GPU memory") {
+TEST_CASE("baton-decode --check names UCX, its transports and GPU memory's path") {
   const std::string said = Run("baton-decode", Small({"--check"}), 0);
   INFO(said);
   const auto says = [&](const std::string& expression) { return std::regex_search(said, std::regex(expression)); };
@@ -450,7 +447,7 @@ TEST_CASE("baton-decode --check names UCX, its transports and the way of GPU mem
   CHECK(Run("baton-decode", Small({"--check", "--guard-kv"}), 0).find("UCX") == std::string::npos);
 }
 
-TEST_CASE("a program serves metrics only once it listens") {
+TEST_CASE("A program serves metrics only when it listens") {
   // A free port for metrics must not be the one that --listen names.
   Worker decode("decode");
   const auto check = [&](const std::string& program, std::vector<std::string> arguments) {
@@ -470,7 +467,7 @@ TEST_CASE("a program serves metrics only once it listens") {
   check("baton", {"serve", kModel, "--http", "off", "--threads", "1", "--kv-memory-mb", "8"});
 }
 
-TEST_CASE("every program's --check reports whether its options would work") {
+TEST_CASE("--check of each program reports whether its options work") {
   Run("baton-prefill", Small({"--check"}), 0);
   Run("baton-decode", Small({"--check"}), 0);
   Run("baton", {"serve", kModel, "--check"}, 0);

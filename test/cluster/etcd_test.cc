@@ -86,7 +86,7 @@ void AwaitEntries(const Etcd& etcd, const std::string& role, size_t count) {
   Await(absl::StrCat(count, " ", role, " workers in etcd"), [&] { return AddressesIn(etcd, role).size() == count; });
 }
 
-TEST_CASE("a worker that starts is found through etcd, and one that stops has left it") {
+TEST_CASE("A router finds a starting worker through etcd, and a stopped one has left etcd") {
   const Etcd etcd;
   EtcdRouter router(etcd);
   const auto prefill = StartWorker("prefill", etcd);
@@ -104,7 +104,7 @@ TEST_CASE("a worker that starts is found through etcd, and one that stops has le
   router.Serve();
 }
 
-TEST_CASE("a worker that is told to stop leaves etcd before it has finished what it has") {
+TEST_CASE("A stopping worker leaves etcd before it ends its requests") {
   const Etcd etcd;
   EtcdRouter router(etcd);
   Worker prefill("prefill", {"--listen", "127.0.0.1:0", "--model", kModel, "--threads", "1", "--kv-memory-mb", "8",
@@ -125,7 +125,7 @@ TEST_CASE("a worker that is told to stop leaves etcd before it has finished what
   CHECK(prefill.process.Wait() == 0);
 }
 
-TEST_CASE("a worker that dies vanishes when its lease ends") {
+TEST_CASE("A dead worker leaves etcd when its lease expires") {
   const Etcd etcd;
   EtcdRouter router(etcd);
   const auto prefill = StartWorker("prefill", etcd), decode = StartWorker("decode", etcd, kShortLease);
@@ -140,7 +140,7 @@ TEST_CASE("a worker that dies vanishes when its lease ends") {
   router.Serve();
 }
 
-TEST_CASE("an etcd that dies and comes back costs nothing of what serves, with its data or without") {
+TEST_CASE("A cluster serves on while etcd restarts with or without its data") {
   const bool with_data = GENERATE(true, false);
   Etcd etcd;
   EtcdRouter router(etcd);
@@ -171,7 +171,7 @@ TEST_CASE("an etcd that dies and comes back costs nothing of what serves, with i
   CHECK_FALSE(router.LostAny());
 }
 
-TEST_CASE("a router that starts without etcd serves once it is there") {
+TEST_CASE("A router that starts without etcd serves when etcd comes") {
   Etcd etcd;
   etcd.Kill();
   EtcdRouter router(etcd);
@@ -199,7 +199,7 @@ int64_t Handled(const Etcd& etcd, const std::string& method, const std::set<std:
   return sum;
 }
 
-TEST_CASE("etcd counts nothing of what workers and routers do as its own failure") {
+TEST_CASE("etcd counts no call of workers and routers as a failure") {
   const Etcd etcd;
   EtcdClient client(OptionsOf(etcd));
   const auto lease = client.Grant(std::chrono::hours(1)).value();
@@ -222,7 +222,7 @@ TEST_CASE("etcd counts nothing of what workers and routers do as its own failure
                  "DeadlineExceeded"}) == 0);
 }
 
-TEST_CASE("nonsense in etcd, and thousands of keys, cost nothing of what serves") {
+TEST_CASE("A cluster serves on with nonsense and thousands of keys in etcd") {
   const Etcd etcd;
   EtcdRouter router(etcd);
   const auto prefill = StartWorker("prefill", etcd), decode = StartWorker("decode", etcd);
@@ -240,7 +240,7 @@ TEST_CASE("nonsense in etcd, and thousands of keys, cost nothing of what serves"
   router.Serve();
 }
 
-TEST_CASE("an etcd that asks for certificates is reached with one, and not without") {
+TEST_CASE("EtcdClient reaches an etcd that requires certificates only with one of them") {
   Authority ours("ours"), others("others");
   const Etcd etcd(ours.Issue("etcd"));
   const TlsFiles own = ours.Issue("worker");

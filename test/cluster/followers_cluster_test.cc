@@ -78,7 +78,7 @@ void AwaitEqual(const std::function<double()>& value, double expected) {
   Await(absl::StrCat("a value of ", expected), [&] { return value() == expected; });
 }
 
-TEST_CASE("what follows a chat is computed before the chat ends, and the next request finds it, bit for bit") {
+TEST_CASE("A prefill hint computes a chat's next prompt early with the same bits") {
   OneOfEach cluster;
   HttpClient client(cluster.http);
   json usage[2];
@@ -118,7 +118,7 @@ TEST_CASE("what follows a chat is computed before the chat ends, and the next re
   cluster.prefill.AwaitBlocksFree();
 }
 
-TEST_CASE("a client that goes away leaves nothing of what would have followed") {
+TEST_CASE("A client's disappearance ends its prefill hints and frees all blocks") {
   OneOfEach cluster;
   constexpr int kTokens = 400;
   json body = Chat("", kTokens, /*followers=*/4);

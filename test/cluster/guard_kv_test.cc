@@ -93,7 +93,7 @@ class GuardedPeer {
   std::unique_ptr<Link> link_;
 };
 
-TEST_CASE("a KV write without the key of a reservation for its blocks is refused, and changes no token") {
+TEST_CASE("A guarding worker refuses a KV write without the key, changing no token") {
   constexpr auto kRefused = absl::StatusCode::kPermissionDenied;
   Worker decode("decode", Guarding());
   GuardedPeer peer(decode);
@@ -151,7 +151,7 @@ TEST_CASE("a KV write without the key of a reservation for its blocks is refused
   decode.AwaitBlocksFree();
 }
 
-TEST_CASE("a worker that guards its blocks shares no memory and has nothing that UCX could write to") {
+TEST_CASE("A guarding worker shares no memory and offers UCX no target") {
   const auto maps = [](const Worker& worker) { return ReadAll(StrCat("/proc/", worker.process.pid(), "/maps")); };
   Worker plain("decode", Small({"--listen", "127.0.0.1:0"}));
   CHECK(absl::StrContains(maps(plain), "/dev/shm/"));  // of its slab
@@ -175,7 +175,7 @@ TEST_CASE("a worker that guards its blocks shares no memory and has nothing that
   CHECK(absl::IsInvalidArgument(transport->Connect(peer.reply().transport_descriptor).status()));
 }
 
-TEST_CASE("with --guard-kv tokens and logprobs are, bit for bit, those without it") {
+TEST_CASE("--guard-kv changes no bit of tokens and logprobs") {
   Authority authority("peers");
   const TlsFiles own = authority.Issue("worker");
   const std::vector<std::string> tls = {"--peer-cert", own.certificate, "--peer-key",
@@ -205,7 +205,7 @@ TEST_CASE("with --guard-kv tokens and logprobs are, bit for bit, those without i
   }
 }
 
-TEST_CASE("who cannot push under keys, or gives none, is refused with the reason") {
+TEST_CASE("A guarding worker refuses peers that cannot or do not show keys") {
   Worker decode("decode", Guarding());
   KvPeer peer(decode);
   LinkRequest old = peer.Link();

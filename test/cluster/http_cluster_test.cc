@@ -82,7 +82,7 @@ TEST_CASE("HTTP and gRPC give the same tokens for the same seed") {
   }
 }
 
-TEST_CASE("a port that is taken is told with the flag that takes another") {
+TEST_CASE("A program names the flag that changes a port in use") {
   Process first("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
                           "--kv-memory-mb", "8"});
   const std::string address = HttpOf(first);

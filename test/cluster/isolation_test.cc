@@ -130,7 +130,7 @@ struct TwoTenantCluster {
   }
 };
 
-TEST_CASE("a tenant's prompt costs the same whether another tenant has it cached or not") {
+TEST_CASE("A tenant's prompt costs the same with or without another tenant's cache") {
   TwoTenantCluster c;
   const Cost first = c.CostOf(c.beta, Prompt(1)), again = c.CostOf(c.beta, Prompt(1));
   CHECK(again.cached >= kPromptTokens - 32);  // shows that the counts depend on a cache
@@ -146,14 +146,14 @@ TEST_CASE("a tenant's prompt costs the same whether another tenant has it cached
   CHECK(known_to_other == expected);
 }
 
-TEST_CASE("a tenant's prompt costs the same while another tenant's equal request runs") {
+TEST_CASE("A tenant's prompt costs the same beside another tenant's equal request") {
   v1::GenerateRequest shared = Prompt(1), alone = Prompt(2);
-  SECTION("of a prompt") {}
-  SECTION("of a session") {
+  SECTION("when the prompts are equal") {}
+  SECTION("when the sessions are equal") {
     shared.set_session_id("s");
     alone.set_session_id("t");
   }
-  SECTION("of a workflow and a cache salt") {
+  SECTION("when the workflows and cache salts are equal") {
     shared.set_workflow("w");
     shared.set_cache_salt("salt");
     alone.set_workflow("v");
@@ -183,7 +183,7 @@ TEST_CASE("a tenant's prompt costs the same while another tenant's equal request
   live->reader->Finish();
 }
 
-TEST_CASE("one session name of many tenants is many sessions, which spread over workers of both kinds") {
+TEST_CASE("Equal session names of many tenants spread over all workers") {
   const Worker prefills[] = {Worker("prefill"), Worker("prefill")}, decodes[] = {Worker("decode"), Worker("decode")};
   Process router("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--shadow-prefill",
                                   "false", "--prefill-workers", prefills[0].address + "," + prefills[1].address,

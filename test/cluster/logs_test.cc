@@ -41,7 +41,7 @@ std::vector<json> With(const std::vector<json>& lines, const std::string& messag
   return found;
 }
 
-TEST_CASE("each line of a cluster's JSON logs is an object; a request is told by its ids, never by what it says") {
+TEST_CASE("Each JSON log line is an object that names requests without their texts") {
   const std::vector<std::string> log = {"--log-format", "json", "--log-level", "debug", "--listen", "127.0.0.1:0"};
   Worker prefill("prefill", Small(log));
   Worker decode("decode", Small(log));
@@ -95,7 +95,7 @@ TEST_CASE("each line of a cluster's JSON logs is an object; a request is told by
   }
 }
 
-TEST_CASE("a program that cannot start says why in the form that its log has, whatever is to be logged") {
+TEST_CASE("A program that cannot start logs the reason in its log's form") {
   Process router("baton-router", {"--log-format", "json", "--log-level", "off", "--listen", "127.0.0.1:0"});
   CHECK(router.Wait() == 1);
   const std::vector<json> lines = LinesOf(router);

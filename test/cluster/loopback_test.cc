@@ -25,7 +25,7 @@ void CheckLoopbackAlone(const Process& process, size_t at_least) {
   }
 }
 
-TEST_CASE("addresses are known as loopback or not") {
+TEST_CASE("IsLoopbackInHex separates loopback from other addresses") {
   CHECK(IsLoopbackInHex("0100007F:1F90"));
   CHECK(IsLoopbackInHex("00000000000000000000000001000000:1F90"));
   CHECK(IsLoopbackInHex("0000000000000000FFFF00000100007F:1F90"));
@@ -35,7 +35,7 @@ TEST_CASE("addresses are known as loopback or not") {
   }
 }
 
-TEST_CASE("a socket that takes packets from whoever sends them is seen") {
+TEST_CASE("ListeningSockets finds UDP sockets without a fixed peer") {
   const int open = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   REQUIRE(open >= 0);
   sockaddr_in any{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {INADDR_ANY}, .sin_zero = {}};
@@ -51,7 +51,7 @@ TEST_CASE("a socket that takes packets from whoever sends them is seen") {
   CHECK(not_loopback() == before - 1);
 }
 
-TEST_CASE("programs that are told of no address listen on loopback alone") {
+TEST_CASE("Programs without addresses listen only on loopback") {
   const RouterOptions defaults;
   for (const std::string& listen : {defaults.listen, defaults.http, defaults.common.metrics}) CHECK(IsLoopback(listen));
   const std::vector<std::string> small = Small({});

@@ -44,7 +44,7 @@ struct Group {
   }
 };
 
-TEST_CASE("a decoder goes on from the prefill module's KV as the PyTorch reference does") {
+TEST_CASE("A decoder continues the module's KV like the PyTorch reference") {
   const Decoders made;
   const Worker tuned("decode", DecoderOf(made.Reversed("tuned")));
   const Group group({&tuned});
@@ -56,7 +56,7 @@ TEST_CASE("a decoder goes on from the prefill module's KV as the PyTorch referen
   }
 }
 
-TEST_CASE("a decoder with the module's own weights gives exactly what the plain model gives") {
+TEST_CASE("A decoder with the module's weights gives exactly the plain model's tokens") {
   const Decoders made;
   const Worker plain("decode", Small({"--listen", "127.0.0.1:0"}, kModule));
   const Worker copy("decode", DecoderOf(made.Copy("copy")));
@@ -68,7 +68,7 @@ TEST_CASE("a decoder with the module's own weights gives exactly what the plain 
   }
 }
 
-TEST_CASE("a session's next turn takes no KV that another decoder has made, and moves only what is new") {
+TEST_CASE("A session's next turn gives the tokens of a fresh request at any decoder") {
   const Decoders made;
   const Worker tuned("decode", DecoderOf(made.Reversed("tuned"))), copy("decode", DecoderOf(made.Copy("copy")));
   const Group group({&tuned, &copy});
@@ -89,7 +89,7 @@ TEST_CASE("a session's next turn takes no KV that another decoder has made, and 
   }
 }
 
-TEST_CASE("what a session's turn generates is prefilled meanwhile, for whichever decoder has the next turn") {
+TEST_CASE("Shadow prefill serves a session's next turn at any decoder") {
   const Decoders made;
   Worker tuned("decode", DecoderOf(made.Reversed("tuned"))), copy("decode", DecoderOf(made.Copy("copy")));
   Group group({&tuned, &copy});
@@ -115,7 +115,7 @@ TEST_CASE("what a session's turn generates is prefilled meanwhile, for whichever
   for (Worker* worker : {&group.prefill, &tuned, &copy}) worker->AwaitBlocksFree();
 }
 
-TEST_CASE("a decoder that is gone gives a clear error, and the session goes on with another") {
+TEST_CASE("A lost decoder gives a clear error, and its session continues at another") {
   const Decoders made;
   std::optional<Worker> tuned(std::in_place, "decode", DecoderOf(made.Reversed("tuned")));
   const Worker copy("decode", DecoderOf(made.Copy("copy")));
@@ -147,7 +147,7 @@ TEST_CASE("a decoder that is gone gives a clear error, and the session goes on w
   Await("the decoder to serve", [&] { return Call(*group.stub, ask("another")).Finish().ok(); });
 }
 
-TEST_CASE("a decoder that dies while it decodes gives a clear error, and the session's next turn finds its KV") {
+TEST_CASE("A session's next turn finds its KV after its decoder died in mid-answer") {
   const Decoders made;
   Worker tuned("decode", DecoderOf(made.Reversed("tuned"))), copy("decode", DecoderOf(made.Copy("copy")));
   Group group({&tuned, &copy});
@@ -176,7 +176,7 @@ TEST_CASE("a decoder that dies while it decodes gives a clear error, and the ses
   for (Worker* worker : {&group.prefill, &copy}) worker->AwaitBlocksFree();
 }
 
-TEST_CASE("a request whose decoder dies before it has said anything begins anew at another worker of that name") {
+TEST_CASE("A request restarts at an equal decoder when its first one dies early") {
   const Decoders made;
   const std::string directory = made.Reversed("tuned");
   Worker first("decode", DecoderOf(directory)), second("decode", DecoderOf(directory));
@@ -205,7 +205,7 @@ TEST_CASE("a request whose decoder dies before it has said anything begins anew 
   for (Worker* worker : {&group.prefill, &other}) worker->AwaitBlocksFree();
 }
 
-TEST_CASE("a context that one model began is continued by all that share its prefill module") {
+TEST_CASE("A context of one model continues at all models of its prefill module") {
   const Decoders made;
   const Worker tuned("decode", DecoderOf(made.Reversed("tuned"))), copy("decode", DecoderOf(made.Copy("copy")));
   const Group group({&tuned, &copy});
@@ -223,7 +223,7 @@ TEST_CASE("a context that one model began is continued by all that share its pre
   }
 }
 
-TEST_CASE("eight decoders over one context hold it once where it was prefilled, and get only what is new") {
+TEST_CASE("Eight decoders hold one context once and receive only new blocks") {
   const Decoders made;
   EightDecoders group(made, kModule);
   const auto computed = [&] { return Computed(group.metrics); };
@@ -257,7 +257,7 @@ TEST_CASE("eight decoders over one context hold it once where it was prefilled, 
   }
 }
 
-TEST_CASE("decoders of one process that are busy at once give what each gives alone") {
+TEST_CASE("Decoders of one process give the same tokens busy and alone") {
   const Decoders made;
   Process serve("baton", {"serve", kModule, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "3",
                           "--kv-memory-mb", "8", "--decoder", made.Reversed("tuned"), "--decoder", made.Copy("copy")});
@@ -280,7 +280,7 @@ TEST_CASE("decoders of one process that are busy at once give what each gives al
   }
 }
 
-TEST_CASE("two sets of weights do not serve one name: the second is refused, and taken when the first has gone") {
+TEST_CASE("A router refuses other weights under a used name until the name is free") {
   const Decoders made, others;
   std::array<std::optional<Worker>, 2> tuned;
   tuned[0].emplace("decode", DecoderOf(made.Reversed("tuned")));
@@ -305,7 +305,7 @@ TEST_CASE("two sets of weights do not serve one name: the second is refused, and
   CHECK_FALSE(Get(*stub, ask) == answer);
 }
 
-TEST_CASE("a decoder that cannot go on from the module's KV is refused at start, with both values") {
+TEST_CASE("A decoder refuses to start with an incompatible module, naming both values") {
   const Decoders made;
   const auto refused = [](const std::string& directory, const std::string& module) {
     Process decode("baton-decode", Small({"--check", "--prefill-module", module}, directory));
@@ -329,7 +329,7 @@ TEST_CASE("a decoder that cannot go on from the module's KV is refused at start,
   CHECK(refused(kModule, "/nowhere").find("/nowhere") != std::string::npos);
 }
 
-TEST_CASE("a decoder of another shape, head shape or tokenizer does not start, alone or in `baton serve`") {
+TEST_CASE("A decoder of another shape or tokenizer does not start in any program") {
   const Decoders made;
   const std::string other = made.Copy("tokenizer");
   const std::string tokenizer = ReadFile(other + "/tokenizer.json");

@@ -26,7 +26,7 @@ void CheckNothingLost(Load& load) {
   std::cout << "rolling restart:\n" << report;
 }
 
-TEST_CASE("every process is restarted under load, and no request is lost", "[waits]") {
+TEST_CASE("No request is lost when every process restarts under load", "[waits]") {
   Fleet fleet;
   Load load(AllSurfaces(fleet), fleet.routers.size());
   load.AwaitMore(5);
@@ -45,7 +45,7 @@ TEST_CASE("every process is restarted under load, and no request is lost", "[wai
   CheckNothingLost(load);
 }
 
-TEST_CASE("where there is one worker of a kind, requests wait for the one that comes in its place") {
+TEST_CASE("Requests wait for the successor of a role's only worker") {
   Fleet fleet;
   for (auto* workers : {&fleet.prefill, &fleet.decode}) {
     (*workers)[1]->process.Signal(SIGTERM);

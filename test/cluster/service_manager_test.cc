@@ -31,7 +31,7 @@ std::string NextState(const NotifySocket& manager) {
   return state;
 }
 
-TEST_CASE("systemd hears when a program is ready, that it lives, and when it stops") {
+TEST_CASE("A program sends systemd READY, WATCHDOG and STOPPING") {
   const TempDir directory;
   const NotifySocket manager(directory / "notify");
   const std::string program = GENERATE("baton-router", "baton-prefill", "baton-decode", "baton");

@@ -55,7 +55,7 @@ class Session {
   std::vector<int32_t> context_ = std::vector<int32_t>(2 * kBlock + 1, 9);
 };
 
-TEST_CASE("eight decoders that take turns over one session hold its context once, and each gets only what it lacks") {
+TEST_CASE("Eight decoders hold one session once and each receives only what it lacks") {
   constexpr int kOutput = 16, kTurns = 16;
   const Decoders made(/*context=*/1024);
   const std::string module = made.Copy("module");
@@ -124,7 +124,7 @@ struct TwoHomes {
   }
 };
 
-TEST_CASE("a session whose prefill worker is killed is computed anew on the other one, once, and says the same") {
+TEST_CASE("A session is computed again once, with the same tokens, when its worker dies") {
   constexpr int kOutput = 48, kTurns = 5, kKilledIn = 2;
   const auto model = [](int turn) { return turn % 2 == 0 ? "tuned" : "copy"; };
   TwoHomes cluster;
@@ -236,7 +236,7 @@ class Conversation {
   nlohmann::json messages_ = nlohmann::json::array();
 };
 
-TEST_CASE("a chat's next turn over HTTP finds what was said cached, whether it ended or was cut off") {
+TEST_CASE("A chat's next HTTP turn finds its answer cached, complete or cut off") {
   const Decoders made;
   // The tokenizer never merges these letters, so a text has the ids that generated it.
   const std::string letters = "bcdfghjklm";

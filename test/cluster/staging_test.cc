@@ -61,7 +61,7 @@ void AwaitMetric(const StagingCluster& cluster, const std::string& series, doubl
         [&] { return Scrape(cluster.prefill.metrics, series).value_or(-1) >= least; });
 }
 
-TEST_CASE("a context that was evicted comes back from host memory, with the same tokens") {
+TEST_CASE("An evicted context returns from host memory with the same tokens") {
   StagingCluster cluster({"--kv-host-mb", "8"});
   std::vector<StagingCluster::Answer> first;
   for (int context = 0; context < 4; ++context) first.push_back(cluster.Ask(context));
@@ -76,7 +76,7 @@ TEST_CASE("a context that was evicted comes back from host memory, with the same
   AwaitMetric(cluster, "baton_staged_bytes{tier=\"host\"}", 1);
 }
 
-TEST_CASE("a context that memory had no room for comes back from disk, with the same tokens") {
+TEST_CASE("A context evicted from host memory returns from disk with the same tokens") {
   const TempDir directory;
   StagingCluster cluster({"--kv-host-mb", "1", "--kv-disk-dir", directory.path(), "--kv-disk-mb", "4"});
   constexpr int kContexts = 16, kBlocks = 19, kBlockBytes = 6144, kPool = 24;
@@ -97,7 +97,7 @@ TEST_CASE("a context that memory had no room for comes back from disk, with the 
   cluster.prefill.AwaitBlocksFree();
 }
 
-TEST_CASE("a disk that cannot be used is said at the start") {
+TEST_CASE("A worker refuses to start when its staging disk cannot be used") {
   const auto check = [](const std::vector<std::string>& staging) {
     std::vector<std::string> arguments = StagingCluster::With(staging);
     arguments.push_back("--check");

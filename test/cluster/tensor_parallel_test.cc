@@ -50,7 +50,7 @@ struct RankCluster {
   }
 };
 
-TEST_CASE("groups of ranks of any sizes hand KV over and decode alike") {
+TEST_CASE("Groups of any numbers of ranks hand KV over and decode with equal results") {
   RankCluster alone(1, 1);
   const float expected = alone.Ask().at(0);
   for (const auto& [prefill, decode] : {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
@@ -66,7 +66,7 @@ TEST_CASE("groups of ranks of any sizes hand KV over and decode alike") {
   }
 }
 
-TEST_CASE("more ranks than the model has KV heads are refused at the start") {
+TEST_CASE("A worker refuses to start with more ranks than KV heads") {
   Process worker("baton-prefill", Ranks(5));
   CHECK(worker.Wait() == 1);
   CHECK(absl::StrContains(worker.Output(), "tensor parallelism: expected 1 to 2 ranks (each needs a KV head), got 5"));

@@ -94,8 +94,7 @@ double AwaitFailedChecks(const Worker& decode, double expected) {
   return value;
 }
 
-TEST_CASE(
-    "a forged KV write gives wrong tokens unseen; with --verify-kv it gives none, and the next request is right") {
+TEST_CASE("--verify-kv fails a request whose KV was forged and serves the next one") {
   Worker plain("decode", Small({"--listen", "127.0.0.1:0"}));
   std::vector<int32_t> right;
   {
@@ -131,7 +130,7 @@ TEST_CASE(
   verifying.AwaitBlocksFree();
 }
 
-TEST_CASE("who has no certificate of the authority is not told where blocks lie") {
+TEST_CASE("A peer without the authority's certificate does not receive the descriptor") {
   Authority ours("ours"), others("others");
   const TlsFiles own = ours.Issue("decode");
   Worker decode("decode", Small({"--listen", "127.0.0.1:0", "--peer-cert", own.certificate, "--peer-key", own.key,
@@ -149,7 +148,7 @@ TEST_CASE("who has no certificate of the authority is not told where blocks lie"
   CHECK(link(DialBy(ours.Issue("prefill"))(decode.address)) == absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_CASE("with --verify-kv tokens and logprobs are, bit for bit, those without it") {
+TEST_CASE("--verify-kv changes no bit of tokens and logprobs") {
   const auto look = [](const Worker& decode) { CHECK(AwaitFailedChecks(decode, 0) == 0); };
   const std::vector<Turn> plain = RunTurns({}, {}, look);
   const std::vector<Turn> verified = RunTurns({}, {"--verify-kv"}, look);
