@@ -4,7 +4,7 @@
 
 namespace baton {
 
-TEST_CASE("no priority that a client can give is the background's") {
+TEST_CASE("No client's priority is that of low-priority jobs") {
   CHECK(IsBackground(kBackgroundPriority));
   CHECK(IsBackground(kBackgroundPriority - 1));
   for (const int32_t of_clients : {-kMaxPriority, 0, kMaxPriority}) CHECK_FALSE(IsBackground(of_clients));

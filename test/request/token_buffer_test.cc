@@ -10,7 +10,7 @@ namespace {
 
 using Tokens = std::vector<TokenId>;
 
-TEST_CASE("a TokenBuffer takes a vector's memory, and copies and suffixes share it") {
+TEST_CASE("TokenBuffer takes a vector's memory, and copies and suffixes share it") {
   Tokens tokens{1, 2, 3, 4};
   const TokenId* memory = tokens.data();
   const TokenBuffer buffer = std::move(tokens), copy = buffer;
@@ -22,7 +22,7 @@ TEST_CASE("a TokenBuffer takes a vector's memory, and copies and suffixes share 
   CHECK(TokenBuffer().Suffix(0).empty());
 }
 
-TEST_CASE("a TokenBuffer appends in place while there is room, and leaves other holders as they are") {
+TEST_CASE("TokenBuffer appends in place while there is room and changes no other buffer") {
   Tokens tokens{1, 2};
   tokens.reserve(8);
   TokenBuffer buffer = std::move(tokens);
@@ -31,20 +31,20 @@ TEST_CASE("a TokenBuffer appends in place while there is room, and leaves other 
   CHECK(buffer.data() == before.data());
   CHECK(buffer == Tokens{1, 2, 3, 4});
   CHECK(before == Tokens{1, 2});
-  SECTION("a second holder appends elsewhere") {
+  SECTION("when a second copy appends") {
     TokenBuffer other = before;
     other.Append(Tokens{5});
     CHECK(other == Tokens{1, 2, 5});
     CHECK(buffer == Tokens{1, 2, 3, 4});
   }
-  SECTION("without room the tokens move, and spans of a copy stay valid") {
+  SECTION("when there is no room and the tokens move") {
     const std::span<const TokenId> span = before;
     buffer.Append(Tokens(100, 7));
     CHECK(buffer.size() == 104);
     CHECK(buffer.data() != before.data());
     CHECK(std::ranges::equal(span, Tokens{1, 2}));
   }
-  SECTION("a suffix appends, too") {
+  SECTION("when a suffix appends") {
     TokenBuffer suffix = buffer.Suffix(3);
     suffix.Append(Tokens{5, 6});
     CHECK(suffix == Tokens{4, 5, 6});
@@ -52,12 +52,12 @@ TEST_CASE("a TokenBuffer appends in place while there is room, and leaves other 
   }
 }
 
-TEST_CASE("TokenBuffers of one size with other tokens are not equal") {
+TEST_CASE("TokenBuffers of one size are equal only when their tokens are") {
   CHECK(TokenBuffer(Tokens{1, 2}) == TokenBuffer(Tokens{1, 2}));
   CHECK_FALSE(TokenBuffer(Tokens{1, 2}) == TokenBuffer(Tokens{1, 3}));
 }
 
-TEST_CASE("a TokenBuffer that grows token by token moves seldom") {
+TEST_CASE("TokenBuffer doubles its memory when it grows token by token") {
   TokenBuffer buffer;
   int moves = 0;
   for (TokenId token = 0; token < 1024; ++token) {
@@ -69,7 +69,7 @@ TEST_CASE("a TokenBuffer that grows token by token moves seldom") {
   CHECK(buffer.size() == 1024);
 }
 
-TEST_CASE("random holders of a TokenBuffer each see their own tokens") {
+TEST_CASE("Random copies of a TokenBuffer each keep their own tokens") {
   ForEachSeed(20, [](uint64_t seed) {
     std::mt19937 rng(static_cast<uint32_t>(seed));
     std::vector<std::pair<TokenBuffer, Tokens>> holders(1);
