@@ -10,7 +10,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("a loop steps at once, again while told to, and then waits for a wake") {
+TEST_CASE("StepLoop steps at once, repeats on request, and then waits for Wake") {
   SteadyClock clock;
   std::atomic<int> steps = 0;
   absl::Notification idle, woken;
@@ -28,7 +28,7 @@ TEST_CASE("a loop steps at once, again while told to, and then waits for a wake"
   CHECK(steps == 4);
 }
 
-TEST_CASE("a loop whose next step is due does not give its thread up before it") {
+TEST_CASE("StepLoop does not sleep when its next step is due") {
   SteadyClock clock;
   absl::Notification done;
   const auto waits = [] {  // voluntary context switches of this thread so far
@@ -50,7 +50,7 @@ TEST_CASE("a loop whose next step is due does not give its thread up before it")
   CHECK(waits_between < 10);
 }
 
-TEST_CASE("a loop steps again when its time has come") {
+TEST_CASE("StepLoop steps again at the time that the step returned") {
   SteadyClock clock;
   absl::Notification done;
   const absl::Time start = clock.Now();
@@ -64,7 +64,7 @@ TEST_CASE("a loop steps again when its time has come") {
   CHECK(clock.Now() >= start + absl::Milliseconds(5));
 }
 
-TEST_CASE("a wake during a step is not lost") {
+TEST_CASE("StepLoop steps again when Wake is called during a step") {
   SteadyClock clock;
   absl::Notification in_step, woken, again;
   int steps = 0;
@@ -83,7 +83,7 @@ TEST_CASE("a wake during a step is not lost") {
   again.WaitForNotification();
 }
 
-TEST_CASE("no step follows a stop") {
+TEST_CASE("StepLoop does not step after Stop") {
   SteadyClock clock;
   std::atomic<int> steps = 0;
   StepLoop loop(clock, [&] {

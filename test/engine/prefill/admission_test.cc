@@ -55,7 +55,7 @@ class Room {
 
 }  // namespace
 
-TEST_CASE("prompts are admitted while the pool has what all of them may still need") {
+TEST_CASE("PrefillAdmission admits prompts while the pool has all blocks that they may need") {
   Room r;
   CHECK(r.Admit(r.Add("a", 5)).empty());
   CHECK(r.admission.Reserved() == 5);
@@ -64,14 +64,14 @@ TEST_CASE("prompts are admitted while the pool has what all of them may still ne
   CHECK(r.admission.Unpromised() == 0);
 }
 
-TEST_CASE("a prompt that can never fit is refused with needed and total blocks") {
+TEST_CASE("PrefillAdmission refuses a prompt that never fits with needed and total blocks") {
   Room r;
   CHECK(r.admission.CheckFits(kPoolBlocks * kBlockTokens).ok());
   CHECK(r.admission.CheckFits(kPoolBlocks * kBlockTokens + 1) ==
         absl::InvalidArgumentError("the prompt can never fit: it needs 9 KV blocks, this prefill worker has 8"));
 }
 
-TEST_CASE("background and streaming prompts give a closed prompt the blocks that it lacks") {
+TEST_CASE("PrefillAdmission takes low-priority or streaming blocks for a closed prompt") {
   for (const bool streams : {true, false}) {
     Room r;
     for (const char* id : {"x", "y"}) {
@@ -83,7 +83,7 @@ TEST_CASE("background and streaming prompts give a closed prompt the blocks that
   }
 }
 
-TEST_CASE("a streaming prompt takes only the background's blocks, if they are enough") {
+TEST_CASE("PrefillAdmission takes low-priority blocks for a streaming prompt if enough") {
   Room r;
   PrefillPrompt& other = r.Add("s", 4, 0, /*streams=*/true);
   PrefillPrompt& background = r.Add("b", 2, kBackgroundPriority);
@@ -95,7 +95,7 @@ TEST_CASE("a streaming prompt takes only the background's blocks, if they are en
   CHECK(r.Admit(r.Add("u", 4, 0, /*streams=*/true)) == "b");
 }
 
-TEST_CASE("a prompt in the background takes no blocks, and none are taken from a step") {
+TEST_CASE("PrefillAdmission takes no blocks for a low-priority job and none from a step") {
   Room r;
   PrefillPrompt& first = r.Add("a", 6, kBackgroundPriority);
   REQUIRE(r.Admit(first).empty());
@@ -105,7 +105,7 @@ TEST_CASE("a prompt in the background takes no blocks, and none are taken from a
   CHECK(r.Admit(r.Add("c", 3)) == "no");
 }
 
-TEST_CASE("leases stay where even all of them would not make room") {
+TEST_CASE("PrefillAdmission ends no lease when the end of all would not make room") {
   Room r;
   REQUIRE(r.Admit(r.Add("a", 4)).empty());
   const auto leased = MakePrompt("l", 90, 3);
@@ -117,7 +117,7 @@ TEST_CASE("leases stay where even all of them would not make room") {
   CHECK(r.leases.blocks() == 3);
 }
 
-TEST_CASE("a prompt that was closed lately gives its blocks back until its progress is reported") {
+TEST_CASE("PrefillAdmission takes blocks of a closed prompt until its progress is reported") {
   Room r;
   PrefillPrompt& closed = r.Add("a", 6);
   REQUIRE(r.Admit(closed).empty());
@@ -127,7 +127,7 @@ TEST_CASE("a prompt that was closed lately gives its blocks back until its progr
   CHECK(r.Admit(r.Add("c", 3)) == "a");
 }
 
-TEST_CASE("leases end for a closed prompt, those that would end first") {
+TEST_CASE("PrefillAdmission ends the leases that expire first for a closed prompt") {
   Room r;
   const auto leased = MakePrompt("l", 90, 3), later = MakePrompt("m", 91, 3);
   Cache(r.tree, *leased);
@@ -143,7 +143,7 @@ TEST_CASE("leases end for a closed prompt, those that would end first") {
   CHECK(r.leases.NextTick() == absl::UnixEpoch() + absl::Seconds(2));
 }
 
-TEST_CASE("what a prompt finds in the cache needs no free block") {
+TEST_CASE("PrefillAdmission needs no free block when the cache has the block") {
   Room r;
   PrefillPrompt& again = r.Add("a", 6);
   Cache(r.tree, again);

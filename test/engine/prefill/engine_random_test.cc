@@ -180,7 +180,7 @@ class Chaos {
   int64_t right_tokens_ = 0;
 };
 
-TEST_CASE("whatever is lost, late, cancelled or dies, tokens are right and all blocks come back") {
+TEST_CASE("Tokens are right and blocks are freed when messages are lost and workers die") {
   int64_t right_tokens = 0;
   const Seeds seeds = ForEachWorld<Chaos>(60, [&](Chaos& chaos) { right_tokens += chaos.right_tokens(); });
   if (seeds.all()) CHECK(right_tokens > 0);
@@ -229,7 +229,7 @@ void SendUntilThrough(uint64_t seed) {
   CHECK(left.empty());
 }
 
-TEST_CASE("prompts that come again while decode workers are full all get through") {
+TEST_CASE("All prompts complete when they are sent again while decode workers are full") {
   ForEachSeed(50, SendUntilThrough);
 }
 

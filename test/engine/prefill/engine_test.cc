@@ -116,17 +116,19 @@ class EngineScenario {
 
 void RunEngineFile(std::string_view name) { CHECK(RunScenarios<EngineScenario>({name}) == 1); }
 
-TEST_CASE("KV is computed, pushed as it comes, and committed") { RunEngineFile("prefill_engine_push.txt"); }
-TEST_CASE("requests wait for room, are refused, or find their KV there") {
+TEST_CASE("PrefillEngine pushes KV as steps complete it, and then commits it") {
+  RunEngineFile("prefill_engine_push.txt");
+}
+TEST_CASE("PrefillEngine lets requests wait for room, refuses them or uses cached KV") {
   RunEngineFile("prefill_engine_admission.txt");
 }
-TEST_CASE("an open job is computed as it comes and handed off when it is closed") {
+TEST_CASE("PrefillEngine computes a streaming prompt as it arrives and hands it off closed") {
   RunEngineFile("prefill_engine_open.txt");
 }
-TEST_CASE("an open job's KV goes ahead to the decode worker that it will probably use") {
+TEST_CASE("PrefillEngine pushes a streaming prompt's KV ahead to its probable worker") {
   RunEngineFile("prefill_engine_ahead.txt");
 }
-TEST_CASE("requests end early at every stage and leave no block") { RunEngineFile("prefill_engine_cancel.txt"); }
+TEST_CASE("Requests that end early at any stage leave no block") { RunEngineFile("prefill_engine_cancel.txt"); }
 
 PrefillEngineOptions SmallOptions() { return {.blocks = 4, .vocab = 10, .context = 100, .sender = {}}; }
 
@@ -137,7 +139,7 @@ PrefillJob JobOf(const RequestId& id, std::vector<TokenId> tokens) {
   return job;
 }
 
-TEST_CASE("bad requests are refused by field, limit and value, and nothing of them stays") {
+TEST_CASE("PrefillEngine refuses a bad request by field, limit and value, leaving nothing") {
   PrefillEngineOptions options = SmallOptions();
   options.max_requests = 1;
   PrefillEngine engine(options);
@@ -161,7 +163,7 @@ TEST_CASE("bad requests are refused by field, limit and value, and nothing of th
   engine.CheckInvariants();
 }
 
-TEST_CASE("tenants' jobs take turns, those that grew too") {
+TEST_CASE("PrefillEngine runs tenants' jobs in a fair order, also jobs that streamed") {
   PrefillEngineOptions options = SmallOptions();
   options.step_tokens = 16;
   PrefillEngine engine(options);
@@ -183,7 +185,7 @@ TEST_CASE("tenants' jobs take turns, those that grew too") {
   CHECK(done == std::vector<RequestId>{"a1", "b1", "a2"});
 }
 
-TEST_CASE("PrefillEngine orders jobs by their arrival and its offset, however they come") {
+TEST_CASE("PrefillEngine orders whole and streaming jobs by arrival and arrival offset") {
   enum class Way { kWhole, kStreaming, kAppend };
   const Way way = GENERATE(Way::kWhole, Way::kStreaming, Way::kAppend);
   PrefillEngineOptions options = SmallOptions();
@@ -209,7 +211,7 @@ TEST_CASE("PrefillEngine orders jobs by their arrival and its offset, however th
   CHECK(done == std::vector<RequestId>{"second", "first"});
 }
 
-TEST_CASE("jobs in the background keep out nobody, closed or not") {
+TEST_CASE("Low-priority jobs do not use up the limits of other jobs") {
   PrefillEngineOptions options = SmallOptions();
   options.max_requests = 2;
   PrefillEngine engine(options);
@@ -236,7 +238,7 @@ TEST_CASE("jobs in the background keep out nobody, closed or not") {
   engine.CheckInvariants();
 }
 
-TEST_CASE("of what is there, jobs that wait for tokens and those in the background can be failed alone") {
+TEST_CASE("FailOverlapping fails streaming prompts and low-priority jobs only") {
   PrefillEngine engine(SmallOptions());
   const absl::Time now = absl::UnixEpoch();
   PrefillJob job = JobOf("growing", {1, 2});
@@ -266,7 +268,7 @@ TEST_CASE("of what is there, jobs that wait for tokens and those in the backgrou
   CHECK(engine.load().requests == 2);
 }
 
-TEST_CASE("open jobs have a limit of their own, and keep out nobody that could run") {
+TEST_CASE("Streaming prompts have a limit of their own") {
   PrefillEngineOptions options = SmallOptions();
   options.max_requests = 2;
   PrefillEngine engine(options);
@@ -295,7 +297,7 @@ TEST_CASE("open jobs have a limit of their own, and keep out nobody that could r
   CHECK(add("reader 4", true).ok());
 }
 
-TEST_CASE("an open job that is given what no prompt can have ends, and nothing of it stays") {
+TEST_CASE("A streaming prompt fails when it gets invalid tokens, and leaves nothing") {
   PrefillEngine engine(SmallOptions());
   const absl::Time now = absl::UnixEpoch();
   const auto open = [&](std::vector<TokenId> first, std::vector<TokenId> then, bool last) {
@@ -363,7 +365,7 @@ TEST_CASE("times say how long a request queued, computed and was handed off") {
   CHECK(done.handoff == absl::ZeroDuration());
 }
 
-TEST_CASE("what is committed before its last step is over has computed since that step began") {
+TEST_CASE("PrefillDone counts the last step as compute when the commit comes during it") {
   PrefillWorld world(
       {.blocks = 16, .sender = {}}, [](Envelope e) { e.arrive(); }, [](const auto&) {});
   world.AddDecode("d", 16);
@@ -378,7 +380,7 @@ TEST_CASE("what is committed before its last step is over has computed since tha
   CHECK(done->compute == absl::Milliseconds(7));
 }
 
-TEST_CASE("open jobs fill a step for as long as the options say, by what steps were measured to take") {
+TEST_CASE("Streaming prompts fill at most open_step of a step, by measured costs") {
   PrefillEngineOptions options = SmallOptions();
   options.blocks = 64;
   options.step_tokens = 256;
@@ -404,7 +406,7 @@ TEST_CASE("open jobs fill a step for as long as the options say, by what steps w
   CHECK(step() == 144 + 80);
 }
 
-TEST_CASE("the time of staged KV's copies is told apart, and is not what computing takes") {
+TEST_CASE("PrefillDone states the time of staged copies apart from compute") {
   PrefillEngineOptions options = SmallOptions();
   options.blocks = 16;
   options.step_tokens = 256;
@@ -450,7 +452,7 @@ TEST_CASE("the time of staged KV's copies is told apart, and is not what computi
 
 // The time to the first token begins with the job's arrival, perhaps during a step. It ends with
 // the step that completes the job.
-TEST_CASE("open jobs add at most two shares of a step to a first token, whenever a job arrives") {
+TEST_CASE("Streaming prompts delay a first token by at most two shares of a step") {
   constexpr absl::Duration kMost = absl::Milliseconds(80);
   const auto time_to = [&](int64_t tokens, absl::Duration into_step, int open_jobs) {
     PrefillEngineOptions options = SmallOptions();
@@ -497,7 +499,7 @@ TEST_CASE("open jobs add at most two shares of a step to a first token, whenever
   }
 }
 
-TEST_CASE("open jobs compute so much that half of a step is not fixed cost, however little time they have") {
+TEST_CASE("Streaming prompts compute enough to keep the fixed cost at half of a step") {
   PrefillEngineOptions options = SmallOptions();
   options.blocks = 64;
   options.step_tokens = 256;
@@ -521,7 +523,7 @@ TEST_CASE("open jobs compute so much that half of a step is not fixed cost, howe
   CHECK(step() == 96);  // 100 tokens in whole blocks
 }
 
-TEST_CASE("steps say when a request was computed for, itself or by another") {
+TEST_CASE("PrefillDone lists the steps in which a request gained KV, also from others") {
   PrefillEngineOptions options = SmallOptions();
   options.blocks = 8;
   options.step_tokens = 32;

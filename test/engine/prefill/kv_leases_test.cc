@@ -43,7 +43,7 @@ struct LeaseWorld {
   int64_t referenced() { return world.engine().load().blocks.referenced; }
 };
 
-TEST_CASE("a leased prompt is found again after others have filled the cache, until the lease ends") {
+TEST_CASE("A leased prompt stays cached until its lease ends when others fill the cache") {
   for (const bool with_lease : {true, false}) {
     LeaseWorld w(16);
     CHECK(w.Run("a", w.Prompt(1, 4), with_lease ? 65 : 0).computed_tokens == 64);
@@ -58,7 +58,7 @@ TEST_CASE("a leased prompt is found again after others have filled the cache, un
   }
 }
 
-TEST_CASE("each lease of a prompt that grows takes the place of the one before, and renews it") {
+TEST_CASE("A lease of a longer or equal prompt replaces the earlier lease") {
   LeaseWorld w(32);
   w.Run("a", w.Prompt(1, 2), 33, "", absl::Hours(1));
   w.world.Advance(absl::Seconds(40));
@@ -73,7 +73,7 @@ TEST_CASE("each lease of a prompt that grows takes the place of the one before, 
   CHECK(w.leased() == 0);
 }
 
-TEST_CASE("what is handed off is leased as far as asked for, also where the decode worker has it already") {
+TEST_CASE("A handed-off prompt is leased, also when the decode worker holds its blocks") {
   LeaseWorld w(32);
   w.Run("a", w.Prompt(1, 4), 40, "d");
   CHECK(w.leased() == 2);
@@ -83,7 +83,7 @@ TEST_CASE("what is handed off is leased as far as asked for, also where the deco
   CHECK(w.leased() == 2);
 }
 
-TEST_CASE("an open job is leased when it is done") {
+TEST_CASE("A streaming prompt is leased when it is done") {
   LeaseWorld w(32);
   w.world.lease = {.tokens = 50, .duration = absl::Seconds(60)};
   w.world.Open("a", w.Prompt(1, 2));
@@ -94,7 +94,7 @@ TEST_CASE("an open job is leased when it is done") {
   CHECK(w.leased() == 3);
 }
 
-TEST_CASE("leases hold at most half of the pool, and the one that would end first gives way") {
+TEST_CASE("Leases hold at most half of the pool, and the first to expire ends early") {
   LeaseWorld w(16);
   w.Run("a", w.Prompt(1, 3), 100, "", absl::Seconds(30));
   w.Run("b", w.Prompt(2, 3), 100, "", absl::Seconds(10));
@@ -106,7 +106,7 @@ TEST_CASE("leases hold at most half of the pool, and the one that would end firs
   CHECK(w.leased() == 8);  // the prompt's first blocks
 }
 
-TEST_CASE("leases give way to a request that needs the room, but not before that helps it") {
+TEST_CASE("Leases end for a request that needs the room, but not before that helps it") {
   LeaseWorld w(8, /*step_tokens=*/48);
   w.Run("a", w.Prompt(1, 4), 100);
   w.world.lease = {};
@@ -123,7 +123,7 @@ TEST_CASE("leases give way to a request that needs the room, but not before that
   CHECK(w.referenced() == 0);
 }
 
-TEST_CASE("leases end with their holder and with the worker, and a request that fails gets none") {
+TEST_CASE("Leases end with their holder and the worker, and a failed request gets none") {
   LeaseWorld w(32);
   w.Run("a", w.Prompt(1, 3), 100);
   w.world.lease_holder = kOther;

@@ -117,7 +117,7 @@ class RandomPrompts {
   int given_up_ = 0;
 };
 
-TEST_CASE("the logits after a prompt that grew are, bit for bit, those of one pass") {
+TEST_CASE("Logits after a streaming prompt are bit-equal to those of one pass") {
   ForEachTinyModel(3, [](const Weights& weights, const std::string& kernels, uint64_t seed) {
     RandomPrompts(weights, kernels, seed).Run();
   });

@@ -55,7 +55,7 @@ class Queue {
 
 }  // namespace
 
-TEST_CASE("a tenant's prompts go by priority, turn and arrival, streaming ones last") {
+TEST_CASE("PromptQueue orders by priority, closed prompts first, queue order and arrival") {
   Queue q;
   q.Add("a");
   q.Change(q.Add("b"), [](PrefillPrompt& p) { p.open = true; });
@@ -65,7 +65,7 @@ TEST_CASE("a tenant's prompts go by priority, turn and arrival, streaming ones l
   CHECK(q.Step() == "dcabe");
 }
 
-TEST_CASE("tenants take turns by what steps have computed for them") {
+TEST_CASE("PromptQueue puts the tenant with the least computed tokens first") {
   Queue q;
   q.Add("a", "A");
   q.Add("b", "A");
@@ -75,7 +75,7 @@ TEST_CASE("tenants take turns by what steps have computed for them") {
   CHECK(q.Step(4 * kBlockTokens) == "abc");
 }
 
-TEST_CASE("the background comes after all tenants, and gives way first") {
+TEST_CASE("Low-priority jobs come after all tenants and lose their blocks first") {
   Queue q;
   const PrefillPrompt& background = q.Add("b", "", kBackgroundPriority);
   const PrefillPrompt& urgent = q.Add("u", "", 5);
@@ -86,7 +86,7 @@ TEST_CASE("the background comes after all tenants, and gives way first") {
   CHECK_FALSE(q.queue.GivesWayBefore(urgent, later));
 }
 
-TEST_CASE("prompts of the tenant that has had most give way before others'") {
+TEST_CASE("Prompts of the tenant with the most computed tokens lose their blocks first") {
   Queue q;
   const PrefillPrompt& first = q.Add("a", "A", 9);
   const PrefillPrompt& other = q.Add("b", "B");
@@ -95,7 +95,7 @@ TEST_CASE("prompts of the tenant that has had most give way before others'") {
   CHECK(q.queue.GivesWayBefore(first, other));
 }
 
-TEST_CASE("every eighth step begins with the oldest prompt, until that is in a step") {
+TEST_CASE("PromptQueue puts the oldest prompt first from each eighth step until it runs") {
   Queue q;
   PrefillPrompt& old = q.Add("o", "", -1);
   q.Add("u");
@@ -107,7 +107,7 @@ TEST_CASE("every eighth step begins with the oldest prompt, until that is in a s
   CHECK(q.Step() == "uo");
 }
 
-TEST_CASE("a streaming prompt begins a tenant's turn as its oldest once, in a step or not") {
+TEST_CASE("PromptQueue puts the oldest streaming prompt first in one of eight steps") {
   Queue q;
   q.Change(q.Add("s"), [](PrefillPrompt& p) { p.open = true; });
   q.Change(q.Add("t"), [](PrefillPrompt& p) {

@@ -161,24 +161,22 @@ class SchedulerScenario {
 
 void RunFile(std::string_view name) { CHECK(RunScenarios<SchedulerScenario>({name}) == 1); }
 
-TEST_CASE("prompts are computed in chunks, by priority and in order") { RunFile("prefill_chunks.txt"); }
-TEST_CASE("tenants take turns") { RunFile("prefill_tenants.txt"); }
-TEST_CASE("requests share what is cached and what is being computed") { RunFile("prefill_sharing.txt"); }
-TEST_CASE("blocks run short, and requests wait, evict or are refused") { RunFile("prefill_blocks.txt"); }
-TEST_CASE("what is expected soonest is evicted last") { RunFile("prefill_expected.txt"); }
-TEST_CASE("the KV of a session that pauses is evicted last, and is ordinary when its lease ends") {
-  RunFile("prefill_leases.txt");
-}
-TEST_CASE("open prompts are computed as they come, and hold up nobody") { RunFile("prefill_open.txt"); }
-TEST_CASE("evicted blocks are staged in host memory and come back") { RunFile("prefill_staging.txt"); }
-TEST_CASE("what leaves host memory comes back from disk") { RunFile("prefill_staging_disk.txt"); }
-TEST_CASE("a disk that is full, wrong or slow costs nothing but what it held") {
+TEST_CASE("Prompts are computed in chunks, by priority and in order") { RunFile("prefill_chunks.txt"); }
+TEST_CASE("Tenants receive steps in a fair order") { RunFile("prefill_tenants.txt"); }
+TEST_CASE("Requests share blocks that are cached or that a step computes") { RunFile("prefill_sharing.txt"); }
+TEST_CASE("Requests wait, evict or are refused when blocks run short") { RunFile("prefill_blocks.txt"); }
+TEST_CASE("Blocks of prompts that run soonest are evicted last") { RunFile("prefill_expected.txt"); }
+TEST_CASE("The KV of a paused session is evicted last until its lease ends") { RunFile("prefill_leases.txt"); }
+TEST_CASE("Streaming prompts are computed as they arrive when the worker would idle") { RunFile("prefill_open.txt"); }
+TEST_CASE("Evicted blocks are staged in host memory and come back") { RunFile("prefill_staging.txt"); }
+TEST_CASE("Blocks that leave host memory come back from disk") { RunFile("prefill_staging_disk.txt"); }
+TEST_CASE("A disk that is full, wrong or slow loses only the blocks that it held") {
   RunFile("prefill_staging_disk_fails.txt");
 }
-TEST_CASE("a disk that was slow for a moment is read again soon") { RunFile("prefill_staging_disk_slow.txt"); }
-TEST_CASE("steps fail and requests end at any moment") { RunFile("prefill_aborts.txt"); }
+TEST_CASE("A disk that was slow for a moment is read again soon") { RunFile("prefill_staging_disk_slow.txt"); }
+TEST_CASE("Blocks stay consistent when steps fail and requests end at any moment") { RunFile("prefill_aborts.txt"); }
 
-TEST_CASE("the oldest request runs however many of higher priority arrive") {
+TEST_CASE("The oldest request runs when requests of higher priority keep arriving") {
   SchedulerWorld world(64, 16);
   REQUIRE(world.Add("old", std::vector<TokenId>(48, 1)).ok());
   int steps = 0;
@@ -194,7 +192,7 @@ TEST_CASE("the oldest request runs however many of higher priority arrive") {
   }
 }
 
-TEST_CASE("a large request gets its blocks however many small ones of higher priority arrive") {
+TEST_CASE("A large request gets its blocks when urgent small requests keep arriving") {
   SchedulerWorld world(8, 32);
   REQUIRE(world.Add("large", std::vector<TokenId>(8 * 16, 1)).ok());
   int steps = 0;
@@ -229,14 +227,14 @@ int StepsOfOneBeside(int theirs, int64_t tokens, int32_t their_priority, const s
   return steps;
 }
 
-TEST_CASE("a tenant's one prompt waits for its share, however many another tenant has and however urgent") {
+TEST_CASE("A tenant's prompt gets its share whatever another tenant submits") {
   const int32_t priority = GENERATE(0, 1000);
   CHECK(StepsOfOneBeside(40, 500, priority, "theirs") == 2);  // the running step, and its own
   CHECK(StepsOfOneBeside(10, 2048, priority, "theirs") == 8);
   CHECK(StepsOfOneBeside(40, 500, priority, "mine") == 41);
 }
 
-TEST_CASE("a large request gets its blocks however many small ones of other tenants arrive") {
+TEST_CASE("A large request gets its blocks when other tenants' small ones keep arriving") {
   const bool cached = GENERATE(false, true);
   SchedulerWorld world(8, 32);
   // If cached, the prompts of the other tenants cost almost nothing.
@@ -308,7 +306,7 @@ void EndSomeTransfer(SchedulerWorld& world, std::mt19937& random) {
   if (random() % 10 == 0) world.copy_time = absl::Milliseconds(random() % 40);
 }
 
-TEST_CASE("random requests all end, with every token computed once and no block left behind") {
+TEST_CASE("Random requests all end, with each token computed once and all blocks free") {
   ForEachSeed(40, [](uint64_t seed) {
     std::mt19937 random(seed);
     const int64_t blocks = 6 + static_cast<int64_t>(random() % 30);
@@ -410,7 +408,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
   });
 }
 
-TEST_CASE("with room for all, no block is computed twice however requests arrive and end") {
+TEST_CASE("No block is computed twice when the pool has room for all requests") {
   ForEachSeed(20, [](uint64_t seed) {
     std::mt19937 random(seed);
     SchedulerWorld world(600, 16 + static_cast<int64_t>(random() % 80));

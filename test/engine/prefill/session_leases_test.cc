@@ -34,26 +34,26 @@ struct SessionLeaseWorld {
   }
 };
 
-TEST_CASE("a path is evicted last until its lease ends") {
+TEST_CASE("A leased path is evicted last until its lease ends") {
   SessionLeaseWorld w;
   w.leases.Add(w.first, kStart + absl::Seconds(10));
-  SECTION("before") {
+  SECTION("when the lease has not ended") {
     w.leases.Tick(kStart + absl::Seconds(9));
     CHECK(w.Evict() == &w.second);
   }
-  SECTION("after") {
+  SECTION("when the lease has ended") {
     CHECK(w.leases.NextTick() == kStart + absl::Seconds(10));
     w.leases.Tick(kStart + absl::Seconds(10));
     CHECK(w.leases.size() == 0);
     CHECK(w.Evict() == &w.first);
   }
-  SECTION("all end") {
+  SECTION("when EndAll has ended all leases") {
     w.leases.EndAll();
     CHECK(w.Evict() == &w.first);
   }
 }
 
-TEST_CASE("however often a path is leased, it has one lease, the latest") {
+TEST_CASE("SessionLeases keeps one lease of a path, the latest") {
   SessionLeaseWorld w;
   for (int i = 0; i < 1000; ++i) w.leases.Add(w.first, kStart + absl::Seconds(10 + i));
   CHECK(w.leases.size() == 1);
@@ -64,7 +64,7 @@ TEST_CASE("however often a path is leased, it has one lease, the latest") {
   CHECK(w.leases.NextTick() == absl::InfiniteFuture());
 }
 
-TEST_CASE("of leased paths the one whose lease ends first is evicted first") {
+TEST_CASE("Leased paths are evicted in the order in which their leases end") {
   SessionLeaseWorld w;
   w.leases.Add(w.second, kStart + absl::Seconds(10));
   w.leases.Add(w.first, kStart + absl::Seconds(20));
@@ -73,7 +73,7 @@ TEST_CASE("of leased paths the one whose lease ends first is evicted first") {
   CHECK(w.leases.size() == 1);
 }
 
-TEST_CASE("what is not in the cache is not leased") {
+TEST_CASE("SessionLeases gives no lease to a path that is not in the cache") {
   SessionLeaseWorld w;
   w.leases.Add(SessionLeaseWorld::Keys(3), kStart);
   CHECK(w.leases.size() == 0);

@@ -97,7 +97,7 @@ class StagedPrompts {
   int64_t from_host_ = 0, from_disk_ = 0;
 };
 
-TEST_CASE("the logits after KV that was in host memory or on disk are, bit for bit, those of one pass") {
+TEST_CASE("Logits after staged KV are bit-equal to those of one pass") {
   ForEachTinyModel(1, [](const Weights& weights, const std::string& kernels, uint64_t seed) {
     StagedPrompts(weights, kernels, seed).Run();
   });

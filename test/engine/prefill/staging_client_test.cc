@@ -33,7 +33,7 @@ struct Client {
 
 }  // namespace
 
-TEST_CASE("what was evicted is expected and comes back as a promise of the step") {
+TEST_CASE("StagingClient expects evicted blocks and brings them back as promises") {
   Client c;
   const auto prompt = MakePrompt("a", 1, kCacheBlocks);
   c.Fill(1);
@@ -51,7 +51,7 @@ TEST_CASE("what was evicted is expected and comes back as a promise of the step"
   c.client.staging().CheckInvariants();
 }
 
-TEST_CASE("a prompt that begins looks once more for what was evicted since it came") {
+TEST_CASE("StagingClient looks again for blocks that were evicted since a prompt arrived") {
   Client c;
   const auto prompt = MakePrompt("a", 1, kCacheBlocks);
   c.Fill(1);
@@ -66,7 +66,7 @@ TEST_CASE("a prompt that begins looks once more for what was evicted since it ca
   CHECK(prompt->staged_begin == prompt->staged_end);
 }
 
-TEST_CASE("for a prompt in the background nothing is held, and only the cache is expected") {
+TEST_CASE("StagingClient holds no staged block for a low-priority job") {
   Client c;
   c.Fill(1);
   c.Fill(2);
@@ -77,7 +77,7 @@ TEST_CASE("for a prompt in the background nothing is held, and only the cache is
   CHECK(c.client.Expect(*cached, 0) == kCacheBlocks * kBlockTokens);
 }
 
-TEST_CASE("protected blocks of a prompt that waits are evicted after the rest") {
+TEST_CASE("StagingClient::Protect lets blocks of a waiting prompt be evicted last") {
   for (const bool is_protected : {true, false}) {
     Client c;
     const auto waits = MakePrompt("a", 1, 2), other = MakePrompt("b", 2, 2);

@@ -11,7 +11,7 @@ namespace {
 // Returns the time of a step on a machine with 30 ms of fixed cost and 1 ms for each token.
 absl::Duration Takes(int64_t tokens) { return absl::Milliseconds(30 + tokens); }
 
-TEST_CASE("the cost of steps is learned from steps of different sizes") {
+TEST_CASE("StepCost learns costs from steps of different sizes") {
   StepCost cost;
   for (const int64_t tokens : {16, 64, 512, 32, 256}) cost.Add(tokens, Takes(tokens));
   CHECK(cost.WorthwhileTokens(0.25) == Approx(90).margin(1));  // 30 ms of 120 ms are fixed
@@ -20,7 +20,7 @@ TEST_CASE("the cost of steps is learned from steps of different sizes") {
   CHECK(cost.TokensWithin(absl::Milliseconds(20), 0) == 0);
 }
 
-TEST_CASE("steps that are alike say what a token costs at most, and nothing of what is fixed") {
+TEST_CASE("StepCost gives an upper bound per token and no fixed cost for similar steps") {
   StepCost cost;
   CHECK(cost.TokensWithin(absl::Seconds(1), 77) == 77);
   CHECK(cost.WorthwhileTokens(0.25) == 0);
@@ -29,7 +29,7 @@ TEST_CASE("steps that are alike say what a token costs at most, and nothing of w
   CHECK(cost.TokensWithin(absl::Milliseconds(200), 0) == Approx(100).margin(1));
 }
 
-TEST_CASE("what was learned stays while steps are alike, and follows a machine that becomes slower") {
+TEST_CASE("StepCost keeps its line while steps are similar and follows a slower machine") {
   StepCost cost;
   for (const int64_t tokens : {16, 512, 16, 512}) cost.Add(tokens, Takes(tokens));
   for (int i = 0; i < 1000; ++i) cost.Add(512, Takes(512));
@@ -38,8 +38,7 @@ TEST_CASE("what was learned stays while steps are alike, and follows a machine t
   CHECK(cost.TokensWithin(absl::Milliseconds(390), 0) == Approx(100).margin(2));
 }
 
-TEST_CASE(
-    "that steps of growing prompts take longer, for the histories that they attend to, is seen within a few of them") {
+TEST_CASE("StepCost learns the excess of streaming prompts' steps within a few steps") {
   StepCost cost;
   for (const int64_t tokens : {16, 64, 512, 32, 256}) cost.Add(tokens, Takes(tokens));
   for (int i = 0; i < 4; ++i) cost.Add(200, 2 * Takes(200), /*growing=*/true);
@@ -48,7 +47,7 @@ TEST_CASE(
   CHECK(cost.TokensWithin(absl::Milliseconds(400), 0) > 280);
 }
 
-TEST_CASE("whatever times steps take, what is learned is a number that can be used") {
+TEST_CASE("StepCost gives usable numbers whatever times steps take") {
   ForEachSeed(1, [](uint64_t seed) {
     std::mt19937 random(seed);
     StepCost cost;

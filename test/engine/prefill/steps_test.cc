@@ -7,7 +7,7 @@ namespace {
 
 absl::Time At(int64_t ms) { return absl::UnixEpoch() + absl::Milliseconds(ms); }
 
-TEST_CASE("steps are told by how long they lie back") {
+TEST_CASE("PrefillSteps reports steps with times before now") {
   PrefillSteps steps;
   CHECK(steps.Before(At(9)).empty());
   steps.Add(At(1), At(3), 16);
@@ -20,7 +20,7 @@ TEST_CASE("steps are told by how long they lie back") {
   CHECK(told[1].steps == 1);
 }
 
-TEST_CASE("too many steps: those with the shortest pause between them become one, and no token is lost") {
+TEST_CASE("PrefillSteps merges the steps with the shortest pause when there are too many") {
   PrefillSteps steps;
   const auto begin = [](int i) { return 10 * i - (i == 40 ? 4 : 0); };  // the 41st begins early
   const int all = static_cast<int>(kMaxPrefillSteps) + 1;

@@ -20,7 +20,7 @@ Tenants Order(TenantTurns& turns, const Tenants& waiting, const Tenants& only_op
   return order;
 }
 
-TEST_CASE("whoever has had least has the next turn, and whoever came first among equals") {
+TEST_CASE("The tenant with the least virtual time comes first, then the first to arrive") {
   TenantTurns turns;
   CHECK(Order(turns, {"c", "a", "b"}) == Tenants{"a", "b", "c"});
   turns.Charge({{"a", 512}});
@@ -29,7 +29,7 @@ TEST_CASE("whoever has had least has the next turn, and whoever came first among
   CHECK(Order(turns, {"a", "b", "c"}) == Tenants{"b", "c", "a"});
 }
 
-TEST_CASE("tenants that wait all the time get equally much, however much each step gives them") {
+TEST_CASE("Tenants that always wait receive equally many tokens") {
   TenantTurns turns;
   std::map<std::string, int64_t> spent;
   for (int step = 0; step < 1000; ++step) {
@@ -42,7 +42,7 @@ TEST_CASE("tenants that wait all the time get equally much, however much each st
   CHECK(std::abs(spent["a"] - spent["c"]) <= 512);
 }
 
-TEST_CASE("a tenant that was idle has the next turn, and saved up no more than that") {
+TEST_CASE("A returning tenant comes next, but idle time earns it no further tokens") {
   TenantTurns turns;
   Order(turns, {"a", "b"});
   turns.Charge({{"b", 512}});
@@ -57,7 +57,7 @@ TEST_CASE("a tenant that was idle has the next turn, and saved up no more than t
   CHECK(Order(turns, {"a", "b"}) == Tenants{"b", "a"});
 }
 
-TEST_CASE("going away and coming back takes nothing off what a tenant has had") {
+TEST_CASE("A tenant that leaves and returns keeps its virtual time") {
   TenantTurns turns;
   Order(turns, {"a", "b"});
   turns.Charge({{"a", 5000}});
@@ -67,7 +67,7 @@ TEST_CASE("going away and coming back takes nothing off what a tenant has had") 
   CHECK(turns.TimeOf("a") == 5000);
 }
 
-TEST_CASE("whoever waits for room keeps its turn, and those that come meanwhile begin with those that are served") {
+TEST_CASE("A tenant that waits for room stays first; a new one starts at the current time") {
   TenantTurns turns;
   Order(turns, {"a", "b"});  // a's request finds no room
   turns.Charge({{"b", 5000}});
@@ -78,7 +78,7 @@ TEST_CASE("whoever waits for room keeps its turn, and those that come meanwhile 
   CHECK(turns.TimeOf("c") == 5000);
 }
 
-TEST_CASE("open prompts alone save up nothing") {
+TEST_CASE("A tenant with only streaming prompts earns no credit") {
   TenantTurns turns;
   for (int step = 0; step < 10; ++step) {
     Order(turns, {"a"}, {"b"});

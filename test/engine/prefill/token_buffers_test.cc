@@ -11,7 +11,7 @@ PrefillJob BufferJob(TokenBuffer tokens, bool open) {
   return {.request_id = "r", .spec = {.tokens = std::move(tokens)}, .open = open};
 }
 
-TEST_CASE("a step of a prefill worker reads the tokens of the job where they are") {
+TEST_CASE("A step of PrefillEngine reads the job's tokens without a copy") {
   PrefillEngine engine({.blocks = 8, .vocab = 10, .context = 100, .increment = 16, .sender = {}});
   const TokenBuffer tokens = std::vector<TokenId>(40, 1);
   const bool streams = GENERATE(false, true);
@@ -23,7 +23,7 @@ TEST_CASE("a step of a prefill worker reads the tokens of the job where they are
   engine.FinishStep(absl::OkStatus(), kNow);
 }
 
-TEST_CASE("an increment goes behind the tokens of a streaming prompt, and a running step keeps those it reads") {
+TEST_CASE("A running step keeps the tokens that it reads when an increment arrives") {
   PrefillEngine engine({.blocks = 8, .vocab = 10, .context = 100, .increment = 16, .sender = {}});
   std::vector<TokenId> first(17, 1);
   const bool has_room = GENERATE(false, true);

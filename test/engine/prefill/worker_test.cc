@@ -262,7 +262,7 @@ std::vector<TokenId> Prompt(size_t tokens, TokenId seed = 1) {
   return prompt;
 }
 
-TEST_CASE("a prompt's KV arrives at the decode worker and gives the right token") {
+TEST_CASE("A prompt's KV arrives at the decode worker and gives the right token") {
   Cluster cluster;
   for (const size_t tokens : {1, 2, 16, 17, 18, 100, 161}) {
     const auto prompt = Prompt(tokens, static_cast<TokenId>(tokens));
@@ -280,7 +280,7 @@ TEST_CASE("a prompt's KV arrives at the decode worker and gives the right token"
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }
 
-TEST_CASE("what the decode worker holds already is neither computed nor pushed") {
+TEST_CASE("Blocks that the decode worker holds are neither computed nor pushed") {
   Cluster cluster;
   const auto prompt = Prompt(49);
   for (const char* id : {"first", "second"}) {
@@ -292,7 +292,7 @@ TEST_CASE("what the decode worker holds already is neither computed nor pushed")
   CHECK(cluster.worker->Load().totals.computed_tokens == 48);
 }
 
-TEST_CASE("a decode worker that was forgotten is reached again when a prompt goes there") {
+TEST_CASE("PrefillWorker reaches a forgotten decode worker again for a new prompt") {
   Cluster cluster(64, 64, 1000, absl::Milliseconds(1));
   for (const char* id : {"first", "second"}) {
     const auto prompt = Prompt(33, *id);
@@ -304,7 +304,7 @@ TEST_CASE("a decode worker that was forgotten is reached again when a prompt goe
   }
 }
 
-TEST_CASE("a prompt for the cache alone moves nothing") {
+TEST_CASE("A prefill-only prompt pushes no bytes") {
   Cluster cluster;
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("a", Prompt(60), "")).has_value());
   const auto done = cluster.results.Await("a").done;
@@ -313,7 +313,7 @@ TEST_CASE("a prompt for the cache alone moves nothing") {
   CHECK(cluster.worker->Load().blocks.cached == 3);
 }
 
-TEST_CASE("a prompt whose KV was evicted to host memory gives the right token and computes the rest only") {
+TEST_CASE("A prompt with KV in host memory computes only the rest and gives the right token") {
   Cluster cluster(8, 7, 1000, absl::Minutes(10), {.host = 16});
   const auto run = [&](const RequestId& id, const std::vector<TokenId>& prompt) {
     CHECK_FALSE(cluster.worker->Submit(Cluster::Job(id, prompt)).has_value());
@@ -331,7 +331,7 @@ TEST_CASE("a prompt whose KV was evicted to host memory gives the right token an
   CHECK(cluster.worker->Load().totals.host_tokens >= 64);
 }
 
-TEST_CASE("a prompt whose KV went to disk gives the right token and computes the rest only") {
+TEST_CASE("A prompt with KV on disk computes only the rest and gives the right token") {
   Cluster cluster(8, 7, 1000, absl::Minutes(10), {.host = 16, .disk = 64});
   const auto run = [&](int number) {
     const std::vector<TokenId> prompt = Prompt(97, static_cast<TokenId>(number));
@@ -353,7 +353,7 @@ TEST_CASE("a prompt whose KV went to disk gives the right token and computes the
   CHECK(cluster.worker->Load().totals.disk_tokens == 96);
 }
 
-TEST_CASE("an unreachable decode worker fails the request and nothing else") {
+TEST_CASE("An unreachable decode worker fails its request and nothing else") {
   Cluster cluster;
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("lost", Prompt(40), "nobody")).has_value());
   CHECK(absl::IsUnavailable(cluster.results.Await("lost").status));
@@ -363,7 +363,7 @@ TEST_CASE("an unreachable decode worker fails the request and nothing else") {
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }
 
-TEST_CASE("a decode worker that hangs while its link is opened holds up no other") {
+TEST_CASE("A decode worker that hangs when its link opens delays no other") {
   Cluster cluster;
   // Released even if a check fails.
   const absl::Cleanup let_go = [&] { cluster.connector.let_go.release(); };
@@ -379,7 +379,7 @@ TEST_CASE("a decode worker that hangs while its link is opened holds up no other
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }
 
-TEST_CASE("a decode worker that hangs while its link is closed holds up no other") {
+TEST_CASE("A decode worker that hangs when its link closes delays no other") {
   Cluster cluster;
   // Released even if a check fails.
   const absl::Cleanup let_go = [&] { cluster.connector.let_go.release(2); };
@@ -395,7 +395,7 @@ TEST_CASE("a decode worker that hangs while its link is closed holds up no other
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }
 
-TEST_CASE("too many requests are refused with a hint when to come again") {
+TEST_CASE("PrefillWorker refuses a request over the limit with retry_after") {
   Cluster cluster(64, 64, 2);
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits", Prompt(17, 2), "silent")).has_value());
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits too", Prompt(17, 3), "silent")).has_value());
@@ -412,7 +412,7 @@ TEST_CASE("too many requests are refused with a hint when to come again") {
   cluster.silent->LetGo();
 }
 
-TEST_CASE("shutdown fails what does not end in time so that it may be sent again, and takes nothing more") {
+TEST_CASE("Shutdown fails late requests with UNAVAILABLE and refuses new ones") {
   Cluster cluster;
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits", Prompt(33, 9), "silent")).has_value());
   std::thread peer([&] {
@@ -426,7 +426,7 @@ TEST_CASE("shutdown fails what does not end in time so that it may be sent again
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }
 
-TEST_CASE("a shutdown does not wait for prompts that wait for others' tokens") {
+TEST_CASE("Shutdown does not wait for streaming prompts") {
   Cluster cluster;
   PrefillJob growing = Cluster::Job("growing", Prompt(33, 9));
   growing.open = true;
@@ -436,7 +436,7 @@ TEST_CASE("a shutdown does not wait for prompts that wait for others' tokens") {
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }
 
-TEST_CASE("many threads submit and cancel: every request has one result, every token is right, no block stays") {
+TEST_CASE("Every request has one result when many threads submit and cancel") {
   const bool verify = GENERATE(false, true);
   ForEachSeed(1, [verify](uint64_t seed) {
     Cluster cluster(14, 60, 1000, absl::Minutes(10), {.host = 6, .disk = 20}, verify);
