@@ -98,14 +98,14 @@ def agreement_problems(manifests):
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         listens = {"grpc": "listen", "http": "http", "metrics": "metrics"}
         if ports != {name: port_of(config[key]) for name, key in listens.items() if key in config}:
-            yield f"{component}: its configuration listens elsewhere than on {ports}"
+            yield f"{component}: its configuration does not listen on {ports}"
         for name in ("startupProbe", "readinessProbe", "livenessProbe"):
             probe = container.get(name, {})
             if probe.get("grpc", {}).get("port", ports["grpc"]) != ports["grpc"] or (
                     probe.get("httpGet", {}).get("port", "grpc") not in ports):
-                yield f"{component}: {name} asks another port"
+                yield f"{component}: {name} probes another port"
             if manifests.secured and "grpc" in probe:
-                yield f"{component}: {name} has no certificate to show"
+                yield f"{component}: {name} has no certificate to present"
         if config["grace"] >= pod["terminationGracePeriodSeconds"]:
             yield f"{component}: grace is not below terminationGracePeriodSeconds"
         volumes = {volume["name"] for volume in pod["volumes"]}
@@ -143,7 +143,7 @@ def security_problems(manifests):
         if not (pod["securityContext"]["runAsNonRoot"] and context["readOnlyRootFilesystem"]
                 and not context["allowPrivilegeEscalation"] and context["capabilities"] == {"drop": ["ALL"]}
                 and not pod["automountServiceAccountToken"]):
-            yield f"{component}: may more than it needs"
+            yield f"{component}: has more rights than it needs"
     components = set(manifests.workloads())
     for document in manifests.of_kind("NetworkPolicy", "PodDisruptionBudget", "Service"):
         spec = document["spec"]
@@ -270,7 +270,7 @@ def program_problems(manifests, binaries):
             if run.returncode != 0:
                 yield f"{component} --check: {run.stdout}{run.stderr}"
             if manifests.secured and not is_guarded(command):
-                yield f"{component}: `open = true` of its configuration is still there"
+                yield f"{component}: its configuration still has `open = true`"
 
 
 def toml(value):
@@ -283,9 +283,9 @@ def gpu_problems(manifests):
     _, pod, container = manifests.workloads()["decode"]
     terms = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     if terms[0]["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] != "prefill" or not pod["hostIPC"]:
-        yield "decode: is not kept where it reaches prefill workers by cuda_ipc"
+        yield "decode: must run on the node of its prefill workers, for cuda_ipc"
     if container["resources"]["limits"].get("nvidia.com/gpu") != "1":
-        yield "decode: asks for no GPU"
+        yield "decode: requests no GPU"
 
 
 def problems_of(manifests, binaries):

@@ -76,7 +76,7 @@ def problems_of(where, expression, metrics, recorded):
         elif kind == "Counter" and not re.search(rf"\b(rate|increase)\({name}\b|^{name} > 0$", expression):
             yield f"{where}: {name} only grows: expected its rate or increase, or whether it is above 0"
     if by - known and not recorded & {name for name, _ in series_of(expression)}:
-        yield f"{where}: groups by {sorted(by - known)}, which nothing here has"
+        yield f"{where}: groups by {sorted(by - known)}, but no metric of the expression has these labels"
 
 
 def await_exported(names, binaries):
