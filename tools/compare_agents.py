@@ -161,7 +161,7 @@ def main():
                     print(f"DIFFERENT: seed {seed}, {kind}, agent {index} of {graph}:\n  {difference}")
         for kind, spent in comparison.seconds.items():
             seconds[kind] = seconds.get(kind, 0) + spent
-    print(f"agents: {args.graphs} random graphs of {count} agents, overlapped, again where all is cached, and sequentially: "
+    print(f"agents: {args.graphs} random graphs of {count} agents, overlapped, again with cached KV, and sequentially: "
           f"{different} differ (seed {args.seed}; " + ", ".join(f"{kind} {spent:.1f} s" for kind, spent in seconds.items()) + ")")
     sys.exit(1 if different else 0)
 

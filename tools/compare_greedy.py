@@ -66,7 +66,7 @@ def main():
             gap = prompt["f32_gaps"][at]
             place = f"prompt {number}, token {at}: expected {prompt['f32'][at]}, got {token}, gap {gap:.3f}"
             (ties if gap <= args.tie else wrong).append(place)
-    print(f"greedy: {len(prompts)} prompts of {len(prompts[0]['f32'])} tokens against transformers: {equal} equal throughout, "
+    print(f"greedy: {len(prompts)} prompts of {len(prompts[0]['f32'])} tokens against transformers: {equal} fully equal, "
           f"{len(ties)} ties within bf16 noise, {len(wrong)} wrong")
     for place in ties:
         print(f"  tie: {place}")

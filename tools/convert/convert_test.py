@@ -109,7 +109,7 @@ class ConvertTest(unittest.TestCase):
 
         self.assertEqual(self.convert("llama3", change=add_factors)["rope_scaling"], scaling)
 
-    def test_what_would_convert_wrongly_is_refused_and_leaves_nothing(self):
+    def test_unsupported_model_is_refused_and_leaves_no_files(self):
         changes = {
             "rope scaling type": lambda writer: writer.add_rope_scaling_type(gguf.RopeScalingType.YARN),
             "partial rotation": lambda writer: writer.add_rope_dimension_count(8),

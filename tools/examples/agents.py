@@ -30,4 +30,4 @@ def show(name, run):
     result = run.result()
     timings = result.timings
     ready_ms = timings.queue_ms + timings.prefill_ms + timings.handoff_ms
-    print(f"--- {name}: waited {timings.upstream_ms:.0f} ms for others, then {ready_ms:.0f} ms to be ready to decode\n{result.text.strip()}\n")
+    print(f"--- {name}: waited {timings.upstream_ms:.0f} ms for upstream agents, then {ready_ms:.0f} ms until decode began\n{result.text.strip()}\n")

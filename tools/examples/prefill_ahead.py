@@ -28,7 +28,7 @@ for piece in tool():
     # A client may send a piece again, for example because the first answer was lost.
     assert flow.prefill_only(piece, options=so_far).context_length == answer.context_length
     length = answer.context_length
-    print(f"{length} tokens are computed ahead, and kept for {answer.lease_ms / 1000:.0f} s")
+    print(f"{length} tokens are prefilled and kept for {answer.lease_ms / 1000:.0f} s")
 
 # Several requests may continue the same context.
 for question in ("The best day to sail is", "The worst day to sail is"):

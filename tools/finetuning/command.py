@@ -150,7 +150,7 @@ def study(args):
 def study_public(args):
     from finetuning.study import public, tuning
     if args.tune and args.report:
-        raise InputError("--report: is of the study; with --tune what is done is not done again")
+        raise InputError("--report: cannot be used with --tune, which never repeats finished work")
     (tuning if args.tune else public).run(args)
 
 

@@ -49,7 +49,7 @@ def read_examples(path, module, *, whole_texts=False):
     `whole_texts` permits rows of {"text"}. All tokens of such a row but the first have a loss.
     """
     if not module.eos_ids:
-        raise InputError(f"{module.path}: config.json states no eos_token_id, so an answer would have no end")
+        raise InputError(f"{module.path}: config.json has no eos_token_id; expected one, because answers end with it")
     context, prefix = module.config.max_position_embeddings, module.prompt_prefix()
     examples = []
     for number, row in _rows(path):

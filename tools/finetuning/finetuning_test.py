@@ -93,7 +93,7 @@ class ReferenceTest(unittest.TestCase):
             base, decoder, some, 12, batch=5, **({"kv_dtype": torch.float32} | options))]
 
     @torch.no_grad()
-    def test_a_batch_generates_what_each_prompt_does_alone_over_kv_of_the_base(self):
+    def test_batch_generates_same_tokens_as_single_prompts(self):
         some = [*prompts(12), list(range(122))]
         self.assertEqual(self.tokens(self.base, self.decoder, some),
                          [by_hand(self.base, self.decoder, prompt, 12) for prompt in some])
@@ -235,7 +235,7 @@ class TrainingTest(Scratch):
         first.start_or_resume(False)
         first.run(stop_after=1)
         self.assert_refused(["--resume"], self.training("out").start_or_resume, False)
-        self.assert_refused(["seed was 5, now it is 6"], self.training("out", seed=6).start_or_resume, True)
+        self.assert_refused(["seed: the checkpoint has 5, the command line 6"], self.training("out", seed=6).start_or_resume, True)
         (self.scratch / "out" / "training" / "checkpoint.pt").write_bytes(b"PK not a checkpoint")
         self.assert_refused(["checkpoint.pt", "damaged"], self.training("out").start_or_resume, True)
 
@@ -380,7 +380,7 @@ class StudyTest(unittest.TestCase):
         self.assertAlmostEqual(row["difference"]["mean"], -0.005)
         self.assertAlmostEqual(row["difference"]["half_interval"], 0)
 
-    def test_a_study_that_does_not_show_what_it_should_is_an_error(self):
+    def test_study_fails_when_result_misses_target(self):
         def found(full, naive, ours, as_reference=200, **more):
             served = [{"task": "sum", "method": "cache-conditioned", "right": ours, "as_reference": as_reference, "total": 200}]
             return list(report.problems(report.gather(self.runs(full, naive, ours, **more), 200, (0.0, 0.5, 1.0)), served, None))

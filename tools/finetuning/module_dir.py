@@ -89,9 +89,9 @@ class ModuleDir:
 def check_shareable(base, decoder):
     """Raises InputError unless `decoder` can read KV of `base`."""
     for field in SHARED_FIELDS:
-        ours, theirs = (getattr(module.config, field, None) for module in (base, decoder))
-        if ours != theirs:
-            raise InputError(f"{decoder.path}: {field} is {theirs}, but {ours} in the prefill module {base.path}")
+        of_base, of_decoder = (getattr(module.config, field, None) for module in (base, decoder))
+        if of_base != of_decoder:
+            raise InputError(f"{decoder.path}: {field} is {of_decoder}, but {of_base} in the prefill module {base.path}")
     if json.loads(base.tokenizer.to_str()) != json.loads(decoder.tokenizer.to_str()):
         raise InputError(f"{decoder.path}/tokenizer.json is another tokenizer than that of the prefill module {base.path}")
     if base.dtype != decoder.dtype:

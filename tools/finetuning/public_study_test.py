@@ -187,7 +187,7 @@ class PublicStudyTest(Scratch):
         self.assertEqual(len(tries), 2)
         self.assertIn("full 0: MemoryError", problem)
 
-    def test_recipes_are_ranked_by_what_each_decoder_does_as_it_is_meant_to_be_served(self):
+    def test_recipes_are_ranked_at_trained_sharing_ratio(self):
         task = {"tuning": {"validate": 4, "recipes": {"full": [{"epochs": 1}, {"epochs": 2}], "cache-conditioned": [{"epochs": 3}]}}}
         settings = {"tasks": {"bfcl": tuning.grid(task)}}
         cells = [self.cell("full-0", 0.0, "1000"), self.cell("full-1", 0.0, "1100"), self.cell("full-1", 1.0, "1111"),
@@ -202,7 +202,7 @@ class PublicStudyTest(Scratch):
         return {"task": "bfcl", "method": method, "seed": seed, "share": share, "through": through, "right": right,
                 "texts": [f"{method}{i}" for i in range(len(right))]}
 
-    def test_the_table_has_means_over_seeds_and_what_the_server_said(self):
+    def test_table_has_means_over_seeds_and_server_answers(self):
         cells = [self.cell("full", 0.0, "1100"), self.cell("full", 0.0, "1110", seed=1), self.cell("full", 1.0, "0000"),
                  self.cell("cache-conditioned", 1.0, "1110"), self.cell("cache-conditioned", 1.0, "1111", seed=1),
                  self.cell("cache-conditioned", 1.0, "1111", through="server")]

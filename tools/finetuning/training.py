@@ -161,7 +161,7 @@ class Training:
         if resume:
             self._load()
         elif self._checkpoint.exists() or (self._out / "model.safetensors").exists():
-            raise InputError(f"{self._out}: holds a model or a run already; go on with --resume or take another --out")
+            raise InputError(f"{self._out}: has a model or a run already; use --resume or another --out")
 
     def run(self, stop_after=None):
         """Trains to the end, or for `stop_after` steps.
@@ -179,7 +179,7 @@ class Training:
                     self._save()
             self._save()
         if interrupt.came:
-            kept = "go on with --resume" if self._options.save_every else "nothing of it was to be kept"
+            kept = "continue with --resume" if self._options.save_every else "no checkpoint was requested"
             raise InputError(f"interrupted after {len(self.losses)} of {self.steps} steps; {kept}")
         if len(self.losses) == self.steps:
             write_module(self._decoder, self._base_dir, self._out)
@@ -238,7 +238,7 @@ class Training:
             raise InputError(f"{self._checkpoint}: is damaged: {error}") from None
         for name, ours in self._identity.items():
             if identity.get(name) != ours:
-                raise InputError(f"{self._checkpoint}: {name} was {identity.get(name)}, now it is {ours}; a run resumes only as it began")
+                raise InputError(f"{self._checkpoint}: {name}: the checkpoint has {identity.get(name)}, the command line {ours}; expected equal values")
         self._decoder.load_state_dict(state["weights"])
         self._optimizer.load_state_dict(state["optimizer"])
         self.losses = state["losses"]

@@ -60,7 +60,7 @@ class Study:
         wanted = self.settings | {"tasks": recipes, "base": str(self.base), "rows": rows}
         began_with = self.work / f"{task}.settings.json"
         if began_with.exists() and json.loads(began_with.read_text()) != wanted:
-            raise InputError(f"{self.work}: {task}: holds results of other settings, data or another base; take another --work")
+            raise InputError(f"{self.work}: {task}: has results of other settings, data or base; use another --work")
         began_with.write_text(json.dumps(wanted))
         for part, rows in zip(("train", "test"), parts):
             lines = [{"prompt": self.settings["chat"].replace("{prompt}", row["prompt"]), "answer": row["answer"]} for row in rows]
@@ -86,7 +86,7 @@ class Cells:
                 self._put(json.loads(line))
             # The last line may be incomplete if a run was killed.
             except json.JSONDecodeError:
-                print(f"study: {path}: a line that is not whole is left out", flush=True)
+                print(f"study: {path}: ignored an incomplete line", flush=True)
 
     def _put(self, cell):
         self.all[tuple(cell[name] for name in ("task", "method", "seed", "share", "through"))] = cell

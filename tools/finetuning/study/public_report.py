@@ -105,7 +105,7 @@ def show(table):
             for name in names:
                 same = entry[through][name].get("as_reference")
                 print(f"study: {task}, {through}, {name}: {_percent(entry[through][name])}"
-                      + (f"; {same[0]} of {same[1]} answers as the reference's" if same and same[1] else ""))
+                      + (f"; {same[0]} of {same[1]} answers equal the reference's" if same and same[1] else ""))
             for row in entry[through]["differences"]:
                 bounds = f" ({row['low']:+.1%} to {row['high']:+.1%})" if row["low"] is not None else ""
                 print(f"study: {task}, {through}, {row['of']} minus {row['minus']}: {row['mean']:+.1%}{bounds}")

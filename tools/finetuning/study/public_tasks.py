@@ -67,8 +67,8 @@ def _bfcl(folder):
 
 def _bfcl_prompt(row):
     functions = "\n".join(json.dumps(function, ensure_ascii=False) for function in row["function"])
-    said = "\n".join(message["content"] for message in row["question"][0])
-    return f'Functions:\n{functions}\n\n{said}\nAnswer with the call alone: {{"name": ..., "arguments": {{...}}}}'
+    question = "\n".join(message["content"] for message in row["question"][0])
+    return f'Functions:\n{functions}\n\n{question}\nAnswer with the call alone: {{"name": ..., "arguments": {{...}}}}'
 
 
 def _chosen(parameters):
@@ -144,7 +144,7 @@ def load(task, folder, settings):
     if "validate" in settings:
         train, test = _split(train, wanted := settings["validate"])
     if len(test) < wanted or not train:
-        raise InputError(f"{folder}: {task}: {len(train)} + {len(test)} rows; wanted {wanted} to test on, and more to train on")
+        raise InputError(f"{folder}: {task}: {len(train)} + {len(test)} rows; expected {wanted} test rows and at least one training row")
     return train[:settings["train"]], test
 
 

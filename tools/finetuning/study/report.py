@@ -8,7 +8,7 @@ from finetuning.line_plot import line_plot
 
 METHODS = ("base", "full", "naive", "cache-conditioned")
 PLOTTED = {"full": "fully fine-tuned; KV of the base is shared naively", "cache-conditioned": "cache-conditioned at 100 %",
-           "any-share": "cache-conditioned at shares drawn anew for each example"}
+           "any-share": "cache-conditioned with a random share for each example"}
 # Upper bound on the accuracy that cache-conditioned decoders lose against full fine-tuning.
 # Decoders that are trained for all sharing ratios must meet it at each ratio.
 MOST_BELOW_FULL = Fraction(1, 100)
@@ -56,7 +56,7 @@ def show(table, through_server, repeated):
         print(f"study: {row['task']}: {', '.join(cells)}; cache-conditioned minus full {row['difference']['mean']:+.1%}"
               + (f" +- {half:.1%}" if half is not None else ""))
     for row in through_server:
-        print("study: through the server: {task}, {method}: {right} of {total} right, {as_reference} as the reference".format(**row))
+        print("study: through the server: {task}, {method}: {right} of {total} right, {as_reference} equal to the reference".format(**row))
     if repeated:
         print(f"study: trained again: {repeated['task']}, {repeated['method']}: {own(repeated)} right")
 
@@ -86,7 +86,7 @@ def problems(table, through_server, repeated):
             yield f"{row['task']}: cache-conditioned has {ours:.1%}, full fine-tuning {full:.1%}"
         for ratio, right in row["by_ratio"].get("any-share", {}).items():
             if below(row, right):
-                yield (f"{row['task']}: cache-conditioned at shares drawn anew has {right / row['total']:.1%} at {ratio:.0%}, "
+                yield (f"{row['task']}: cache-conditioned with random shares has {right / row['total']:.1%} at {ratio:.0%}, "
                        f"full fine-tuning {full:.1%}")
         if naive > full - LEAST_COLLAPSE:
             yield f"{row['task']}: naive sharing has {naive:.1%}, full fine-tuning {full:.1%}"

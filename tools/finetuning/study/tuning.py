@@ -36,7 +36,7 @@ def run(args):
     settings, names = public.read_settings(args)
     names = [name for name in names if "tuning" in settings["tasks"][name]]
     if not names or args.baton == "none":
-        raise InputError("--tune: wants a task whose settings say what to compare (\"tuning\"), and the server (--baton)")
+        raise InputError("--tune: expected a task with recipes (\"tuning\") in the settings, and a server (--baton)")
     settings = settings | {"seeds": 1, "ratios": [], "tasks": {name: grid(settings["tasks"][name]) for name in names}}
     study, cells, problems = public.train_and_measure(args, settings, names)
     for task in names:
