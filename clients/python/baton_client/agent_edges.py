@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
 # Lower bound on the characters of an output that is searched for inside a longer text.
-SHORTEST_QUOTE = 16
+MIN_QUOTE_CHARACTERS = 16
 # Upper bound on placeholders of a hint. The server has the same limit.
-MOST_PLACES = 16
+MAX_PLACEHOLDERS = 16
 
 # Headers that identify a caller. They cannot identify an agent, because callers share nothing.
 CREDENTIALS = ("authorization", "proxy-authorization", "cookie", "api-key", "x-api-key", "openai-organization",
@@ -135,7 +135,7 @@ class CallMemory:
             return None, []
         with self._lock:
             for name, upstream in self._last.items():
-                stands = (len(_cut(text, upstream.output)) > 1 for text in call.texts)
+                stands = (len(_split_at(text, upstream.output)) > 1 for text in call.texts)
                 if agent in self._edges.get(name, ()) and any(stands):
                     self._pairs[name, agent] = upstream, call
             pairs = [self._pairs[edge] for name in self._edges.get(agent, ()) if (edge := (agent, name)) in self._pairs]
@@ -190,7 +190,7 @@ def _hint(upstream: Call, downstream: Call, call: Call) -> Optional[dict[str, An
         elif text.strip() == upstream.output.strip():
             forms[_ANSWER] = form
     messages: list[dict[str, Any]] = []
-    places = index = 0
+    placeholders = index = 0
     while index < len(texts):
         begin = end = first.get(texts[index], len(before))
         while index < len(texts) and end < len(before) and texts[index] == before[end]:
@@ -200,20 +200,20 @@ def _hint(upstream: Call, downstream: Call, call: Call) -> Optional[dict[str, An
             messages += [{**json.loads(forms.get(form, form)), "content": text}
                          for form, text in zip(call.forms[shared], call.texts[shared])]
             continue
-        pieces = _cut(texts[index], upstream.output)
+        pieces = _split_at(texts[index], upstream.output)
         parts = [part for piece in pieces for part in ({"type": "output"}, {"type": "text", "text": piece})][1:]
         content = [part for part in parts if part != {"type": "text", "text": ""}]
         messages.append({**json.loads(downstream.forms[index]), "content": content or ""})
-        places += len(pieces) - 1
+        placeholders += len(pieces) - 1
         index += 1
-    if upstream.shaping.get("model") != call.shaping.get("model") or not 0 < places <= MOST_PLACES:
+    if upstream.shaping.get("model") != call.shaping.get("model") or not 0 < placeholders <= MAX_PLACEHOLDERS:
         return None
     return {**downstream.shaping, "messages": messages}
 
 
-def _cut(text: str, output: str) -> list[str]:
+def _split_at(text: str, output: str) -> list[str]:
     """Returns the pieces of the text between the copies of the output.
 
     The text may contain the output without white space at its ends."""
     words = output if output in text else output.strip()
-    return text.split(words) if len(words) >= SHORTEST_QUOTE or words == text.strip() else [text]
+    return text.split(words) if len(words) >= MIN_QUOTE_CHARACTERS or words == text.strip() else [text]

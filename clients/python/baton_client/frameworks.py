@@ -49,8 +49,8 @@ _MOST_OUTPUT = 1 << 16  # characters
 _MOST_HINTS = 4
 _KEPT_SCOPES = 64
 # Seconds without hints after a server seemed to refuse a hint.
-_LEFT_OUT_S = 60.0
-_KEPT_LEFT_OUT = 64
+_PAUSE_S = 60.0
+_KEPT_PAUSES = 64
 # The header of an answer. Its value is the number of hints that the server accepts.
 _LIMIT = "x-baton-followers"
 
@@ -62,7 +62,7 @@ _FREE_HEADERS = ("accept", "accept-encoding", "connection", "content-length", "c
 _FREE_HEADERS_BEGIN = "x-stainless-"
 
 # Statuses of refusals that do not depend on the body of a request.
-_CALLERS_OWN = (401, 403, 408, 429)
+_NOT_DUE_TO_HINTS = (401, 403, 408, 429)
 
 _log = logging.getLogger(__name__)
 _logged = threading.Event()
@@ -105,18 +105,18 @@ class _Scopes:
         self._lock = threading.Lock()
         self._scopes: collections.OrderedDict[bytes, _Scope] = collections.OrderedDict()
         # URL -> time at which the server may get hints again.
-        self._left_out: collections.OrderedDict[str, float] = collections.OrderedDict()
+        self._paused_until: collections.OrderedDict[str, float] = collections.OrderedDict()
 
-    def is_left_out(self, url: str) -> bool:
+    def is_paused(self, url: str) -> bool:
         with self._lock:
-            return time.monotonic() < self._left_out.get(url, 0)
+            return time.monotonic() < self._paused_until.get(url, 0)
 
-    def leave_out(self, url: str) -> None:
+    def pause_hints(self, url: str) -> None:
         with self._lock:
-            self._left_out[url] = time.monotonic() + _LEFT_OUT_S
-            self._left_out.move_to_end(url)
-            while len(self._left_out) > _KEPT_LEFT_OUT:
-                self._left_out.popitem(last=False)
+            self._paused_until[url] = time.monotonic() + _PAUSE_S
+            self._paused_until.move_to_end(url)
+            while len(self._paused_until) > _KEPT_PAUSES:
+                self._paused_until.popitem(last=False)
 
     def has(self, url: str) -> bool:
         with self._lock:
@@ -189,13 +189,13 @@ class _Text:
         return not message.get("tool_calls") and not message.get("reasoning_content") and self._size <= _MOST_OUTPUT
 
 
-class _Watched:
-    """A chat that is being sent. `ahead` is the chat with hints, which is sent first, or None."""
+class _HintedChat:
+    """A chat that is being sent. `with_hints` is the chat with hints, which goes first, or None."""
 
     def __init__(self, client: _SyncClient | _AsyncClient, request: Any, url: str):
-        self.ahead: Any = None
+        self.with_hints: Any = None
         self._client, self._plain, self._url = client, request, url
-        # Status with which the server refused `ahead`. The chat was then sent without hints.
+        # Status with which the server refused `with_hints`. The chat was then sent without hints.
         self._refusal: Optional[int] = None
         self._key = b""
         self._agent = ""
@@ -205,7 +205,7 @@ class _Watched:
         if _scopes.has(url) and (body := self._body()) is not None and (scope := _scopes.find(self._key)) is not None:
             self._scope = scope
             self._call, hints = scope.memory.begin(self._agent, body, scope.limit)
-            self.ahead = _with_hints(request, hints) if hints else None
+            self.with_hints = _with_hints(request, hints) if hints else None
 
     def _body(self) -> Optional[dict[str, Any]]:
         """Returns the body if the chat matches a declared agent and has one choice.
@@ -229,11 +229,11 @@ class _Watched:
         return body
 
     def refused(self, response: Any) -> bool:
-        """Returns whether the chat must be sent without hints after this answer to `ahead`.
+        """Returns whether the chat must be sent without hints after this answer to `with_hints`.
 
         `response` is None if there was no answer."""
         status = response.status_code if response is not None else 0
-        if 200 <= status < 300 or status in _CALLERS_OWN or status > 501:
+        if 200 <= status < 300 or status in _NOT_DUE_TO_HINTS or status > 501:
             return False
         self._refusal = status
         return True
@@ -243,8 +243,8 @@ class _Watched:
         status = response.status_code
         # If the chat gets the same refusal without hints, the hints did not cause the refusal. A
         # server that refuses a chat because it is busy gets no hints for a while either.
-        if self.ahead is not None and status != self._refusal and (self._refusal is not None or status >= 400):
-            _scopes.leave_out(self._url)
+        if self.with_hints is not None and status != self._refusal and (self._refusal is not None or status >= 400):
+            _scopes.pause_hints(self._url)
         if status != 200:
             return
         limit, edges = _limit_of(response), self._client.declaration.edges
@@ -282,7 +282,7 @@ class _Watched:
 
 
 @_harmless
-def _watch(client: _SyncClient | _AsyncClient, request: Any, options: dict[str, Any]) -> Optional[_Watched]:
+def _watch(client: _SyncClient | _AsyncClient, request: Any, options: dict[str, Any]) -> Optional[_HintedChat]:
     """Returns the record of a chat, or None if the chat gets no hints.
 
     The result is None for requests that are not chats, for long chats, and while their server gets
@@ -296,7 +296,7 @@ def _watch(client: _SyncClient | _AsyncClient, request: Any, options: dict[str, 
             or client.auth is not None or "auth" in options or any(client.event_hooks.values())):
         return None
     url = f"{request.url.scheme}://{request.url.netloc.decode()}{request.url.path}"
-    return None if _scopes.is_left_out(url) else _Watched(client, request, url)
+    return None if _scopes.is_paused(url) else _HintedChat(client, request, url)
 
 
 def _with_hints(request: Any, hints: list[dict[str, Any]]) -> Any:
@@ -325,9 +325,9 @@ class _SyncClient(openai.DefaultHttpxClient):
         if watched is None:
             return super().send(request, **options)
         response = None
-        if watched.ahead is not None:
+        if watched.with_hints is not None:
             try:
-                response = super().send(watched.ahead, **{**options, "follow_redirects": False})
+                response = super().send(watched.with_hints, **{**options, "follow_redirects": False})
             except httpx.TimeoutException:
                 # A second request would probably time out too.
                 raise
@@ -342,7 +342,7 @@ class _SyncClient(openai.DefaultHttpxClient):
         watched.answered(response)
         if options.get("stream"):
             # Overrides the method of this response only. Its class belongs to httpx.
-            response.iter_bytes = _tapped(response, watched)  # type: ignore[method-assign]
+            response.iter_bytes = _observed(response, watched)  # type: ignore[method-assign]
         else:
             watched.take(response.content)
             watched.end()
@@ -360,9 +360,9 @@ class _AsyncClient(openai.DefaultAsyncHttpxClient):
         if watched is None:
             return await super().send(request, **options)
         response = None
-        if watched.ahead is not None:
+        if watched.with_hints is not None:
             try:
-                response = await super().send(watched.ahead, **{**options, "follow_redirects": False})
+                response = await super().send(watched.with_hints, **{**options, "follow_redirects": False})
             except httpx.TimeoutException:
                 raise
             except Exception:
@@ -374,7 +374,7 @@ class _AsyncClient(openai.DefaultAsyncHttpxClient):
             response = await super().send(request, **options)
         watched.answered(response)
         if options.get("stream"):
-            response.aiter_bytes = _async_tapped(response, watched)  # type: ignore[method-assign, assignment]
+            response.aiter_bytes = _async_observed(response, watched)  # type: ignore[method-assign, assignment]
         else:
             watched.take(response.content)
             watched.end()
@@ -383,7 +383,7 @@ class _AsyncClient(openai.DefaultAsyncHttpxClient):
 
 # These functions wrap the methods that decompress a response. All other ways to read a response
 # call these methods.
-def _tapped(response: Any, watched: _Watched) -> Callable[..., Iterator[bytes]]:
+def _observed(response: Any, watched: _HintedChat) -> Callable[..., Iterator[bytes]]:
     read = response.iter_bytes
 
     def iter_bytes(*arguments: Any, **options: Any) -> Iterator[bytes]:
@@ -397,7 +397,7 @@ def _tapped(response: Any, watched: _Watched) -> Callable[..., Iterator[bytes]]:
     return iter_bytes
 
 
-def _async_tapped(response: Any, watched: _Watched) -> Callable[..., AsyncIterator[bytes]]:
+def _async_observed(response: Any, watched: _HintedChat) -> Callable[..., AsyncIterator[bytes]]:
     read = response.aiter_bytes
 
     async def aiter_bytes(*arguments: Any, **options: Any) -> AsyncIterator[bytes]:

@@ -4,7 +4,7 @@ import gc
 import tracemalloc
 import unittest
 
-from baton_client.agent_edges import MOST_PLACES, CallMemory, Declaration, Header, SystemStart
+from baton_client.agent_edges import MAX_PLACEHOLDERS, CallMemory, Declaration, Header, SystemStart
 from baton_client.frameworks import httpx
 
 PLACE = {"type": "output"}
@@ -119,7 +119,7 @@ class CallMemoryTest(unittest.TestCase):
         [hint] = self.call("writer", [WRITER, task, more])
         self.assertEqual(hint, [message("system", text(CRITIC["content"])), message("user", [PLACE])])
 
-    def test_shared_messages_have_the_roles_and_names_that_the_downstream_agent_gives_them(self):
+    def test_shared_messages_take_roles_and_names_of_the_downstream_agent(self):
         """Makes a chat as in AutoGen's group chats.
 
         An agent's own words have the role assistant. Words of other agents are those of a named
@@ -242,7 +242,7 @@ class CallMemoryTest(unittest.TestCase):
         self.assertLess(tracemalloc.get_traced_memory()[0], 1e6)
 
     def test_a_hint_has_no_more_places_than_a_server_accepts(self):
-        for count, hints in ((MOST_PLACES, 1), (MOST_PLACES + 1, 0)):
+        for count, hints in ((MAX_PLACEHOLDERS, 1), (MAX_PLACEHOLDERS + 1, 0)):
             self.chain("the sea", ", ".join(["{0}"] * count))
             self.assertEqual(len(self.chain("the sea")), hints)
 

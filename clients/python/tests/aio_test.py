@@ -73,7 +73,7 @@ class AsyncClientTest(unittest.IsolatedAsyncioTestCase):
         for run in runs:
             await self.assert_fails(grpc.StatusCode.CANCELLED, run)
 
-    async def test_closing_the_client_cancels_what_runs(self):
+    async def test_close_cancels_unfinished_runs(self):
         async with AsyncClient(self.server.grpc, api_key=self.keys.key) as client:
             flow = client.workflow("w")
             run = flow.agent("a", flow.announce("never"))

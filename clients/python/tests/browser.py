@@ -31,22 +31,22 @@ class Browser:
     def __init__(self):
         program = next(filter(None, map(shutil.which, PROGRAMS)), None)
         if program is None:
-            raise BrowserError(f"there is no browser, none of {PROGRAMS}: tools/setup --clients installs one")
+            raise BrowserError(f"no browser of {PROGRAMS} is installed; run tools/setup --clients")
         self.complaints = []
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        theirs_in, ours_out = os.pipe()
-        ours_in, theirs_out = os.pipe()
+        browser_in, ours_out = os.pipe()
+        ours_in, browser_out = os.pipe()
         # Chromium reads commands from descriptor 3 and writes to 4. The pipes must have other
         # numbers before bash moves them there.
-        theirs_in, theirs_out = (self._above_standard(end) for end in (theirs_in, theirs_out))
+        browser_in, browser_out = (self._above_standard(end) for end in (browser_in, browser_out))
         # Chromium's sandbox does not work for root. The tests open only pages of Baton.
         self._process = subprocess.Popen(
-            ["/bin/bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "bash", program, "--remote-debugging-pipe",
+            ["/bin/bash", "-c", f'exec "$@" 3<&{browser_in} 4>&{browser_out}', "bash", program, "--remote-debugging-pipe",
              "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--headless",
              f"--user-data-dir={self._profile.name}", "--window-size=1280,900", "about:blank"],
-            pass_fds=(theirs_in, theirs_out), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        os.close(theirs_in)
-        os.close(theirs_out)
+            pass_fds=(browser_in, browser_out), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(browser_in)
+        os.close(browser_out)
         self._out, self._in = os.fdopen(ours_out, "wb"), os.fdopen(ours_in, "rb")
         self._answers, self._count, self._session = queue.Queue(), 0, None
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -107,7 +107,7 @@ class Browser:
               const look = () => {expression} ? done(true) : performance.now() > report ? done(false) : setTimeout(look, 20);
               look();
             }})"""):
-            print(f"still not so: {expression}; the page says: {self.ask('document.body.innerText')}", file=sys.stderr)
+            print(f"still false: {expression}; text of the page: {self.ask('document.body.innerText')}", file=sys.stderr)
 
     def _read(self):
         rest = b""

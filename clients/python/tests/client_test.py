@@ -43,7 +43,7 @@ class ClientTest(unittest.TestCase):
                 self.assertIs(error.code, grpc.StatusCode.NOT_FOUND)
             time.sleep(0.01)
 
-    def test_what_is_streamed_is_the_result_for_whoever_reads_it_however_often(self):
+    def test_stream_equals_result_for_each_reader(self):
         run = self.client.workflow("w").agent("a", "Once upon a time", sampling=GREEDY)
         streamed = []
         other = threading.Thread(target=lambda: streamed.extend(run.stream()))
@@ -113,7 +113,7 @@ class ClientTest(unittest.TestCase):
             self.assertEqual(request.spans[0].begin_us, request.arrived_us)
             self.assertEqual(request.spans[-1].phase, "decode")
 
-    def test_cancelling_ends_a_run_and_fails_what_waits_for_it(self):
+    def test_cancel_ends_run_and_fails_downstream_requests(self):
         flow = self.client.workflow("w")
         run = flow.agent("a", "Wait for ", flow.announce("never"), sampling=GREEDY)
         waits = flow.agent("b", "Wait for ", run, sampling=GREEDY)
@@ -137,7 +137,7 @@ class ClientTest(unittest.TestCase):
         flow.agent(waits, "Here I am", sampling=GREEDY).result()
         self.assertGreater(spared.result().usage.completion_tokens, 0)
 
-    def test_a_server_that_dies_fails_what_runs_and_so_does_one_that_is_not_there(self):
+    def test_runs_fail_when_server_dies_or_is_absent(self):
         server = Server()
         self.addCleanup(server.stop)
         with Client(server.grpc) as client:
@@ -148,7 +148,7 @@ class ClientTest(unittest.TestCase):
             self.assert_fails(grpc.StatusCode.UNAVAILABLE, run, "")
             self.assert_fails(grpc.StatusCode.UNAVAILABLE, flow.agent("a", "x"), "")
 
-    def test_closing_the_client_cancels_what_runs(self):
+    def test_close_cancels_unfinished_runs(self):
         with Client(self.server.grpc) as client:
             flow = client.workflow("w")
             run = flow.agent("a", "Wait for ", flow.announce("never"), sampling=GREEDY)

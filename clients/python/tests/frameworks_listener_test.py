@@ -54,7 +54,7 @@ class ListenerCase(unittest.TestCase):
 class SentTest(ListenerCase):
     def test_a_server_without_the_header_gets_the_same_bytes_and_nothing_is_kept(self):
         listener = self.listener()
-        with mock.patch.object(frameworks._Watched, "_body") as body:
+        with mock.patch.object(frameworks._HintedChat, "_body") as body:
             ahead = self.talk(listener, self.client(listener))
         self.assertFalse(body.called)
         self.assertFalse(self.scopes._scopes)
@@ -237,8 +237,8 @@ class ApartTest(ListenerCase):
             self.knows(user=f"number {number}")
         self.assertLessEqual(len(self.scopes._scopes), frameworks._KEPT_SCOPES)
         for number in range(100):
-            self.scopes.leave_out(f"http://{number}")
-        self.assertLessEqual(len(self.scopes._left_out), frameworks._KEPT_LEFT_OUT)
+            self.scopes.pause_hints(f"http://{number}")
+        self.assertLessEqual(len(self.scopes._paused_until), frameworks._KEPT_PAUSES)
 
 
 class DeclarationTest(ListenerCase):
@@ -266,7 +266,7 @@ class DeclarationTest(ListenerCase):
 
 
 class HarmlessTest(ListenerCase):
-    def test_where_hints_are_refused_the_chat_is_sent_as_it_is_and_for_a_while_without_any(self):
+    def test_chat_is_sent_without_hints_after_refusal(self):
         for status in (400, 404, 405, 413, 422, 451, 500, 0):
             listener = self.listener(limit=4, refuses=status)
             client = self.client(listener)
@@ -290,7 +290,7 @@ class HarmlessTest(ListenerCase):
         listener = self.listener(limit=4)
         for failure in (ssl.SSLError("broken"), frameworks.httpx.DecodingError("broken")):
             self.talk(listener, client())
-            self.scopes._left_out.clear()
+            self.scopes._paused_until.clear()
         failure = frameworks.httpx.ReadTimeout("late")
         with self.assertRaises(openai.APITimeoutError):
             self.talk(listener, client())
@@ -350,7 +350,7 @@ class HarmlessTest(ListenerCase):
 
         pieces = iter([b'{"model":"m",', b'"messages":[]}'])
         chat = {"content-type": "application/json", "content-length": "27"}
-        with mock.patch.object(frameworks, "_Watched", side_effect=AssertionError) as watched:
+        with mock.patch.object(frameworks, "_HintedChat", side_effect=AssertionError) as watched:
             client.files.create(file=io.BytesIO(b"x" * 1000), purpose="user_data")
             client.embeddings.create(model="m", input="x", encoding_format="float")
             client.chat.completions.create(model="m", messages=write("x" * (1 << 18)))

@@ -45,7 +45,7 @@ class SyncTest(unittest.TestCase):
             self.server.await_no_live_request(key)
             if self.server.metric(PREFILLED, key) > before:
                 return draft
-        self.fail("nothing was prefilled ahead")
+        self.fail("no hint was prefilled")
 
     def talk(self, client, stream=False, hinted=False, key="none"):
         """Returns drafts and reviews, and the number of cached tokens of each review's prompt."""

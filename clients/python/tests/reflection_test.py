@@ -29,11 +29,11 @@ class ReflectionTest(unittest.TestCase):
                                          response_deserializer=response.FromString)
         asked = json_format.ParseDict({"segments": {"segments": [{"token_ids": {"ids": [2, 3, 4]}}]},
                                        "sampling": {"max_tokens": 5, "temperature": 0, "ignore_eos": True}}, request())
-        said = [json_format.MessageToDict(r, preserving_proto_field_name=True) for r in call(asked)]
-        self.assertEqual(5, sum(len(part.get("token_ids", [])) for part in said))
-        self.assertEqual("FINISH_REASON_LENGTH", said[-1]["final"]["finish_reason"])
+        answers = [json_format.MessageToDict(r, preserving_proto_field_name=True) for r in call(asked)]
+        self.assertEqual(5, sum(len(part.get("token_ids", [])) for part in answers))
+        self.assertEqual("FINISH_REASON_LENGTH", answers[-1]["final"]["finish_reason"])
 
-    def test_workers_interfaces_are_not_told_of(self):
+    def test_reflection_hides_worker_services(self):
         services = ProtoReflectionDescriptorDatabase(self.channel).get_services()
         self.assertFalse([name for name in services if "Worker" in name or "KvTransfer" in name], services)
 

@@ -86,7 +86,7 @@ class RestartTest(unittest.TestCase):
                 self.answers.clear()
                 self.assertIn(f'baton_workers_lost_total{{role="{role}"}} 0\n', self.metrics())
 
-    def test_a_client_that_sends_again_by_itself_loses_nothing_while_its_only_router_restarts(self):
+    def test_client_that_retries_loses_nothing_while_its_only_router_restarts(self):
         # Enough retries for a restart of any length.
         client = self.client.with_options(max_retries=10_000)
         restarted = threading.Event()

@@ -25,10 +25,10 @@ class StatusTest(unittest.TestCase):
         # A job that a shell starts with & ignores SIGINT, and so do its child processes. This test
         # may be such a job.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        ours, theirs = pty.openpty()
+        ours, terminal = pty.openpty()
         self.addCleanup(os.close, ours)
-        process = self.watch(stdout=theirs, stdin=theirs, start_new_session=True)
-        os.close(theirs)
+        process = self.watch(stdout=terminal, stdin=terminal, start_new_session=True)
+        os.close(terminal)
         shown = b""
         while shown.count(b"\x1b[J") < 3:
             shown += os.read(ours, 1 << 16)
@@ -38,7 +38,7 @@ class StatusTest(unittest.TestCase):
         self.assertTrue(shown.endswith(b"\n\x1b[J"), shown[-100:])
         self.assertIn(b"ready", shown)
 
-    def test_a_pipe_gets_plain_text_and_whoever_stops_reading_ends_it(self):
+    def test_watch_prints_plain_text_to_pipe_and_ends_when_it_closes(self):
         process = self.watch(stdout=subprocess.PIPE)
         lines = [process.stdout.readline() for _ in range(12)]
         self.assertEqual(sum(line.startswith(b"baton ") for line in lines), 2)

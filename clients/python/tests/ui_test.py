@@ -152,7 +152,7 @@ class UiTest(unittest.TestCase):
         self.assert_drawn("waiting", "decode")
         self.assertEqual(self.browser.complaints, [])
 
-    def test_a_workflow_may_be_chosen_and_what_the_mouse_is_over_is_told(self):
+    def test_page_shows_chosen_workflow_and_tooltips(self):
         first, second = (self.run_story(self.client, name) for name in ("first", "second"))
         self.show()
         chips = 'document.getElementById("workflows").children'

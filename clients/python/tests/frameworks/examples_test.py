@@ -67,9 +67,9 @@ class ExamplesTest(unittest.TestCase):
             self.assertEqual(server.metric('baton_followers_total{code="OK"}') > 0, with_the_line)
         without_counts = [re.sub(r" \(\d+ of \d+ tokens were there\)", "", text) for text in printed]
         self.assertEqual(*without_counts)
-        said = re.findall(r"^[\w ]+: (['\"].*['\"])$", without_counts[0], re.M)
-        self.assertEqual(len(said), answers, printed[0])
-        self.assertTrue(all(len(text) > 10 for text in said), printed[0])
+        texts = re.findall(r"^[\w ]+: (['\"].*['\"])$", without_counts[0], re.M)
+        self.assertEqual(len(texts), answers, printed[0])
+        self.assertTrue(all(len(text) > 10 for text in texts), printed[0])
         return printed
 
     def left(self, printed):
