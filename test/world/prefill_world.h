@@ -172,7 +172,7 @@ class PrefillWorld {
             [this, to, call, answer] {
               const auto found = decodes_.find(to);
               answer(found != decodes_.end() ? call(found->second->worker.receiver())
-                                             : Reply(absl::UnavailableError("nobody is there")));
+                                             : Reply(absl::UnavailableError("no worker at this address")));
               Pump();
             },
             [this, answer] {
@@ -227,7 +227,7 @@ class PrefillWorld {
     const auto report = [this, a](absl::Status status) {
       const auto found = decodes_.find(a.to);
       const bool there = found != decodes_.end() && found->second->descriptor == a.transport_descriptor;
-      if (status.ok() && !there) status = absl::UnavailableError("nobody is there");
+      if (status.ok() && !there) status = absl::UnavailableError("no worker at this address");
       if (status.ok()) connections_[a.link] = found->second;
       engine_.sender().OnConnected(a.link, status, Now());
       Pump();
@@ -262,7 +262,7 @@ class PrefillWorld {
     const auto connection = connections_.find(push.link);
     if (connection == connections_.end()) return absl::UnavailableError("not connected");
     const std::shared_ptr<Decode> peer = connection->second.lock();
-    if (peer == nullptr) return absl::UnavailableError("nobody is there");
+    if (peer == nullptr) return absl::UnavailableError("no worker at this address");
     std::byte* target = peer->backend.kv_slab().data();
     for (const BlockCopy& copy : push.copies) {
       std::memcpy(target + copy.target_offset, backend_.kv_slab().data() + copy.source_offset,

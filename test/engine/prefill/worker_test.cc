@@ -85,7 +85,7 @@ class DirectPeer final : public DecodePeer {
  private:
   template <typename T, typename Function>
   void Answer(Done<T> done, Function function) {
-    if (host_ == nullptr) return done(absl::UnavailableError("nobody listens there"));
+    if (host_ == nullptr) return done(absl::UnavailableError("no worker listens at this address"));
     done(host_->With([&](FakeDecodeWorker& worker, absl::Time now) { return function(worker.receiver(), now); }));
   }
 
@@ -109,7 +109,8 @@ class SilentPeer final : public DecodePeer {
  private:
   template <typename T>
   void Keep(Done<T> done) {
-    answers_.push_back([done = std::move(done)]() mutable { done(absl::UnavailableError("nobody is there")); });
+    answers_.push_back(
+        [done = std::move(done)]() mutable { done(absl::UnavailableError("no worker at this address")); });
   }
   std::vector<absl::AnyInvocable<void()>> answers_;
 };
