@@ -68,13 +68,13 @@ struct ClosedPort {
 double UpIn(Metrics& metrics) { return MetricValue(metrics, R"(baton_etcd_up{prefix="/decode/"})"); }
 
 // The decode workers that membership reports to a router with the prefix /decode.
-struct Told {
+struct FollowedMembership {
   Metrics metrics;
   std::mutex mutex;
   Addresses workers;  // guarded by mutex
   std::unique_ptr<LiveMembership> membership;
 
-  explicit Told(const EtcdOptions& etcd) {
+  explicit FollowedMembership(const EtcdOptions& etcd) {
     membership = LiveMembership::Start({.prefill = {},
                                         .decode = {{Kind::kEtcd, "/decode/"}},
                                         .dns_server = "",
@@ -133,10 +133,10 @@ TEST_CASE("LiveMembership follows the addresses under etcd's prefix") {
   etcd.Put("/decode/a", "a:1");
   etcd.Put("/decode/again", "a:1");
   etcd.Put("/decode2/c", "c:3");
-  Told told(EtcdAt({etcd.address()}));
-  told.AwaitWorkers({"a:1", "b:2"});
+  FollowedMembership followed(EtcdAt({etcd.address()}));
+  followed.AwaitWorkers({"a:1", "b:2"});
   etcd.Put("/decode/c", "c:3");
-  told.AwaitWorkers({"a:1", "b:2", "c:3"});
+  followed.AwaitWorkers({"a:1", "b:2", "c:3"});
 }
 
 TEST_CASE("LiveMembership ignores a value that is not an address") {
@@ -145,15 +145,15 @@ TEST_CASE("LiveMembership ignores a value that is not an address") {
   etcd.Put("/decode/1", "unix:/tmp/x:1");
   etcd.Put("/decode/2", "");
   etcd.Put("/decode/a", "a:1");
-  Told told(EtcdAt({etcd.address()}));
-  told.AwaitWorkers({"a:1"});
+  FollowedMembership followed(EtcdAt({etcd.address()}));
+  followed.AwaitWorkers({"a:1"});
 }
 
 TEST_CASE("LiveMembership limits its reads when keys change constantly") {
   FakeEtcd etcd;
   etcd.Put("/decode/a", "a:1");
-  Told told(EtcdAt({etcd.address()}));
-  told.AwaitWorkers({"a:1"});
+  FollowedMembership followed(EtcdAt({etcd.address()}));
+  followed.AwaitWorkers({"a:1"});
   const int before = etcd.reads();
   constexpr int kPuts = 200'000;  // many for each pause between reads
   for (int i = 0; i < kPuts; ++i) etcd.Put("/decode/a", absl::StrCat("a:", 1 + i % 9999));
@@ -191,53 +191,53 @@ TEST_CASE("LiveMembership applies a change in etcd while DNS is silent") {
 TEST_CASE("LiveMembership keeps its workers when etcd has too many keys") {
   FakeEtcd etcd;
   etcd.Put("/decode/a", "a:1");
-  Told told(EtcdAt({etcd.address()}));
-  told.AwaitWorkers({"a:1"});
+  FollowedMembership followed(EtcdAt({etcd.address()}));
+  followed.AwaitWorkers({"a:1"});
   std::map<std::string, std::string> many;
   for (size_t i = 0; i < kMaxWorkers; ++i) many[absl::StrCat("/decode/", i)] = absl::StrCat("x:", i + 1);
   etcd.Put(many);
   AwaitReads(etcd, 3);
-  CHECK(told.Has({"a:1"}));
+  CHECK(followed.Has({"a:1"}));
 }
 
 TEST_CASE("LiveMembership keeps its workers when the values exceed an answer") {
   FakeEtcd etcd;
   etcd.Put("/decode/a", "a:1");
-  Told told(EtcdAt({etcd.address()}));
-  told.AwaitWorkers({"a:1"});
+  FollowedMembership followed(EtcdAt({etcd.address()}));
+  followed.AwaitWorkers({"a:1"});
   for (int i = 0; i < 20; ++i) etcd.Put(absl::StrCat("/decode/b", i), std::string(1 << 20, 'x'));
   AwaitReads(etcd, 3);
-  CHECK(told.Has({"a:1"}));
+  CHECK(followed.Has({"a:1"}));
 }
 
 TEST_CASE("LiveMembership reads all keys again after etcd has compacted changes") {
   FakeEtcd etcd;
   etcd.Put("/decode/a", "a:1");
-  Told told(EtcdAt({etcd.address()}));
-  told.AwaitWorkers({"a:1"});
+  FollowedMembership followed(EtcdAt({etcd.address()}));
+  followed.AwaitWorkers({"a:1"});
   const int reads = etcd.reads();
   etcd.Compact();
   Await("a read of etcd", [&] { return etcd.reads() > reads; });
   etcd.Put("/decode/b", "b:2");
-  told.AwaitWorkers({"a:1", "b:2"});
+  followed.AwaitWorkers({"a:1", "b:2"});
 }
 
 TEST_CASE("LiveMembership keeps its workers while etcd is down and follows it again") {
   std::optional<FakeEtcd> etcd(std::in_place);
   const std::string address = etcd->address();
   etcd->Put("/decode/a", "a:1");
-  Told told(EtcdAt({address}));
-  told.AwaitWorkers({"a:1"});
+  FollowedMembership followed(EtcdAt({address}));
+  followed.AwaitWorkers({"a:1"});
   etcd->Answer(FakeEtcd::Answers::kDenied);
   etcd->Put("/decode/b", "b:2");
   AwaitReads(*etcd, 2);
-  CHECK(told.Has({"a:1"}));
+  CHECK(followed.Has({"a:1"}));
   etcd->Answer(FakeEtcd::Answers::kTruly);
-  told.AwaitWorkers({"a:1", "b:2"});
+  followed.AwaitWorkers({"a:1", "b:2"});
   etcd.reset();
   etcd.emplace(address);
   etcd->Put("/decode/c", "c:3");
-  told.AwaitWorkers({"c:3"});
+  followed.AwaitWorkers({"c:3"});
 }
 
 // An etcd may die between a read and the watch, and restart without its data.
@@ -250,7 +250,7 @@ TEST_CASE("EtcdClient::AwaitChange returns at once when etcd is behind the revis
 
 TEST_CASE("LiveMembership needs one answer of several servers") {
   FakeEtcd silent, etcd;
-  const ClosedPort nobody;
+  const ClosedPort closed_port;
   silent.Answer(FakeEtcd::Answers::kNever);
   etcd.Put("/decode/a", "a:1");
   EtcdOptions options = EtcdAt({nobody.address, silent.address(), etcd.address()});
@@ -262,7 +262,7 @@ TEST_CASE("LiveMembership needs one answer of several servers") {
 TEST_CASE("LiveMembership can be destroyed while etcd is silent") {
   FakeEtcd etcd;
   etcd.Answer(FakeEtcd::Answers::kNever);
-  const Told told(EtcdAt({etcd.address()}));
+  const FollowedMembership followed(EtcdAt({etcd.address()}));
   AwaitReads(etcd, 1);
 }
 
@@ -275,7 +275,7 @@ TEST_CASE("EtcdRegistration keeps a worker's key and restores a lost one") {
   Await("the worker's key", [&] { return etcd.values() == expected; });
   etcd.LoseLeases();
   Await("the worker's key", [&] { return etcd.values() == expected; });
-  CHECK(etcd.hung_up() == 0);  // etcd counts such renewals as its own failures
+  CHECK(etcd.cancelled_renewals() == 0);  // etcd counts such renewals as its own failures
   registration->Withdraw();
   Await("the key to go", [&] { return etcd.values().empty(); });
   registration.reset();
@@ -302,20 +302,20 @@ TEST_CASE("EtcdRegistration registers when etcd stops refusing") {
 TEST_CASE("Metrics show whether etcd answers a router and when it last did") {
   FakeEtcd etcd;
   etcd.Answer(FakeEtcd::Answers::kDenied);
-  Told told(EtcdAt({etcd.address()}));
+  FollowedMembership followed(EtcdAt({etcd.address()}));
   const auto answered = [&] {
-    return MetricValue(told.metrics, R"(baton_etcd_last_answer_timestamp_seconds{prefix="/decode/"})");
+    return MetricValue(followed.metrics, R"(baton_etcd_last_answer_timestamp_seconds{prefix="/decode/"})");
   };
   Await("two refusals", [&] { return etcd.refused() > 1; });
-  CHECK(UpIn(told.metrics) == 0);
+  CHECK(UpIn(followed.metrics) == 0);
   CHECK(answered() == 0);
   const double begin = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
   etcd.Answer(FakeEtcd::Answers::kTruly);
-  Await("the metric of an etcd that answers", [&] { return UpIn(told.metrics) == 1; });
+  Await("the metric of an etcd that answers", [&] { return UpIn(followed.metrics) == 1; });
   Await("the time of the last answer", [&] { return answered() >= begin; });
   etcd.Answer(FakeEtcd::Answers::kDenied);
   etcd.Put("/decode/a", "a:1");  // causes another read
-  Await("the metric of an etcd that does not answer", [&] { return UpIn(told.metrics) == 0; });
+  Await("the metric of an etcd that does not answer", [&] { return UpIn(followed.metrics) == 0; });
   CHECK(answered() >= begin);
 }
 
@@ -324,7 +324,7 @@ TEST_CASE("EtcdWatch logs a failing watch once and its recovery once") {
   FakeEtcd etcd;
   etcd.DenyWatches(true);
   etcd.Put("/decode/a", "a:1");
-  Told told(EtcdAt({etcd.address()}));
+  FollowedMembership followed(EtcdAt({etcd.address()}));
   AwaitReads(etcd, 4);
   CHECK(log.Count("PERMISSION_DENIED: etcdserver: permission denied; cannot watch /decode/") == 1);
   etcd.DenyWatches(false);

@@ -66,7 +66,7 @@ class FakeDns {
   }
   void Answer(Answers answers) { answers_ = answers; }
   // Number of questions so far.
-  int asked() const { return asked_; }
+  int queries() const { return queries_; }
 
  private:
   static constexpr int kA = 1, kSrv = 33;
@@ -99,7 +99,7 @@ class FakeDns {
       if (length < 17) continue;
       if (answers_ == Answers::kNever) continue;
       const std::string reply = Reply({query.data(), static_cast<size_t>(length)});
-      ++asked_;
+      ++queries_;
       sendto(socket_, reply.data(), reply.size(), 0, reinterpret_cast<sockaddr*>(&from), size);
     }
   }
@@ -136,7 +136,7 @@ class FakeDns {
   std::array<int, 2> stop_{};
   std::string address_;
   std::atomic<Answers> answers_ = Answers::kTruly;
-  std::atomic<int> asked_ = 0;
+  std::atomic<int> queries_ = 0;
   std::mutex mutex_;  // guards records_
   std::map<Key, std::vector<std::string>> records_;
   std::thread thread_;

@@ -72,7 +72,7 @@ class FakeEtcd {
   int puts() const { return puts_; }
   int refused() const { return refused_; }
   // Number of renewals that the caller ended without an answer.
-  int hung_up() const { return hung_up_; }
+  int cancelled_renewals() const { return cancelled_renewals_; }
   std::map<std::string, std::string> values() {
     const std::lock_guard lock(mutex_);
     return values_;
@@ -209,7 +209,7 @@ class FakeEtcd {
           lock.unlock();
           stream->Write(response);
         }
-        if (context->IsCancelled()) ++fake.hung_up_;
+        if (context->IsCancelled()) ++fake.cancelled_renewals_;
         return grpc::Status::OK;
       });
     }
@@ -218,7 +218,7 @@ class FakeEtcd {
 
   std::atomic<bool> stopping_ = false, deny_watches_ = false;
   std::atomic<Answers> answers_ = Answers::kTruly;
-  std::atomic<int> reads_ = 0, puts_ = 0, refused_ = 0, hung_up_ = 0;
+  std::atomic<int> reads_ = 0, puts_ = 0, refused_ = 0, cancelled_renewals_ = 0;
   std::mutex mutex_;  // guards the following members
   std::condition_variable changed_;
   std::map<std::string, std::string> values_;

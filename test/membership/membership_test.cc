@@ -68,13 +68,13 @@ TEST_CASE("NameResolver returns UNAVAILABLE when DNS fails, is absent or sends n
     CHECK(absl::IsUnavailable(found.status()));
     CHECK(Message(found.status()).starts_with("DNS: workers.test: "));
   }
-  std::string nobody;
+  std::string gone_address;
   {
     const FakeDns gone;
-    nobody = gone.address();
+    gone_address = gone.address();
   }
   CHECK(absl::IsUnavailable(
-      NameResolver::Make(nobody, kDnsPatience).value()->Resolve({Kind::kService, "a.test"}).status()));
+      NameResolver::Make(gone_address, kDnsPatience).value()->Resolve({Kind::kService, "a.test"}).status()));
   CHECK(absl::IsInvalidArgument(NameResolver::Make("nonsense", kDnsPatience).status()));
 }
 
@@ -102,19 +102,19 @@ TEST_CASE("Membership keeps workers while DNS is down and drops them when DNS do
 
 TEST_CASE("Membership keeps DNS answers and asks nothing on an update by etcd") {
   std::map<WorkerRole, Addresses> set;
-  std::vector<std::string> asked;
+  std::vector<std::string> resolved;
   Membership membership(
       {{Kind::kHosts, "a", "1"}}, {{Kind::kAddress, "b:2"}, {Kind::kEtcd, "/c/"}},
       [&](const WorkerName& name) {
-        asked.push_back(name.name);
-        return absl::StatusOr<Addresses>(Addresses{absl::StrCat("of-", asked.size(), ":1")});
+        resolved.push_back(name.name);
+        return absl::StatusOr<Addresses>(Addresses{absl::StrCat("of-", resolved.size(), ":1")});
       },
       [&](WorkerRole role, const Addresses& addresses) { set[role] = addresses; });
   membership.Update(Membership::Source::kDns);
   CHECK(set[WorkerRole::kDecode] == Addresses{"b:2"});
   membership.Update(Membership::Source::kEtcd);
   membership.Update(Membership::Source::kEtcd);
-  CHECK(asked == std::vector<std::string>{"a", "/c/", "/c/"});
+  CHECK(resolved == std::vector<std::string>{"a", "/c/", "/c/"});
   CHECK(set[WorkerRole::kPrefill] == Addresses{"of-1:1"});
   CHECK(set[WorkerRole::kDecode] == Addresses{"b:2", "of-3:1"});
 }
@@ -150,8 +150,8 @@ void AwaitDecoders(Cluster& c, const Addresses& expected) {
 }
 
 // Waits until DNS has received `more` further questions.
-void AwaitQuestions(const FakeDns& dns, int more) {
-  Await("questions for DNS", [&, wanted = dns.asked() + more] { return dns.asked() >= wanted; });
+void AwaitQueries(const FakeDns& dns, int more) {
+  Await("queries at the DNS server", [&, wanted = dns.queries() + more] { return dns.queries() >= wanted; });
 }
 
 // Restarts the router of `c` with the decode workers that `dns` has for decode.test.
@@ -195,12 +195,12 @@ TEST_CASE("A router logs a worker that is named for both roles once") {
   const WorkerAddress decode = c.decode->address(), prefill = c.prefill->address();
   dns.SetService("decode.test", {decode, prefill});
   ServeByName(c, dns);
-  AwaitQuestions(dns, 4);
+  AwaitQueries(dns, 4);
   CHECK(log.Count("named as a prefill and as a decode worker") == 1);
   dns.SetService("decode.test", {decode});
-  AwaitQuestions(dns, 4);
+  AwaitQueries(dns, 4);
   dns.SetService("decode.test", {decode, prefill});
-  AwaitQuestions(dns, 4);
+  AwaitQueries(dns, 4);
   CHECK(log.Count("named as a prefill and as a decode worker") == 2);
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("A router keeps its workers while DNS is down and attaches them again"
   AwaitDecoders(c, {address});
   dns.Answer(FakeDns::Answers::kServerFailure);
   c.decode.reset();
-  AwaitQuestions(dns, 5);
+  AwaitQueries(dns, 5);
   c.decode.emplace(WorkerRole::kDecode, 23, address);
   AwaitDecoders(c, {address});
 }
