@@ -22,9 +22,9 @@ constexpr size_t kText = 100'000;
 
 // A worker that sends all updates at once to each router that attaches. It may close the stream
 // after that.
-class Talkative final : public worker::v1::DecodeWorker::CallbackService {
+class BurstWorker final : public worker::v1::DecodeWorker::CallbackService {
  public:
-  explicit Talkative(bool closes) : closes_(closes) {}
+  explicit BurstWorker(bool closes) : closes_(closes) {}
   grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* Attach(grpc::CallbackServerContext* context) override {
     auto* stream = new AttachServer<DecodeCommand, DecodeEvent>(context, {[](auto*, auto&) {}, [](auto*) {}});
     for (int i = 0; i < kUpdates; ++i) {
@@ -64,7 +64,7 @@ struct Attached {
     }
   }
 
-  Talkative service;
+  BurstWorker service;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<worker::v1::DecodeWorker::Stub> stub;
   grpc::ClientContext context;
@@ -104,7 +104,7 @@ TokenUpdate UpdateOf(const std::string& request) {
 }
 
 // A worker that answers each cancellation with an update of the request.
-class Answering final : public worker::v1::DecodeWorker::CallbackService {
+class EchoWorker final : public worker::v1::DecodeWorker::CallbackService {
  public:
   grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* Attach(grpc::CallbackServerContext* context) override {
     using Stream = AttachServer<DecodeCommand, DecodeEvent>;
@@ -122,7 +122,7 @@ class Answering final : public worker::v1::DecodeWorker::CallbackService {
 };
 
 TEST_CASE("AttachServer clears the memory of a sent event before it reuses it") {
-  Answering service;
+  EchoWorker service;
   auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service});
   REQUIRE(server.ok());
   grpc::ClientContext context;

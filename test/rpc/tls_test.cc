@@ -45,13 +45,13 @@ TEST_CASE("Peers with certificates of one authority reach each other and no othe
   CHECK_FALSE(IsAnswered(DialTcp(server->address())));  // without TLS
   // A peer is refused if another authority signed its certificate, even if it trusts ours. A peer
   // is also refused if it trusts another authority.
-  TlsFiles stranger = others.Issue("router");
-  CHECK_FALSE(IsAnswered(DialBy(stranger)(server->address())));
-  stranger.authority = ours.path();
-  CHECK_FALSE(IsAnswered(DialBy(stranger)(server->address())));
-  TlsFiles misled = ours.Issue("misled");
-  misled.authority = others.path();
-  CHECK_FALSE(IsAnswered(DialBy(misled)(server->address())));
+  TlsFiles foreign = others.Issue("router");
+  CHECK_FALSE(IsAnswered(DialBy(foreign)(server->address())));
+  foreign.authority = ours.path();
+  CHECK_FALSE(IsAnswered(DialBy(foreign)(server->address())));
+  TlsFiles foreign_trust = ours.Issue("foreign_trust");
+  foreign_trust.authority = others.path();
+  CHECK_FALSE(IsAnswered(DialBy(foreign_trust)(server->address())));
 }
 
 TEST_CASE("A client refuses a certificate for another host") {
