@@ -31,7 +31,7 @@ class Reference {
     int64_t holders = 0;
     uint64_t used = 0;
     bool reused = false;
-    std::set<int64_t> waits{};  // seconds of all jobs that protect a path through this node
+    std::set<int64_t> protections{};  // seconds of all jobs that protect a path through this node
   };
 
   Node* Find(const Prompt& path) {
@@ -64,7 +64,7 @@ class Reference {
     for (const Node& node : nodes_) {
       if (!node.ready || node.holders > 0 || HasChild(node)) continue;
       const auto order = [&](const Node& n) {
-        return std::tuple(!n.waits.empty(), n.waits.empty() ? 0 : -*n.waits.begin(),
+        return std::tuple(!n.protections.empty(), n.protections.empty() ? 0 : -*n.protections.begin(),
                           n.used + (n.reused ? pool_blocks_ : 0), n.used);
       };
       if (victim == nullptr || order(node) < order(*victim)) victim = &node;
@@ -180,19 +180,19 @@ class Model {
   void Protect() {
     const Prompt prompt = RandomPrompt();
     const auto ready = static_cast<size_t>(reference_.ReadyPrefix(prompt));
-    const int64_t place = RandomPlace();
-    const bool is_taken = std::ranges::any_of(reference_.nodes(),
-                                              [&](const Reference::Node& node) { return node.waits.contains(place); });
+    const int64_t job_time = RandomJobTime();
+    const bool is_taken = std::ranges::any_of(
+        reference_.nodes(), [&](const Reference::Node& node) { return node.protections.contains(job_time); });
     if (ready == 0 || is_taken) return;
-    tree_.Protect(Keys(prompt)[ready - 1], JobAt(place));
-    for (size_t i = 1; i <= ready; ++i) reference_.Find(First(prompt, i))->waits.insert(place);
+    tree_.Protect(Keys(prompt)[ready - 1], JobAt(job_time));
+    for (size_t i = 1; i <= ready; ++i) reference_.Find(First(prompt, i))->protections.insert(job_time);
   }
   void Unprotect() {
-    const int64_t place = RandomPlace();
-    tree_.Unprotect(JobAt(place));
-    for (Reference::Node& node : reference_.nodes()) node.waits.erase(place);
+    const int64_t job_time = RandomJobTime();
+    tree_.Unprotect(JobAt(job_time));
+    for (Reference::Node& node : reference_.nodes()) node.protections.erase(job_time);
   }
-  int64_t RandomPlace() { return static_cast<int64_t>(random_() % 4); }  // seconds
+  int64_t RandomJobTime() { return static_cast<int64_t>(random_() % 4); }  // seconds
   static Prompt First(const Prompt& prompt, size_t length) {
     return {prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(length)};
   }
