@@ -287,15 +287,15 @@ TEST_CASE("Sampler::Spec with Accept gives the tokens and log probabilities of S
     const SamplingParams params = RandomParams(rng, vocab);
     std::vector<TokenId> prompt(rng() % 10);
     for (TokenId& id : prompt) id = static_cast<TokenId>(rng() % vocab);
-    Sampler sampler(params, prompt, 0), told(params, prompt, 0);
+    Sampler sampler(params, prompt, 0), by_spec(params, prompt, 0);
     SamplerScratch scratch;
     for (int i = 0; i < 40; ++i) {
       const std::vector<float> logits = RandomLogits(rng, vocab, 1);
       double slack = 0;
-      const SampledToken chosen = NaiveSample(logits, told.Spec(), &slack);
+      const SampledToken chosen = NaiveSample(logits, by_spec.Spec(), &slack);
       TokenLogprobs logprobs;
       const TokenId sampled = sampler.Sample(logits, scratch, &logprobs).value();
-      told.Accept(sampled);
+      by_spec.Accept(sampled);
       if (slack < 1e-5) continue;
       ++compared;
       CHECK(chosen.id == sampled);
