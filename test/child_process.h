@@ -14,7 +14,7 @@ namespace baton {
 
 struct ChildEnd {
   bool aborted = false;
-  std::string said;  // on standard error
+  std::string stderr_text;
 };
 
 // Forks and runs `work` in the child. REQUIRES: `work` needs no running thread, because fork()
@@ -34,7 +34,7 @@ inline ChildEnd RunInChild(absl::FunctionRef<void()> work) {
   ChildEnd end;
   char buffer[1024];
   for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;) {
-    end.said.append(buffer, static_cast<size_t>(got));
+    end.stderr_text.append(buffer, static_cast<size_t>(got));
   }
   close(ends[0]);
   int status = 0;

@@ -43,7 +43,7 @@ TEST_CASE("CheckBatch accepts a batch within the limits of model and pool") {
 TEST_CASE("CheckBatch ends the process with a reason when a batch exceeds a limit") {
   const struct {
     std::function<void(OneSlice&)> damage;
-    std::string said;
+    std::string reason;
   } cases[] = {
       {[](OneSlice& slice) { slice.tokens.clear(); }, "a slice has no tokens or starts below 0"},
       {[](OneSlice& slice) { slice.start = -1; }, "a slice has no tokens or starts below 0"},
@@ -53,13 +53,13 @@ TEST_CASE("CheckBatch ends the process with a reason when a batch exceeds a limi
       {[](OneSlice& slice) { slice.tokens[1] = -1; }, "token -1 of vocabulary 100"},
       {[](OneSlice& slice) { slice.blocks[0] = BlockId(kBlocks); }, "a block table names a block beyond 4"},
   };
-  for (const auto& [damage, said] : cases) {
-    INFO(said);
+  for (const auto& [damage, reason] : cases) {
+    INFO(reason);
     OneSlice slice;
     damage(slice);
     const ChildEnd end = RunInChild([&] { slice.Check(); });
     CHECK(end.aborted);
-    CHECK(end.said.find(said) != std::string::npos);
+    CHECK(end.stderr_text.find(reason) != std::string::npos);
   }
 }
 

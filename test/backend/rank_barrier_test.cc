@@ -24,17 +24,17 @@ void OnAllRanks(Work work) {
 TEST_CASE("RankBarrier releases no rank before all ranks have arrived") {
   RankBarrier barrier(kRanks);
   constexpr int kMeetings = 1000;
-  std::atomic<int> came = 0;
+  std::atomic<int> arrivals = 0;
   std::atomic<int> early = 0;
   OnAllRanks([&](int) {
     for (int meeting = 1; meeting <= kMeetings; ++meeting) {
-      ++came;
+      ++arrivals;
       if (!barrier.Arrive()) ++early;
-      if (came < meeting * kRanks) ++early;
+      if (arrivals < meeting * kRanks) ++early;
     }
   });
   CHECK(early == 0);
-  CHECK(came == kMeetings * kRanks);
+  CHECK(arrivals == kMeetings * kRanks);
 }
 
 TEST_CASE("RankBarrier delays no rank while it is broken and works again after Mend") {

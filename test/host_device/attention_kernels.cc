@@ -86,7 +86,7 @@ float* PlaceOf(void* workspace, const HistorySplit& part, const AttentionArgs& a
 }
 
 void CheckParts(const AttentionSlice& slice, const Parts& parts) {
-  BATON_CHECK(slice.rows == 1, "decode attention takes slices of one row");
+  BATON_CHECK(slice.rows == 1, "decode attention receives slices of one row");
   int32_t next = 0;
   for (const auto& [place, part] : parts) {
     BATON_CHECK(part.begin == next && part.end > part.begin, "parts of a history follow one another");

@@ -10,9 +10,9 @@ constexpr int64_t kPrompt = 40, kDecoded = 12;
 
 // Prefill and decode of streams that arrive one after another. The steps cover all cases: run
 // directly, captured, replayed, begun ahead, and larger than all steps before.
-class Life {
+class Workload {
  public:
-  explicit Life(const Weights& weights) : device_(weights, /*same_bits=*/false) {
+  explicit Workload(const Weights& weights) : device_(weights, /*same_bits=*/false) {
     for (uint32_t i = 0; i < 3; ++i) {
       streams_.push_back(device_.Place(RandomTokens(kPrompt + kDecoded, weights.config.vocab, i)));
     }
@@ -24,7 +24,7 @@ class Life {
     int64_t failed = 0;     // passes that failed and were repeated
     int64_t not_begun = 0;  // steps that could have begun ahead and did not
   };
-  Record Live() {
+  Record Run() {
     Record record;
     for (int64_t step = 0; step < kDecoded; ++step) {
       if (step % 4 == 0) {
@@ -100,14 +100,14 @@ class Life {
 
 TEST_CASE("CudaBackend repeats a pass with the same bits after any one refused call", "[many]") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 5);
-  const Life::Record expected = Life(weights).Live();
+  const Workload::Record expected = Workload(weights).Run();
   REQUIRE((expected.failed == 0 && expected.not_begun == 0));
   int64_t calls = 0, failed = 0, not_begun = 0, without_graph = 0;
   for (auto fault = host_device::Fault::kOther; fault != host_device::Fault::kNone; ++calls) {
     INFO("the call after " << calls);
-    Life life(weights);
+    Workload workload(weights);
     host_device::FailAfter(calls);
-    const Life::Record record = life.Live();
+    const Workload::Record record = workload.Run();
     fault = host_device::EndFaults();
     CHECK(record.results == expected.results);
     const bool of_graph = fault == host_device::Fault::kOfGraph;
@@ -123,16 +123,16 @@ TEST_CASE("CudaBackend repeats a pass with the same bits after any one refused c
 
 TEST_CASE("CudaBackend ends the process with a message when its device has failed") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 5);
-  Life life(weights);
+  Workload workload(weights);
   for (const int64_t calls : {0, 3, 30, 100}) {
     INFO("the call after " << calls);
     const ChildEnd end = RunInChild([&] {
-      host_device::FailAfter(calls, /*for_good=*/true);
-      life.Live();
+      host_device::FailAfter(calls, /*permanent=*/true);
+      workload.Run();
     });
-    INFO(end.said);
+    INFO(end.stderr_text);
     CHECK(end.aborted);
-    CHECK(end.said.find("the device has failed") != std::string::npos);
+    CHECK(end.stderr_text.find("the device has failed") != std::string::npos);
   }
 }
 

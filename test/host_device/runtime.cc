@@ -27,7 +27,7 @@ struct Queue {
   bool running = false;
   // Receives the enqueued work during a capture. Null if no capture is running.
   std::unique_ptr<Works> capture;
-  bool torn = false;  // whether a call of the capture was refused
+  bool capture_failed = false;  // whether a call of the capture was refused
 };
 
 constexpr size_t kDeviceBytes = size_t{8} << 30;
@@ -59,13 +59,13 @@ thread_local int current = 0;        // this thread's device
 
 // The planned fault. See FailAfter.
 struct {
-  bool planned = false, for_good = false, happened = false, of_graph = false;
+  bool planned = false, permanent = false, happened = false, of_graph = false;
   int64_t calls = 0;  // calls until the fault
 } fault;
 
 // Whether the fault hits this call. REQUIRES: the mutex is held.
 bool Refused(bool of_graph = captures) {
-  if (!fault.planned || (fault.happened && !fault.for_good)) return false;
+  if (!fault.planned || (fault.happened && !fault.permanent)) return false;
   if (!fault.happened && fault.calls-- > 0) return false;
   fault.of_graph = of_graph;
   return fault.happened = true;
@@ -73,9 +73,11 @@ bool Refused(bool of_graph = captures) {
 // The last error of a call. It remains until cudaGetLastError returns it, so the next launch
 // reports it too.
 thread_local cudaError_t last_error = cudaSuccess;
-cudaError_t Said(cudaError_t error) { return last_error = error; }
+cudaError_t SetLastError(cudaError_t error) { return last_error = error; }
 
-cudaError_t Waited() { return fault.happened && fault.for_good ? Said(cudaErrorLaunchFailure) : cudaSuccess; }
+cudaError_t WaitError() {
+  return fault.happened && fault.permanent ? SetLastError(cudaErrorLaunchFailure) : cudaSuccess;
+}
 
 // Runs the work of `queue` up to `end`. The work may wait for another stream, which then runs
 // first. No stream may wait for itself.
@@ -83,7 +85,7 @@ void RunUntil(Queue& queue, int64_t end) {
   BATON_CHECK(!queue.running, "a stream waits for itself");
   queue.running = true;
   while (queue.done < end) {
-    BATON_CHECK(!queue.waiting.empty(), "a stream is waited for beyond what was enqueued");
+    BATON_CHECK(!queue.waiting.empty(), "a wait exceeds the enqueued work");
     const Work work = std::move(queue.waiting.front());
     queue.waiting.pop_front();
     work();
@@ -116,15 +118,16 @@ void* Allocate(size_t bytes, bool on_device) {
 // program wrote beside the memory.
 size_t Free(void* memory) {
   const auto known = allocated.find(static_cast<char*>(memory));
-  BATON_CHECK(known != allocated.end(), "what is freed was allocated");
+  BATON_CHECK(known != allocated.end(), "freed memory was allocated");
   const size_t bytes = known->second.bytes, aligned = RoundUp(bytes, kAlignment), pages = RoundUp(aligned, kPage);
   char* begin = known->first + aligned - pages;
   const auto unset = [](const char* from, const char* to) {
     return std::all_of(from, to, [](char byte) { return std::byte(byte) == kUnset; });
   };
-  BATON_CHECK(unset(begin, known->first) && unset(known->first + bytes, begin + pages), "nobody writes beside memory");
+  BATON_CHECK(unset(begin, known->first) && unset(known->first + bytes, begin + pages),
+              "writes stay inside the allocation");
   void* gone = mmap(begin, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  BATON_CHECK(gone == begin, "memory is given back");
+  BATON_CHECK(gone == begin, "freed pages become inaccessible");
   allocated.erase(known);
   return bytes;
 }
@@ -150,7 +153,7 @@ void CheckCopy(const void* to, size_t to_bytes, const void* from, size_t from_by
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   BATON_CHECK(OnDevice(to, to_bytes) == to_device && OnDevice(from, from_bytes) == from_device,
-              "a copy's ends lie where its kind says");
+              "both ends of a copy match its kind");
 }
 
 // The queue of cudaStreamPerThread for one thread.
@@ -201,8 +204,8 @@ cudaError_t Append(cudaStream_t stream, Work work) {
   static const bool at_once = runs != nullptr && std::strcmp(runs, "at_once") == 0;
   const std::lock_guard lock(mutex);
   if (Refused()) {
-    if (stream != nullptr) QueueOf(stream)->torn = true;
-    return Said(cudaErrorLaunchFailure);
+    if (stream != nullptr) QueueOf(stream)->capture_failed = true;
+    return SetLastError(cudaErrorLaunchFailure);
   }
   if (stream == nullptr) {
     work();
@@ -245,9 +248,9 @@ void CheckOnDevice(std::initializer_list<const void*> pointers) {
   for (const void* pointer : pointers) {
     if (pointer == nullptr) continue;
     const Allocation* memory = AllocationOf(pointer, 1);
-    BATON_CHECK(memory != nullptr && memory->on_device, "kernels are given memory of a device");
+    BATON_CHECK(memory != nullptr && memory->on_device, "kernels receive device memory");
     BATON_CHECK(memory->device == current || reach.contains({current, memory->device}),
-                "kernels are given memory that their device reaches");
+                "kernels receive memory that their device can access");
   }
 }
 
@@ -256,9 +259,9 @@ int64_t GraphLaunches() {
   return graph_launches;
 }
 
-void FailAfter(int64_t calls, bool for_good) {
+void FailAfter(int64_t calls, bool permanent) {
   const std::lock_guard lock(mutex);
-  fault = {.planned = true, .for_good = for_good, .calls = calls};
+  fault = {.planned = true, .permanent = permanent, .calls = calls};
 }
 
 Fault EndFaults() {
@@ -313,7 +316,7 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 cudaError_t cudaDeviceSynchronize() {
   const std::lock_guard lock(mutex);
   RunAll();
-  return Waited();
+  return WaitError();
 }
 cudaError_t cudaDeviceReset() { return cudaErrorNotSupported; }
 cudaError_t cudaDeviceCanAccessPeer(int* reachable, int device, int other) {
@@ -323,8 +326,8 @@ cudaError_t cudaDeviceCanAccessPeer(int* reachable, int device, int other) {
 }
 cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned) {
   const std::lock_guard lock(mutex);
-  if (!reach_each_other || other == current) return Said(cudaErrorPeerAccessUnsupported);
-  return reach.emplace(current, other).second ? cudaSuccess : Said(cudaErrorPeerAccessAlreadyEnabled);
+  if (!reach_each_other || other == current) return SetLastError(cudaErrorPeerAccessUnsupported);
+  return reach.emplace(current, other).second ? cudaSuccess : SetLastError(cudaErrorPeerAccessAlreadyEnabled);
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void**, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult*) {
@@ -339,9 +342,9 @@ cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const std::lock_guard lock(mutex);
   if (captures) return cudaErrorStreamCaptureUnsupported;
-  if (Refused() || bytes > kDeviceBytes - used_bytes) return Said(cudaErrorMemoryAllocation);
+  if (Refused() || bytes > kDeviceBytes - used_bytes) return SetLastError(cudaErrorMemoryAllocation);
   *memory = Allocate(bytes, /*on_device=*/true);
-  if (*memory == nullptr) return Said(cudaErrorMemoryAllocation);
+  if (*memory == nullptr) return SetLastError(cudaErrorMemoryAllocation);
   used_bytes += bytes;
   return cudaSuccess;
 }
@@ -357,7 +360,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   const std::lock_guard lock(mutex);
   if (captures) return cudaErrorStreamCaptureUnsupported;
   *memory = Refused() ? nullptr : Allocate(bytes, /*on_device=*/false);
-  return *memory == nullptr ? Said(cudaErrorMemoryAllocation) : cudaSuccess;
+  return *memory == nullptr ? SetLastError(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) { return cudaMallocHost(memory, bytes); }
 // Does not wait for the device. The caller must wait first.
@@ -413,7 +416,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (captures) return cudaErrorStreamCaptureUnsupported;
   if (stream != nullptr) RunUntil(*QueueOf(stream), QueueOf(stream)->enqueued);
-  return Waited();
+  return WaitError();
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
@@ -452,7 +455,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(mutex);
-  return event->queue == nullptr || event->queue->done >= event->after ? cudaSuccess : Said(cudaErrorNotReady);
+  return event->queue == nullptr || event->queue->done >= event->after ? cudaSuccess : SetLastError(cudaErrorNotReady);
 }
 // All work takes the same time, because this device cannot show which is faster.
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
@@ -465,14 +468,14 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   BATON_CHECK(!captures, "one capture in a thread");
   captures = true;
   QueueOf(stream)->capture = std::make_unique<Works>();
-  QueueOf(stream)->torn = false;
+  QueueOf(stream)->capture_failed = false;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::lock_guard lock(mutex);
   captures = false;
   const std::unique_ptr<Works> works = std::move(QueueOf(stream)->capture);
-  if (QueueOf(stream)->torn) return Said(cudaErrorStreamCaptureInvalidated);
+  if (QueueOf(stream)->capture_failed) return SetLastError(cudaErrorStreamCaptureInvalidated);
   *graph = new CUgraph_st{std::make_unique<Works>(*works)};
   return cudaSuccess;
 }

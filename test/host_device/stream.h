@@ -47,9 +47,9 @@ int64_t GraphLaunches();
 int64_t Suggestions();
 
 // Refuses one of the calls that allocate memory, enqueue work or make a graph, after `calls` more
-// of them. With `for_good`, the device has failed. All later calls are refused, and waiting returns
+// of them. With `permanent`, the device has failed. All later calls are refused, and waits return
 // an error.
-void FailAfter(int64_t calls, bool for_good = false);
+void FailAfter(int64_t calls, bool permanent = false);
 // Ends the faults. Returns whether a call has been refused since FailAfter, and whether a graph was
 // being made.
 enum class Fault { kNone, kOfGraph, kOther };

@@ -93,12 +93,12 @@ TEST_CASE("CpuBackend gives the same bits whatever requests are in the batch", "
     // The batch has all kinds of neighbours: a decode row with history, an increment, and prefills
     // with and without logits.
     const TestSequence decoding = backend.Place(backend.RandomTokens(530));
-    const TestSequence growing = backend.Place(backend.RandomTokens(90));
+    const TestSequence streaming = backend.Place(backend.RandomTokens(90));
     const TestSequence fresh = backend.Place(backend.RandomTokens(33));
-    backend.Run({{decoding.Slice(0, 529, false), growing.Slice(0, 50, false)}});
+    backend.Run({{decoding.Slice(0, 529, false), streaming.Slice(0, 50, false)}});
     const TestSequence sequence = backend.Place(tokens);
     const std::vector<float> logits = backend.Run({{decoding.Slice(529, 530, true), fresh.Slice(0, 33, false),
-                                                    sequence.Slice(0, kTokens, true), growing.Slice(50, 90, true)}});
+                                                    sequence.Slice(0, kTokens, true), streaming.Slice(50, 90, true)}});
     const int64_t vocab = weights.config.vocab;
     REQUIRE(std::ssize(logits) == 3 * vocab);
     CheckEqual(expected, {backend.Kv(sequence), {logits.begin() + vocab, logits.begin() + 2 * vocab}});
@@ -106,8 +106,8 @@ TEST_CASE("CpuBackend gives the same bits whatever requests are in the batch", "
     // The neighbours' bits are those of a run alone, too.
     const Bits decoded = OneShot(backend, decoding.tokens);
     CheckEqual(decoded, {backend.Kv(decoding), {logits.begin(), logits.begin() + vocab}});
-    const Bits grown = OneShot(backend, growing.tokens);
-    CheckEqual(grown, {backend.Kv(growing), {logits.begin() + 2 * vocab, logits.end()}});
+    const Bits streamed = OneShot(backend, streaming.tokens);
+    CheckEqual(streamed, {backend.Kv(streaming), {logits.begin() + 2 * vocab, logits.end()}});
   });
 }
 

@@ -124,15 +124,15 @@ TEST_CASE("A group ends an aborted pass on all ranks and completes the next one"
   const std::vector<float> expected = backend.Run({{sequence.Slice(0, 50, true)}});
   const std::thread::id caller = std::this_thread::get_id();
   for (const int64_t last : {0, 1}) {
-    std::vector<int64_t> told;
+    std::vector<int64_t> reported;
     bool elsewhere = false;
     const auto result = backend->Forward({{sequence.Slice(0, 50, true)}}, [&](int64_t layer) {
-      told.push_back(layer);
+      reported.push_back(layer);
       elsewhere |= std::this_thread::get_id() != caller;
       return layer < last;
     });
     CHECK(absl::IsAborted(result.status()));
-    CHECK(std::ssize(told) == last + 1);
+    CHECK(std::ssize(reported) == last + 1);
     CHECK_FALSE(elsewhere);
     CHECK(SameBits(expected, backend.Run({{sequence.Slice(0, 50, true)}})));
   }

@@ -261,9 +261,9 @@ TEST_CASE("CudaBackend decodes changing streams like the CPU backend", "[many]")
       Device device(weights, same_bits, seed);
       TestBackend cpu(weights, {});
       std::vector<Stream> streams;
-      for (int64_t step = 0, came = 0; step < 80; ++step) {
+      for (int64_t step = 0, started = 0; step < 80; ++step) {
         INFO("step " << step);
-        if (streams.empty() || (came < 20 && random() % 3 == 0)) {
+        if (streams.empty() || (started < 20 && random() % 3 == 0)) {
           const bool is_long = random() % 4 == 0;
           const int64_t prompt = 1 + static_cast<int64_t>(random() % (is_long ? 600 : 40));
           const int64_t decoded = 1 + static_cast<int64_t>(random() % 40);
@@ -271,7 +271,7 @@ TEST_CASE("CudaBackend decodes changing streams like the CPU backend", "[many]")
           streams.push_back({device.Place(tokens), cpu.Place(tokens), prompt});
           device.Prefill(streams.back().on_device, prompt, 100);
           cpu.Run({{streams.back().twin.Slice(0, prompt, false)}});
-          ++came;
+          ++started;
         }
         if (random() % 8 == 0) std::swap(streams.front(), streams[random() % streams.size()]);
         Batch batch, on_cpu;
@@ -298,7 +298,7 @@ TEST_CASE("CudaBackend decodes changing streams like the CPU backend", "[many]")
         std::erase_if(streams,
                       [&](const Stream& s) { return s.next == std::ssize(s.on_device.tokens) || random() % 40 == 0; });
       }
-      CHECK(device.OthersAreUntouched());
+      CHECK(device.UnusedBlocksAreUntouched());
     }
   }
 }
@@ -358,9 +358,9 @@ TEST_CASE("CudaBackend reports a layer when its K and V are in the slab") {
   Device device(weights, false);
   const TestSequence sequence = device.Place(RandomTokens(64, shape.vocab, 5));
   const KvLayout layout = device->kv_layout();
-  std::vector<int64_t> told;
+  std::vector<int64_t> reported;
   const auto logits = device->Forward({{sequence.Slice(0, 64, false)}}, [&](int64_t layer) {
-    told.push_back(layer);
+    reported.push_back(layer);
     std::vector<uint16_t> bits(static_cast<size_t>(layout.LayerBytes() / 2));
     const std::byte* block = device->kv_slab().data() + sequence.blocks.back().value() * layout.BlockBytes();
     cudaStream_t other;
@@ -372,7 +372,7 @@ TEST_CASE("CudaBackend reports a layer when its K and V are in the slab") {
     return true;
   });
   REQUIRE(logits.ok());
-  CHECK(told == std::vector<int64_t>{0, 1, 2, 3, 4, 5});
+  CHECK(reported == std::vector<int64_t>{0, 1, 2, 3, 4, 5});
 }
 
 TEST_CASE("CudaBackend returns ABORTED for a stopped pass and computes the next one right") {

@@ -118,7 +118,7 @@ class Device {
   }
 
   // Whether all blocks that no sequence has used still have their first content.
-  bool OthersAreUntouched() {
+  bool UnusedBlocksAreUntouched() {
     std::vector<uint16_t> block(static_cast<size_t>(backend_->kv_layout().BlockBytes()) / 2);
     return std::ranges::all_of(free_, [&](BlockId id) {
       ReadBlock(backend_->kv_slab(), id, block);

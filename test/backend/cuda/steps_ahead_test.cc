@@ -26,7 +26,7 @@ class Streams {
   }
 
   void RunAhead() {
-    while (came_ < kStreams || !rows_.empty()) Step();
+    while (started_streams_ < kStreams || !rows_.empty()) Step();
   }
   // Repeats all steps without beginning any ahead, and compares the results with those of RunAhead.
   void CheckAgain() {
@@ -35,7 +35,7 @@ class Streams {
 
   int64_t ahead = 0;        // steps that began ahead
   int64_t with_logits = 0;  // rows of such steps that the device did not sample
-  bool OthersAreUntouched() { return device_.OthersAreUntouched(); }
+  bool UnusedBlocksAreUntouched() { return device_.UnusedBlocksAreUntouched(); }
 
  private:
   static constexpr int kStreams = 18;
@@ -89,8 +89,10 @@ class Streams {
     planned.specs.clear();
     planned.specs.reserve(kStreams);  // slices point to them
   }
-  void MayCome(std::vector<Stream*>& rows) {
-    if (came_ < kStreams && (rows.empty() || random_() % 4 == 0)) rows.push_back(&streams_[came_++]);
+  void MaybeStartStream(std::vector<Stream*>& rows) {
+    if (started_streams_ < kStreams && (rows.empty() || random_() % 4 == 0)) {
+      rows.push_back(&streams_[started_streams_++]);
+    }
   }
 
   const Batch* BeginNext() {
@@ -108,7 +110,7 @@ class Streams {
       Add(s.sequence, s.next + 1, s.sampler, static_cast<int32_t>(row), next_);
     }
     const size_t before = next_rows_.size();
-    MayCome(next_rows_);
+    MaybeStartStream(next_rows_);
     for (size_t i = before; i < next_rows_.size(); ++i) {
       Add(next_rows_[i]->sequence, next_rows_[i]->next, next_rows_[i]->sampler, kFollowsNone, next_);
     }
@@ -117,7 +119,7 @@ class Streams {
 
   void Step() {
     if (!now_.batch.begun) {
-      MayCome(rows_);
+      MaybeStartStream(rows_);
       Clear(now_);
       for (Stream* s : rows_) Add(s->sequence, s->next, s->sampler, kFollowsNone, now_);
     }
@@ -184,7 +186,7 @@ class Streams {
   std::mt19937 random_;
   Device device_;
   std::vector<Stream> streams_;
-  int came_ = 0;
+  int started_streams_ = 0;
   std::vector<Stream*> rows_, next_rows_;  // of the running and the next step
   Planned now_, next_;
   std::vector<Made> steps_;
@@ -200,7 +202,7 @@ TEST_CASE("Steps that begin ahead give the same tokens as steps that wait") {
     CHECK(streams.ahead > 50);
     CHECK(streams.with_logits > 0);
     streams.CheckAgain();
-    CHECK(streams.OthersAreUntouched());
+    CHECK(streams.UnusedBlocksAreUntouched());
   }
 }
 
