@@ -190,7 +190,7 @@ TEST_CASE("the hand-off scenarios go as they are written down") {
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<Scenario>({"handoff_"});
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 10);
+  CHECK(files == 53);
 }
 
 }  // namespace
