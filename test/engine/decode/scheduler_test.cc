@@ -198,9 +198,11 @@ std::string Show(const Admission& admission) {
 }
 
 TEST_CASE("decode scheduling goes as the scenarios say") {
-  for (const char* file : {"decode_batch.txt", "decode_preemption.txt", "decode_admission.txt", "decode_tenants.txt"}) {
+  const std::vector<std::string> files = ScenarioFiles({"decode_"});
+  CHECK(files.size() == 17);
+  for (const std::string& file : files) {
     std::unique_ptr<DecodeSchedulerWorld> world;
-    RunScenario(ScenarioFiles({file}).at(0), [&](const ScenarioCommand& c) -> std::string {
+    RunScenario(file, [&](const ScenarioCommand& c) -> std::string {
       if (c.name == "worker") {
         DecodeSchedulerOptions options;
         options.max_batch = static_cast<int32_t>(c.Number("batch", 64));
