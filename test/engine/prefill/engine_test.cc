@@ -114,7 +114,7 @@ class EngineScenario {
   std::string printed_;
 };
 
-void RunEngineFile(std::string_view name) { CHECK(RunScenarios<EngineScenario>({name}) == 1); }
+void RunEngineFiles(std::string_view prefix, int files) { CHECK(RunScenarios<EngineScenario>({prefix}) == files); }
 
 TEST_CASE("PrefillEngine pushes KV as steps complete it, and then commits it") {
   RunEngineFile("prefill_engine_push.txt");

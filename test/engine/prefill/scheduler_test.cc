@@ -16,6 +16,30 @@ namespace {
 class SchedulerScenario {
  public:
   std::string Run(const ScenarioCommand& command) {
+    // Commands after `print off` only make a state.
+    if (command.name == "print") {
+      printing_ = command.words.at(0) == "on";
+      return "";
+    }
+    const std::string printed = command.name == "serve" ? Serve(command) : Execute(command);
+    return printing_ ? printed : "";
+  }
+
+ private:
+  // Runs `serve ID tokens=LIST after=MS`: adds a prompt, computes it in three steps with transfers
+  // of the disk between them, and removes it.
+  std::string Serve(const ScenarioCommand& command) {
+    const std::string& id = command.words.at(0);
+    const std::string disk = absl::StrCat("disk after=", command.Option("after"));
+    std::string printed;
+    for (const std::string& line :
+         {absl::StrCat("add ", id, " tokens=", command.Option("tokens")), std::string("step"), disk,
+          std::string("step"), std::string("step"), disk, absl::StrCat("remove ", id)}) {
+      absl::StrAppend(&printed, Execute(ScenarioCommand(line)));
+    }
+    return printed;
+  }
+  std::string Execute(const ScenarioCommand& command) {
     if (command.name == "worker") {
       world_ = std::make_unique<SchedulerWorld>(
           command.Number("blocks"), command.Number("budget"),
@@ -72,8 +96,6 @@ class SchedulerScenario {
     FAIL("unknown command " << command.name);
     return "";
   }
-
- private:
   std::string Step() {
     const std::string planned = Plan();
     return world_->scheduler().step_running() ? planned + Finish(true) : planned;
@@ -157,9 +179,10 @@ class SchedulerScenario {
 
   std::unique_ptr<SchedulerWorld> world_;
   std::set<RequestId> completed_;
+  bool printing_ = true;
 };
 
-void RunFile(std::string_view name) { CHECK(RunScenarios<SchedulerScenario>({name}) == 1); }
+void RunFiles(std::string_view prefix, int files) { CHECK(RunScenarios<SchedulerScenario>({prefix}) == files); }
 
 TEST_CASE("Prompts are computed in chunks, by priority and in order") { RunFile("prefill_chunks.txt"); }
 TEST_CASE("Tenants receive steps in a fair order") { RunFile("prefill_tenants.txt"); }
