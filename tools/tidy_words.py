@@ -201,7 +201,7 @@ def is_checked(path):
 def subject_problem(subject):
     if len(subject) > LONGEST_SUBJECT:
         return f"{len(subject)} characters, expected at most {LONGEST_SUBJECT}"
-    if not re.match(r"[\w./ -]+: [a-z].*[^.\s]$", subject):
+    if not re.match(r"[\w./, -]+: [a-z].*[^.\s]$", subject):
         return "expected the form 'component: imperative'"
     return None
 
