@@ -28,7 +28,7 @@ class SessionWindow {
   struct Prefill {
     // Whether the router has recorded KV of this session at this worker, so that a loss can be
     // seen.
-    bool tells = true;
+    bool had_kv = true;
     // Whether the worker computed more of this KV again than it computed new tokens.
     bool lost = false;
     absl::Duration queued, compute, copied;  // as in PrefillDone

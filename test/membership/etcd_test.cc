@@ -253,10 +253,10 @@ TEST_CASE("LiveMembership needs one answer of several servers") {
   const ClosedPort closed_port;
   silent.Answer(FakeEtcd::Answers::kNever);
   etcd.Put("/decode/a", "a:1");
-  EtcdOptions options = EtcdAt({nobody.address, silent.address(), etcd.address()});
+  EtcdOptions options = EtcdAt({closed_port.address, silent.address(), etcd.address()});
   options.timeout = std::chrono::milliseconds(300);
-  Told told(options);
-  told.AwaitWorkers({"a:1"});
+  FollowedMembership followed(options);
+  followed.AwaitWorkers({"a:1"});
 }
 
 TEST_CASE("LiveMembership can be destroyed while etcd is silent") {

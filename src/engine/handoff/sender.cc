@@ -11,7 +11,7 @@ namespace {
 constexpr absl::Duration kShortestRetry = absl::Milliseconds(1);
 // Upper bound on the duration of a push, in leases. A push takes milliseconds to seconds, and a
 // lease takes some seconds. A push that takes longer than this bound counts as hanging.
-constexpr int kOldestPush = 2;
+constexpr int kMaxPushLeases = 2;
 
 }  // namespace
 

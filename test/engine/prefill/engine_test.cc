@@ -117,18 +117,18 @@ class EngineScenario {
 void RunEngineFiles(std::string_view prefix, int files) { CHECK(RunScenarios<EngineScenario>({prefix}) == files); }
 
 TEST_CASE("PrefillEngine pushes KV as steps complete it, and then commits it") {
-  RunEngineFile("prefill_engine_push.txt");
+  RunEngineFiles("prefill_engine_push_", 5);
 }
 TEST_CASE("PrefillEngine lets requests wait for room, refuses them or uses cached KV") {
-  RunEngineFile("prefill_engine_admission.txt");
+  RunEngineFiles("prefill_engine_admission_", 9);
 }
 TEST_CASE("PrefillEngine computes a streaming prompt as it arrives and hands it off closed") {
-  RunEngineFile("prefill_engine_open.txt");
+  RunEngineFiles("prefill_engine_streaming_", 8);
 }
 TEST_CASE("PrefillEngine pushes a streaming prompt's KV ahead to its probable worker") {
-  RunEngineFile("prefill_engine_ahead.txt");
+  RunEngineFiles("prefill_engine_ahead_", 11);
 }
-TEST_CASE("Requests that end early at any stage leave no block") { RunEngineFile("prefill_engine_cancel.txt"); }
+TEST_CASE("Requests that end early at any stage leave no block") { RunEngineFiles("prefill_engine_cancel_", 8); }
 
 PrefillEngineOptions SmallOptions() { return {.blocks = 4, .vocab = 10, .context = 100, .sender = {}}; }
 

@@ -184,20 +184,23 @@ class SchedulerScenario {
 
 void RunFiles(std::string_view prefix, int files) { CHECK(RunScenarios<SchedulerScenario>({prefix}) == files); }
 
-TEST_CASE("Prompts are computed in chunks, by priority and in order") { RunFile("prefill_chunks.txt"); }
-TEST_CASE("Tenants receive steps in a fair order") { RunFile("prefill_tenants.txt"); }
-TEST_CASE("Requests share blocks that are cached or that a step computes") { RunFile("prefill_sharing.txt"); }
-TEST_CASE("Requests wait, evict or are refused when blocks run short") { RunFile("prefill_blocks.txt"); }
-TEST_CASE("Blocks of prompts that run soonest are evicted last") { RunFile("prefill_expected.txt"); }
-TEST_CASE("The KV of a paused session is evicted last until its lease ends") { RunFile("prefill_leases.txt"); }
-TEST_CASE("Streaming prompts are computed as they arrive when the worker would idle") { RunFile("prefill_open.txt"); }
-TEST_CASE("Evicted blocks are staged in host memory and come back") { RunFile("prefill_staging.txt"); }
-TEST_CASE("Blocks that leave host memory come back from disk") { RunFile("prefill_staging_disk.txt"); }
-TEST_CASE("A disk that is full, wrong or slow loses only the blocks that it held") {
-  RunFile("prefill_staging_disk_fails.txt");
+TEST_CASE("Prompts are computed in chunks, by priority and in order") { RunFiles("prefill_chunks_", 6); }
+TEST_CASE("Tenants receive steps in a fair order") { RunFiles("prefill_tenants_", 7); }
+TEST_CASE("Requests share blocks that are cached or that a step computes") { RunFiles("prefill_sharing_", 4); }
+TEST_CASE("Requests wait, evict or are refused when blocks run short") { RunFiles("prefill_blocks_", 3); }
+TEST_CASE("Blocks of prompts that run soonest are evicted last") { RunFiles("prefill_expected_", 9); }
+TEST_CASE("The KV of a paused session is evicted last until its lease ends") { RunFiles("prefill_leases_", 5); }
+TEST_CASE("Streaming prompts are computed as they arrive when the worker would idle") {
+  RunFiles("prefill_streaming_", 8);
+  RunFiles("prefill_low_priority_", 5);
 }
-TEST_CASE("A disk that was slow for a moment is read again soon") { RunFile("prefill_staging_disk_slow.txt"); }
-TEST_CASE("Blocks stay consistent when steps fail and requests end at any moment") { RunFile("prefill_aborts.txt"); }
+TEST_CASE("Evicted blocks are staged in host memory and come back") { RunFiles("prefill_staging_", 8); }
+TEST_CASE("Blocks that leave host memory come back from disk") { RunFiles("prefill_disk_", 5); }
+TEST_CASE("A disk that is full, wrong or slow loses only the blocks that it held") {
+  RunFiles("prefill_broken_disk_", 5);
+}
+TEST_CASE("A disk that was slow for a moment is read again soon") { RunFiles("prefill_slow_disk_", 3); }
+TEST_CASE("Blocks stay consistent when steps fail and requests end at any moment") { RunFiles("prefill_ends_", 6); }
 
 TEST_CASE("The oldest request runs when requests of higher priority keep arriving") {
   SchedulerWorld world(64, 16);
