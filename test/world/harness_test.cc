@@ -56,7 +56,7 @@ TEST_CASE("A scenario runs its commands in order, and an update rewrites it") {
 }
 
 TEST_CASE("Scenario files are found by the beginnings of their names") {
-  const std::vector<std::string> files = ScenarioFiles({"handoff_normal", "agents_stop.txt"});
+  const std::vector<std::string> files = ScenarioFiles({"handoff_normal", "agents_stop_string.txt"});
   REQUIRE(files.size() == 2);
   CHECK(files[0].ends_with("/agents_stop_string.txt"));
   CHECK(files[1].ends_with("/handoff_normal.txt"));
