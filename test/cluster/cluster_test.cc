@@ -420,7 +420,7 @@ TEST_CASE("baton names the flag, address or command at fault in its errors") {
   has(Run("baton", {"chat", "--seed", "-1"}, 1), "--seed: expected an integer from 0 to 2^64 - 1, got '-1'");
   has(Run("baton", {"generat"}, 1), "baton: unknown command 'generat': expected serve, generate, chat, status");
   has(Run("baton", {}, 1), "baton: no command: expected serve");
-  has(Run("baton", {"generate", "--ids", "1,,2"}, 1), "--ids: expected integers");
+  has(Run("baton", {"generate", "--ids", "1,,2"}, 1), "--ids: expected comma-separated integers");
 }
 
 TEST_CASE("A router does not log clients' mistakes") {

@@ -224,7 +224,7 @@ TEST_CASE("A guarding worker refuses peers that cannot or do not show keys") {
   const auto stub = v1::Inference::NewStub(DialTcp(router.Await("listening on ")));
   Call call(*stub, MakeRequest(4));
   CHECK_FALSE(call.Finish().ok());
-  CHECK(absl::StrContains(prefill.process.Output(), "the decode worker gives none: start it with --guard-kv"));
+  CHECK(absl::StrContains(prefill.process.Output(), "the decode worker grants none: start the "));
 
   KvPeer other(open);
   kv::v1::WriteReply written;

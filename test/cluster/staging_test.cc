@@ -109,7 +109,7 @@ TEST_CASE("A worker refuses to start when its staging disk cannot be used") {
         std::string::npos);
   CHECK(check({"--kv-host-mb", "1", "--kv-disk-dir", "/tmp", "--kv-disk-mb", "1000000000"}).find("MiB are free") !=
         std::string::npos);
-  CHECK(check({"--kv-disk-dir", "/tmp", "--kv-disk-mb", "4"}).find("needs kv-host-mb") != std::string::npos);
+  CHECK(check({"--kv-disk-dir", "/tmp", "--kv-disk-mb", "4"}).find("requires kv-host-mb") != std::string::npos);
   CHECK(check({"--kv-host-mb", "1", "--kv-disk-mb", "4"}).find("expected both or none") != std::string::npos);
 }
 

@@ -94,7 +94,7 @@ double AwaitFailedChecks(const Worker& decode, double expected) {
   return value;
 }
 
-TEST_CASE("--verify-kv fails a request whose KV was forged and serves the next one") {
+TEST_CASE("A verifying worker fails a request with forged KV and serves the next one") {
   Worker plain("decode", Small({"--listen", "127.0.0.1:0"}));
   std::vector<int32_t> right;
   {
@@ -118,7 +118,8 @@ TEST_CASE("--verify-kv fails a request whose KV was forged and serves the next o
     CHECK(refused.tokens.empty());
     CHECK(absl::IsDataLoss(refused.status));
     const int block = forged == Peer::Forged::kBeforeCommit ? kKvBlocks - 1 : 0;
-    CHECK(absl::StrContains(refused.status.message(), absl::StrCat("KV block ", block, " of 3 is not what")));
+    CHECK(
+        absl::StrContains(refused.status.message(), absl::StrCat("KV block ", block, " of 3 differs from the block")));
   }
   CHECK(AwaitFailedChecks(verifying, 2) == 2);
   const Peer::Result again = peer.Run("b", Peer::Forged::kNot);
