@@ -128,7 +128,7 @@ TEST_CASE("Metrics show a cluster's hand-offs and the time of each stage") {
   CHECK(steps(*cluster.decode_a, "ahead") + steps(*cluster.decode_b, "ahead") == 0);
 }
 
-TEST_CASE("--vllm-metrics adds vLLM's metrics of requests and engines") {
+TEST_CASE("Option --vllm-metrics adds vLLM's metrics of requests and engines") {
   Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
                           "--kv-memory-mb", "8", "--vllm-metrics"});
   const std::string metrics = MetricsOf(serve);
@@ -467,7 +467,7 @@ TEST_CASE("A program serves metrics only when it listens") {
   check("baton", {"serve", kModel, "--http", "off", "--threads", "1", "--kv-memory-mb", "8"});
 }
 
-TEST_CASE("--check of each program reports whether its options work") {
+TEST_CASE("Option --check of each program reports whether its options work") {
   Run("baton-prefill", Small({"--check"}), 0);
   Run("baton-decode", Small({"--check"}), 0);
   Run("baton", {"serve", kModel, "--check"}, 0);

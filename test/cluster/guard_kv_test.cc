@@ -175,7 +175,7 @@ TEST_CASE("A guarding worker shares no memory and offers UCX no target") {
   CHECK(absl::IsInvalidArgument(transport->Connect(peer.reply().transport_descriptor).status()));
 }
 
-TEST_CASE("--guard-kv changes no bit of tokens and logprobs") {
+TEST_CASE("Option --guard-kv changes no bit of tokens and logprobs") {
   Authority authority("peers");
   const TlsFiles own = authority.Issue("worker");
   const std::vector<std::string> tls = {"--peer-cert", own.certificate, "--peer-key",

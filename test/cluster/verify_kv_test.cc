@@ -149,7 +149,7 @@ TEST_CASE("A peer without the authority's certificate does not receive the descr
   CHECK(link(DialBy(ours.Issue("prefill"))(decode.address)) == absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_CASE("--verify-kv changes no bit of tokens and logprobs") {
+TEST_CASE("Option --verify-kv changes no bit of tokens and logprobs") {
   const auto look = [](const Worker& decode) { CHECK(AwaitFailedChecks(decode, 0) == 0); };
   const std::vector<Turn> plain = RunTurns({}, {}, look);
   const std::vector<Turn> verified = RunTurns({}, {"--verify-kv"}, look);

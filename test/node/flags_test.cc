@@ -81,14 +81,14 @@ TEST_CASE("A removed option takes one word and not the model behind it") {
   CHECK(warnings.str().find("--routing is ignored") != std::string::npos);
 }
 
-TEST_CASE("--http serves HTTP on loopback, on an address or not at all") {
+TEST_CASE("Option --http serves HTTP on loopback, on an address or not at all") {
   CHECK(Parse({}, "").options.http == "127.0.0.1:8000");
   CHECK(Parse({"--http", "0.0.0.0:80"}, "").options.http == "0.0.0.0:80");
   CHECK(Parse({}, "http = \"off\"").options.http == "off");
   CHECK_FALSE(Parse({}, "http = \"everywhere\"").file.ok());
 }
 
-TEST_CASE("--verify-kv is an option of decode workers only") {
+TEST_CASE("Option --verify-kv is an option of decode workers only") {
   WorkerOptions decode, prefill;
   CLI::App decode_app, prefill_app;
   AddDecodeFlags(decode_app, decode);
@@ -99,7 +99,7 @@ TEST_CASE("--verify-kv is an option of decode workers only") {
   CHECK(prefill_app.get_option_no_throw("--verify-kv") == nullptr);
 }
 
-TEST_CASE("--guard-kv is an option of both kinds of worker") {
+TEST_CASE("Option --guard-kv is an option of both kinds of worker") {
   for (const auto add : {&AddDecodeFlags, &AddPrefillFlags}) {
     WorkerOptions options;
     CLI::App app;
@@ -134,7 +134,7 @@ TEST_CASE("ApplyConfigFile returns an error when the file is absent") {
   CHECK(absl::IsNotFound(ApplyConfigFile(app, "/nonexistent/baton.toml")));
 }
 
-TEST_CASE("--listen requires a host and a port") {
+TEST_CASE("Option --listen requires a host and a port") {
   const std::string bad = GENERATE("", "localhost", ":1", "a:", "a:b", "a:70000", "a:-1");
   CLI::App app;
   RouterOptions options;
@@ -142,7 +142,7 @@ TEST_CASE("--listen requires a host and a port") {
   CHECK_THROWS_AS(app.parse(std::vector<std::string>{bad, "--listen"}), CLI::Error);
 }
 
-TEST_CASE("--register requires a prefix of etcd") {
+TEST_CASE("Option --register requires a prefix of etcd") {
   const auto parse = [](const std::string& name) {
     CLI::App app;
     WorkerOptions options;
@@ -224,7 +224,7 @@ TEST_CASE("KvBlocksOnDevice takes nine tenths of the remaining memory or --kv-me
   }
 }
 
-TEST_CASE("--device accepts the CPU, a GPU's number or auto") {
+TEST_CASE("Option --device accepts the CPU, a GPU's number or auto") {
   for (const char* good : {"auto", "cpu", "cuda", "cuda:0", "cuda:7", "cuda:1,0,0"}) {
     CLI::App app;
     WorkerOptions options;
@@ -256,7 +256,7 @@ TEST_CASE("SetStepDefaults chooses steps for the device unless options set them"
   }
 }
 
-TEST_CASE("--device names one GPU for each rank or leaves the choice to the worker") {
+TEST_CASE("Option --device names one GPU for each rank or leaves the choice to the worker") {
   WorkerOptions options;
   const auto devices = [&](const char* device, int ranks) {
     options.device = device;

@@ -25,7 +25,7 @@ WorkerOptions OptionsOn(const std::string& device) {
 
 }  // namespace
 
-TEST_CASE("--device cpu places the model on the CPU and sizes its KV memory") {
+TEST_CASE("Option --device cpu places the model on the CPU and sizes its KV memory") {
   WorkerOptions options = OptionsOn("cpu");
   const absl::StatusOr<LoadedModel> model = LoadModel(options, {.prefill = 1, .decode = 1});
   INFO(model.status().ToString());
@@ -48,7 +48,7 @@ TEST_CASE("Each rank of a tensor-parallel worker has a device") {
   CHECK(LoadModel(options, {.decode = 1}).value().devices == std::vector<int>{0, 0});
 }
 
-TEST_CASE("--device cuda fails with the reason when there is no GPU") {
+TEST_CASE("Option --device cuda fails with the reason when there is no GPU") {
   WorkerOptions options = OptionsOn("cuda:63");  // no machine has so many devices
   const absl::Status status = LoadModel(options, {.decode = 1}).status();
   INFO(Message(status));
@@ -56,7 +56,7 @@ TEST_CASE("--device cuda fails with the reason when there is no GPU") {
   CHECK(absl::StrContains(status.message(), "CUDA"));
 }
 
-TEST_CASE("--device auto tries the CPU last") {
+TEST_CASE("Option --device auto tries the CPU last") {
   REQUIRE_FALSE(Devices().empty());
   CHECK(Devices().back()->name() == "cpu");
 }
