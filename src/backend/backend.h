@@ -52,7 +52,7 @@ class Backend {
   // blocks that the running batch does not name.
   virtual Slab kv_slab() = 0;
   // Names the backend, the kernel set and the dtype of the weights. Backends with equal ids compute
-  // equal bits.
+  // equal bits, unless the ids contain `varying-bits`.
   virtual std::string numerics_id() const = 0;
 
   // Writes the K/V of the batch into its blocks and computes the logits that slices ask for. Where

@@ -64,8 +64,8 @@ class ClientAdmission {
   void Drain() { draining_ = true; }
   // UNAVAILABLE after Drain.
   absl::Status Open() const;
-  // Returns the refusal if any call of this caller would be refused now. Call it before reading the
-  // call, because reading takes time.
+  // Returns a refusal if every call of this caller would be refused now, whatever it contains. Call
+  // it before reading the call, because reading takes time.
   std::optional<TenantQuotas::Refusal> WhyNot(const Caller& caller);
 
   // Bytes of text that ReadRequest tokenises for this request.

@@ -38,7 +38,7 @@ class Callers {
   // is not an operator.
   absl::StatusOr<Caller> AuthenticateOperator(std::string_view authorization) const;
 
-  // Returns the refusal if Count would refuse any request of this caller now. Call it before
+  // Returns a refusal if Count would refuse every request of this caller now. Call it before
   // reading a request, because reading takes time.
   std::optional<TenantQuotas::Refusal> Check(const Caller& caller);
   // Counts a request of the tenant until it ends, or until the returned sink is destroyed without

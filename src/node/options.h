@@ -88,7 +88,8 @@ struct WorkerOptions {
   int tensor_parallel = 1;
   // cuda: results are bit-equal for any chunking and batch.
   bool same_bits = false;
-  // MiB. 0 for 1024 on the CPU, or for 9/10 of the memory that weights leave on a GPU.
+  // MiB. 0 for 1024 on the CPU, or on a GPU for 9/10 of the memory that the weights and the largest
+  // step leave.
   int64_t kv_memory_mb = 0;
   // 0 for as many as kv_memory_mb holds.
   int64_t kv_blocks = 0;

@@ -6,8 +6,8 @@
 
 namespace baton {
 
-// `handle(worker)` does the work and returns its status. It waits only for locks, and for the copy
-// of a message if that message's right to write is being revoked.
+// `handle(worker)` does the work and returns its status. It waits only for locks. A call that
+// revokes a write right also waits until writes under that right have ended.
 template <typename Handle>
 grpc::ServerUnaryReactor* KvTransferService::Answer(grpc::CallbackServerContext* context, Handle handle) {
   DecodeWorker* worker = worker_;

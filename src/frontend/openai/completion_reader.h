@@ -7,7 +7,8 @@
 
 namespace baton {
 
-// A field that is not supported is refused and never ignored. A null field counts as absent.
+// A field that is not supported is refused, except for those that the table of fields accepts
+// without effect. A null field counts as absent.
 // max_tokens is 16 by default, as in OpenAI's API. INVALID_ARGUMENT names the field, the expected
 // and the found value. NOT_FOUND if the model is not served. ReadRequest, and not this function,
 // checks values that depend on one field only.
