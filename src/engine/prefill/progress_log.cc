@@ -1,5 +1,7 @@
 #include "engine/prefill/progress_log.h"
 
+#include <vector>
+
 namespace baton {
 
 void ProgressLog::SetDone(PrefillPrompt& prompt, int64_t done) {
@@ -15,6 +17,11 @@ void ProgressLog::ReportAll(PrefillPrompt& prompt) {
   if (prompt.progress_reported || prompt.open) return;
   prompt.progress_reported = true;
   if (prompt.done > 0) progress_.push_back({prompt.id, 0, prompt.done});
+}
+
+void ProgressLog::Withdraw(PrefillPrompt& prompt) {
+  prompt.progress_reported = false;
+  std::erase_if(progress_, [&](const PrefillProgress& progress) { return progress.request_id == prompt.id; });
 }
 
 }  // namespace baton

@@ -19,7 +19,8 @@ struct PrefillProgress {
 
 // Records progress until the caller takes it. A streaming prompt may give its blocks back, so its
 // progress is not reported. After it closes, all of its KV is reported from position 0, when the
-// prompt is admitted or complete.
+// prompt is admitted or complete. A low-priority job may give blocks back whose progress was
+// reported; after that, its progress begins at 0 again.
 //
 // Not thread-safe.
 class ProgressLog {
@@ -29,6 +30,8 @@ class ProgressLog {
   // Reports all KV of a prompt that has closed, if that is not done yet. REQUIRES: the prompt is
   // admitted or complete, so that it keeps its blocks.
   void ReportAll(PrefillPrompt& prompt);
+  // Drops the progress that was not taken, because the prompt gives its blocks back.
+  void Withdraw(PrefillPrompt& prompt);
 
   // Returns the progress since the last call.
   std::vector<PrefillProgress> Take() { return std::exchange(progress_, {}); }

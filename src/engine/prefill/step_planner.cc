@@ -59,10 +59,10 @@ void StepPlanner::PlanPrompts(StepPlan& step) {
 }
 
 // Takes the prompt's blocks and queues it again. Its full blocks stay in the cache until they are
-// evicted. The progress of a closed low-priority job is reported a second time. That has no effect,
-// because the job has no hand-off.
+// evicted. Progress of a closed low-priority job that was taken before is reported a second time.
+// That has no effect, because the job has no hand-off.
 void StepPlanner::GiveBack(PrefillPrompt& prompt) {
-  prompt.progress_reported = false;
+  parts_.progress.Withdraw(prompt);
   prompt.table.Truncate(0);
   prompt.planned = prompt.done = prompt.own_begin = prompt.slice_begin = 0;
   prompt.counters = {};

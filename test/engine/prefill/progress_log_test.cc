@@ -48,6 +48,19 @@ TEST_CASE("ProgressLog reports a streaming prompt from position 0 when it closes
   CHECK(Taken(log) == "a [0, 32)");
 }
 
+TEST_CASE("ProgressLog drops untaken progress of a prompt that gives its blocks back") {
+  ProgressLog log;
+  const auto prompt = MakePrompt("a", 1, 4);
+  const auto other = MakePrompt("b", 2, 4);
+  log.SetDone(*prompt, 64);
+  log.SetDone(*other, 16);
+  log.Withdraw(*prompt);
+  CHECK(Taken(log) == "b [0, 16)");
+  prompt->done = 0;
+  log.SetDone(*prompt, 64);
+  CHECK(Taken(log) == "a [0, 64)");
+}
+
 TEST_CASE("ProgressLog reports a closed prompt when it is complete, admitted or not") {
   ProgressLog log;
   const auto prompt = MakePrompt("a", 1, 4);

@@ -218,6 +218,22 @@ TEST_CASE("The oldest request runs when requests of higher priority keep arrivin
   }
 }
 
+TEST_CASE("A low-priority job that gives its blocks back in a step reports no progress of them") {
+  SchedulerWorld world(2, 32);
+  REQUIRE(world.Add("before", std::vector<TokenId>(32, 1)).ok());
+  REQUIRE(world.Plan());
+  world.Finish();
+  world.Remove("before");
+  // The job finds all its blocks in the cache. The step would compute nothing else, so it takes up
+  // the streaming prompt, which is shorter than an increment and needs one of these blocks.
+  REQUIRE(world.Add("low", std::vector<TokenId>(32, 1), kBackgroundPriority).ok());
+  REQUIRE(world.Add("streaming", std::vector<TokenId>(16, 2), 0, /*open=*/true).ok());
+  REQUIRE(world.Plan());
+  CHECK(world.scheduler().prompt("low").table.size() == 0);
+  CHECK(world.done("low") == 0);
+  world.Finish();
+}
+
 TEST_CASE("A large request gets its blocks when urgent small requests keep arriving") {
   SchedulerWorld world(8, 32);
   REQUIRE(world.Add("large", std::vector<TokenId>(8 * 16, 1)).ok());
