@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
@@ -11,15 +13,23 @@
 namespace baton {
 namespace {
 
-// Returns keys of the prompt's full blocks for comparisons within this router. Workers' block keys
-// also cover the module digest.
-std::vector<BlockKey> RouterKeys(const ClientRequest& request) {
+// Returns the parent of the first block's router key. Workers' block keys also cover the module
+// digest.
+BlockKey RouterRoot(const ClientRequest& request) {
   constexpr std::array<uint8_t, 32> kNoDigest{};
-  return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.served->family, "\n", request.spec.cache_domain)),
-                   request.spec.tokens);
+  return RootKey(kNoDigest, absl::StrCat(request.served->family, "\n", request.spec.cache_domain));
 }
 
 }  // namespace
+
+std::vector<BlockKey> RouterKeys(const ClientRequest& request, std::span<const TokenId> tokens,
+                                 std::vector<BlockKey> first) {
+  first.resize(std::min(first.size(), tokens.size() / kBlockTokens));
+  const std::vector<BlockKey> rest =
+      BlockKeys(first.empty() ? RouterRoot(request) : first.back(), tokens.subspan(first.size() * kBlockTokens));
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
+}
 
 std::string ScopedSession(const ClientRequest& request) {
   if (request.session.empty() || request.spec.cache_domain.empty()) return request.session;
@@ -69,14 +79,14 @@ void ScopePrompt(ClientRequest& request) {
   }
 }
 
-Route ToRoute(const ClientRequest& request) {
-  const auto first = std::ranges::find_if(
+Route ToRoute(const ClientRequest& request, std::vector<BlockKey> first) {
+  const auto reference = std::ranges::find_if(
       request.prompt.segments, [](const PromptSegment& segment) { return std::holds_alternative<Reference>(segment); });
-  const bool open = first != request.prompt.segments.end();
+  const bool open = reference != request.prompt.segments.end();
   return {.session = ScopedSession(request),
-          .keys = RouterKeys(request),
+          .keys = RouterKeys(request, request.spec.tokens, std::move(first)),
           .open = open,
-          .upstream = open ? std::get<Reference>(*first).upstream : ""};
+          .upstream = open ? std::get<Reference>(*reference).upstream : ""};
 }
 
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached) {

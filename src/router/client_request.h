@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -88,9 +89,14 @@ absl::Status SettleMaxTokens(ClientRequest& request);
 // Replaces the client's names in references by ScopedIds. Sets the tokenizer and limit of the
 // prompt. REQUIRES: not called before for this request.
 void ScopePrompt(ClientRequest& request);
-// Returns the route for placement. Hashes the whole prompt, which takes time. REQUIRES: ScopePrompt
-// was called if the prompt has references.
-Route ToRoute(const ClientRequest& request);
+// Returns keys of the full blocks of `tokens`, for comparisons within this router. `tokens` are the
+// beginning of the request's prompt, or all of it. `first` has keys of its first blocks, as far as
+// the caller has them, and perhaps of later blocks. Hashes all other blocks, which takes time.
+std::vector<BlockKey> RouterKeys(const ClientRequest& request, std::span<const TokenId> tokens,
+                                 std::vector<BlockKey> first);
+// Returns the route for placement, with RouterKeys of all tokens so far. REQUIRES: ScopePrompt was
+// called if the prompt has references.
+Route ToRoute(const ClientRequest& request, std::vector<BlockKey> first = {});
 // Returns the lengths for Workload. `uncached` is how many of the tokens so far must be computed.
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached);
 // Returns the client's names of the upstream requests, without duplicates. REQUIRES: ScopePrompt

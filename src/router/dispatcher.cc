@@ -72,7 +72,7 @@ absl::Status Dispatcher::Enter(Request& request, absl::Time now) {
     request.stages.complete = now;
     RETURN_IF_ERROR(Complete(asked));
   }
-  request.SetRoute(ToRoute(asked));
+  request.SetRoute(ToRoute(asked, request.FixedKeys()));
   return SubmitToCore(request, now);
 }
 
@@ -253,7 +253,7 @@ void Dispatcher::NotePrefill(const Request& request, std::span<const BlockKey> k
                      now);
   }
   std::vector<BlockKey> grown;
-  if (request.is_internal()) keys = grown = GrownKeys(request, {keys.begin(), keys.end()});
+  if (request.is_internal()) keys = grown = request.CurrentKeys();
   core_.Remember(request.prefilled_by, keys.first(request.BlocksAt(keys.size())));
   ahead_.Prefilled(request);
 }

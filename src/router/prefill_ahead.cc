@@ -52,7 +52,8 @@ void PrefillAhead::Shadow(Request& request, std::span<const TokenId> tokens, boo
 void PrefillAhead::StartShadow(Request& request, absl::Time now) {
   request.shadowed = true;
   if (core_.live_requests() >= options_.most_live) return;
-  Request& shadow = requests_.Add(std::make_unique<Request>(ShadowOf(request)));
+  // The router's lock is held, so the beginning of the prompt is not hashed again.
+  Request& shadow = requests_.Add(std::make_unique<Request>(ShadowOf(request), request.FixedKeys()));
   shadow.placement.route.open = shadow.placement.route.at_holder = true;
   shadow.stages.arrived = shadow.stages.complete = now;
   shadow.shadow = true;
@@ -125,7 +126,7 @@ absl::Status PrefillAhead::Follow(const Request& call, ClientRequest prompt, abs
 absl::Status PrefillAhead::Enter(Request& follower, absl::Time now) {
   ASSIGN_OR_RETURN(PromptIncrement known, graph_.Submit(follower.node, follower.asked.prompt, now));
   follower.asked.spec.tokens = std::move(known.tokens);
-  follower.SetRoute(ToRoute(follower.asked));
+  follower.SetRoute(ToRoute(follower.asked, follower.FixedKeys()));
   return core_.Submit(follower, now);
 }
 

@@ -1,13 +1,28 @@
 #include "router/request.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
+#include <variant>
 
 #include "agent/scoped_id.h"
 #include "base/trace_context.h"
 #include "router/router_core.h"
 
 namespace baton {
+namespace {
+
+std::vector<TokenId> TokensBeforeReferences(std::span<const PromptSegment> segments) {
+  std::vector<TokenId> before;
+  for (const PromptSegment& segment : segments) {
+    const auto* tokens = std::get_if<std::vector<TokenId>>(&segment);
+    if (tokens == nullptr) break;
+    before.insert(before.end(), tokens->begin(), tokens->end());
+  }
+  return before;
+}
+
+}  // namespace
 
 const std::string& TenantOf(const ClientRequest& request) {
   return request.spec.tenant.empty() ? request.spec.cache_domain : request.spec.tenant;
@@ -18,11 +33,16 @@ SessionKey SessionOf(const ClientRequest& request) {
   return {request.spec.tenant, ScopedSession(request)};
 }
 
-Request::Request(ClientRequest request)
+Request::Request(ClientRequest request, std::vector<BlockKey> first)
     : id(ScopedId(request.spec.cache_domain, request.id)), asked(std::move(request)) {
   if (!asked.workflow.empty()) upstreams = UpstreamsOf(asked);
   ScopePrompt(asked);
-  if (asked.prompt.segments.empty()) SetRoute(ToRoute(asked));
+  if (asked.prompt.segments.empty()) {
+    SetRoute(ToRoute(asked, std::move(first)));
+  } else {
+    placement.route.keys = RouterKeys(asked, TokensBeforeReferences(asked.prompt.segments), std::move(first));
+  }
+  fixed_keys = placement.route.keys.size();
 }
 
 void Request::SetRoute(Route route) {
@@ -30,6 +50,13 @@ void Request::SetRoute(Route route) {
                .prompt_tokens = static_cast<int32_t>(asked.spec.tokens.size()),
                .deadline = asked.deadline};
 }
+
+std::vector<BlockKey> Request::FixedKeys() const {
+  const std::vector<BlockKey>& keys = placement.route.keys;
+  return {keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(std::min(fixed_keys, keys.size()))};
+}
+
+std::vector<BlockKey> Request::CurrentKeys() const { return RouterKeys(asked, asked.spec.tokens, FixedKeys()); }
 
 PrefillJob Request::StartPrefill(const RouterAction& action) {
   sent = asked.spec.tokens.size();

@@ -37,10 +37,10 @@ struct Request {
   };
 
   Request() = default;
-  // Derives the id and the upstream requests, and the route of a complete prompt. This takes time
-  // in proportion to the prompt and needs no other state, so Router::Submit does it before it takes
-  // its lock.
-  explicit Request(ClientRequest request);
+  // Derives the id and the upstream requests. Hashes the prompt up to its first reference, and sets
+  // the route of a complete prompt. `first` is that of RouterKeys. This takes time in proportion to
+  // the prompt and needs no other state, so Router::Submit does it before it takes its lock.
+  explicit Request(ClientRequest request, std::vector<BlockKey> first = {});
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
@@ -57,7 +57,9 @@ struct Request {
   std::vector<RequestId> upstreams;  // empty without a workflow
 
   // The machines' own parts.
-  Placement placement{};        // RouterCore
+  Placement placement{};  // RouterCore
+  // Number of the route's first keys that no upstream request can change.
+  size_t fixed_keys = 0;
   AgentNode node{&id, this};    // AgentGraph
   SessionGate::Part session{};  // SessionGate; empty: no session
   Workload::Part work{};        // Workload
@@ -90,6 +92,11 @@ struct Request {
 
   // REQUIRES: RouterCore does not have the request.
   void SetRoute(Route route);
+  // Returns the router keys of the prompt's blocks before its first reference.
+  std::vector<BlockKey> FixedKeys() const;
+  // Returns the router keys of all tokens so far. The route has those of an earlier time, and an
+  // upstream request that failed may have voided the tokens of the last ones.
+  std::vector<BlockKey> CurrentKeys() const;
 
   // Returns the job for the prefill worker of a kStartPrefill action. All tokens so far then count
   // as sent.

@@ -27,12 +27,4 @@ ClientRequest ShadowOf(Request& request) {
   return shadow;
 }
 
-std::vector<BlockKey> GrownKeys(const Request& request, std::vector<BlockKey> first) {
-  if (first.empty()) return ToRoute(request.asked).keys;
-  const std::span<const TokenId> tokens(request.asked.spec.tokens);
-  const std::vector<BlockKey> rest = BlockKeys(first.back(), tokens.subspan(first.size() * kBlockTokens));
-  first.insert(first.end(), rest.begin(), rest.end());
-  return first;
-}
-
 }  // namespace baton

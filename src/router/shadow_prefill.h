@@ -17,9 +17,6 @@ inline constexpr absl::Duration kShadowWait = absl::Seconds(10);
 // Returns the shadow prefill of a request that has generated a block. Takes the tokens of
 // request.unshadowed.
 ClientRequest ShadowOf(Request& request);
-// Returns the keys of all full blocks of a streaming prompt. `first` has the keys of the blocks
-// that it had at its start.
-std::vector<BlockKey> GrownKeys(const Request& request, std::vector<BlockKey> first);
 // Returns a ScopedId that no client can choose and that no other request has, even one with the
 // same client name.
 RequestId ShadowId(const Request& request);

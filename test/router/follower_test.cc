@@ -36,6 +36,29 @@ int64_t CountStarts(const Lines& lines, std::string_view start) {
 
 constexpr const char* kFixed = "0123456789abcdef";
 
+TEST_CASE("Dispatcher prefills a hint whose longer upstream was replaced by a short text") {
+  Driven d;
+  ClientRequest longer = d.Request("longer", "p", /*max_tokens=*/40);
+  longer.spec.cache_domain = "t";
+  const auto replaced = d.Submit(longer);
+  REQUIRE(replaced.ok());
+  d.Take();
+  d.Prefilled("longer");
+  d.Made(d.NameOf("longer"), absl::StrCat(kFixed, kFixed, "+"), std::nullopt);
+  const RequestTicket call = Decoding(d);
+
+  ClientRequest prompt = d.Request("", "");
+  prompt.prompt.segments = {Reference{.upstream = "longer", .on_failure = OnFailure::kSubstitute, .substitute = {'-'}},
+                            Reference{.upstream = "call"}};
+  REQUIRE((*d).Follow(call, prompt, d.now).ok());
+  CHECK(d.Take().back() == absl::StrCat("prefill-1: open call~3#ab.3 ", kFixed, kFixed, "+"));
+  (*d).Cancel(*replaced, d.now);
+  d.Made(d.NameOf("call"), "c", FinishReason::kStop);
+  CHECK(d.Take().back() == "prefill-1: close call~3#ab.3 -c");
+  d.Prefilled("call~3");
+  CHECK(d.Take() == Lines{"a follower ends OK"});
+}
+
 TEST_CASE("Dispatcher refuses a prefill hint without a reference to its call") {
   Driven d;
   const RequestTicket call = Decoding(d);
