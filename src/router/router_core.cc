@@ -232,7 +232,9 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
         std::max({failure.retry_after, kShortestRetry, (waiting_requests() + 1) * kRetrySpacing});
     const bool until_room = absl::IsResourceExhausted(reason) && failure.no_room_to_decode &&
                             !placement.decode.empty() && failure.retry_after == absl::ZeroDuration();
-    LeaveOut(placement, refuser, until_room && !TakeUnclaimedRoom(refuser) ? absl::InfiniteFuture() : now + delay);
+    absl::Time left_out_until = now + delay;
+    if (until_room) left_out_until = TakeUnclaimedRoom(refuser) ? now : absl::InfiniteFuture();
+    LeaveOut(placement, refuser, left_out_until);
     if (refuser != placement.decode) PassOnRoom(placement);
     assignments_.LeavePrefill(request);
     assignments_.LeaveDecode(request);

@@ -264,9 +264,6 @@ TEST_CASE("RouterCore uses a report of room that overtakes a refusal") {
   c.core.OnRoom(kD, 5, c.now);  // a report may also be for other routers' requests
   CHECK(Take(c.core).empty());
   c.core.Failed(kP, "r", NoRoom(), c.now);
-  CHECK(Take(c.core).empty());
-  REQUIRE(c.core.NextTick() < c.now + absl::Seconds(1));
-  c.core.Tick(c.core.NextTick());
   CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
   // Only one request was asking, so the report lets it ask only once.
   c.core.Failed(kP, "r", NoRoom(), c.now);
