@@ -1,4 +1,4 @@
-"""Does tools/tidy_links.py find links and names of documents that lead nowhere, and no others?"""
+"""Does tools/tidy_links.py find links, paths and names that lead nowhere, and no others?"""
 
 import pathlib
 import tempfile
@@ -42,6 +42,24 @@ class LinksTest(unittest.TestCase):
         self.assertEqual(self.problems(a_dot_md="`[x](b.md)`\n```\n[x](b.md)\n# No heading\n```\n"), [])
         self.assertEqual(self.problems(a_dot_md="```\n# No heading\n```\n[x](#no-heading)"),
                          ["a.md:4: a.md has no heading for #no-heading"])
+
+    def test_paths_in_code_that_exist(self):
+        self.assertEqual(self.problems(
+            a_dot_md="`src/a.cc` `src/` `test/scenario/*.txt` `../src/b.cc` `src/b.cc c`\n```\nsrc/b.cc\n```",
+            src__a_dot_cc="", test__scenario__b_dot_txt=""), [])
+
+    def test_a_path_in_code_that_is_missing(self):
+        self.assertEqual(self.problems(a_dot_md="`src/a.cc`\n`test/scenario/c.txt` `src/*.h`", src__a_dot_cc=""),
+                         ["a.md:2: there is no test/scenario/c.txt", "a.md:2: there is no src/*.h"])
+
+    def test_names_of_the_design_that_the_code_has(self):
+        self.assertEqual(self.problems(
+            docs__design__a_dot_md="`Start` `Receiver::Start` `Start()` `WAIT` `LevelDB 1.23`",
+            docs__a_dot_md="`Tell`", src__a_dot_h="class Receiver { void Start(); };"), [])
+
+    def test_a_name_of_the_design_that_only_a_comment_or_a_test_has(self):
+        self.assertEqual(self.problems(docs__design__a_dot_md="\n`Start` `Tell`", src__a_dot_h="void Start();  // Tell",
+                                       test__a_dot_cc="Tell();"), ["docs/design/a.md:2: no code has the name Tell"])
 
     def test_equal_headings_have_numbers(self):
         self.assertEqual(self.problems(a_dot_md="# A `b`\n# A b\n[x](#a-b) [y](#a-b-1)"), [])
