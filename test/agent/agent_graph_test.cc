@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "agent_world.h"
 #include "base/strings.h"
+#include "world/agent_world.h"
 
 namespace baton {
 namespace {

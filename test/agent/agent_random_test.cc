@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <random>
 
-#include "agent_world.h"
-#include "seeds.h"
+#include "world/agent_world.h"
+#include "world/random_run.h"
 
 namespace baton {
 namespace {
@@ -24,14 +24,19 @@ struct Agent {
 
 class RandomGraph {
  public:
-  explicit RandomGraph(uint64_t seed) : random_(seed) {}
-
-  void Run() {
+  explicit RandomGraph(uint64_t seed) : random_(seed) {
     const int count = 2 + Below(7);
     for (int i = 0; i < count; ++i) agents_.push_back(Draw(i));
-    // Announced requests are submitted in any order. Other requests are submitted before their
-    // downstream requests.
-    while (std::ranges::any_of(agents_, [](const Agent& a) { return !a.ended; })) Step();
+  }
+
+  // Announced requests are submitted in any order. Other requests are submitted before their
+  // downstream requests.
+  bool Event() {
+    Step();
+    return std::ranges::any_of(agents_, [](const Agent& a) { return !a.ended; });
+  }
+  void CheckInvariants() const { world_.graph.CheckInvariants(); }
+  void Settle() {
     for (const Agent& agent : agents_) {
       INFO(agent.spec.id);
       const Told& told = world_.told.at(agent.spec.id);
@@ -146,7 +151,7 @@ class RandomGraph {
 };
 
 TEST_CASE("AgentGraph gives the prompts of a sequential run in random graphs") {
-  ForEachSeed(1000, [](uint64_t seed) { RandomGraph(seed).Run(); });
+  ForEachWorld<RandomGraph>(1000, [](const RandomGraph&) {});
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "router/assignments.h"
 
 #include "request/priority.h"
-#include "router_core_world.h"
+#include "world/router_core_world.h"
 
 namespace baton {
 namespace {

@@ -11,8 +11,8 @@
 #include "model/byte_model.h"
 #include "request/priority.h"
 #include "router/dispatcher.h"
-#include "router/worker_names.h"
-#include "seeds.h"
+#include "world/random_run.h"
+#include "world/worker_names.h"
 
 namespace baton {
 namespace {
@@ -57,8 +57,12 @@ class RandomRequests {
     dispatcher_.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now_);
   }
 
-  void Run() {
-    for (int step = 0; step < 150; ++step) Step();
+  bool Event() {
+    Step();
+    return ++events_ < 150;
+  }
+  void CheckInvariants() const { dispatcher_.CheckInvariants(); }
+  void Settle() {
     now_ += absl::Minutes(5);  // later than wait_announced
     dispatcher_.Tick(now_);
     Take();
@@ -364,6 +368,7 @@ class RandomRequests {
   }
 
   std::mt19937 random_;
+  int events_ = 0;
   ServedModel model_;
   Dispatcher dispatcher_;
   absl::Time now_ = absl::UnixEpoch();
@@ -376,9 +381,7 @@ class RandomRequests {
 TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") {
   std::map<absl::StatusCode, int> refusals;
   int followers_prefilled = 0;
-  const Seeds seeds = ForEachSeed(300, [&](uint64_t seed) {
-    RandomRequests requests(seed);
-    requests.Run();
+  const Seeds seeds = ForEachWorld<RandomRequests>(300, [&](const RandomRequests& requests) {
     for (const auto& [code, count] : requests.refusals) refusals[code] += count;
     followers_prefilled += requests.followers_prefilled;
   });

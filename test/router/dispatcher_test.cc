@@ -1,5 +1,5 @@
-#include "router/dispatcher_world.h"
 #include "text/tokenizer_fixture.h"
+#include "world/dispatcher_world.h"
 
 namespace baton {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "request/priority.h"
-#include "router/dispatcher_world.h"
+#include "world/dispatcher_world.h"
 
 namespace baton {
 namespace {

@@ -9,7 +9,7 @@
 #include "router/client_request.h"
 #include "router/rendezvous.h"
 #include "router/request.h"
-#include "router/route_request.h"
+#include "world/route_request.h"
 
 namespace baton {
 namespace {

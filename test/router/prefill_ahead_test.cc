@@ -1,6 +1,6 @@
 #include "router/prefill_ahead.h"
 
-#include "dispatcher_world.h"
+#include "world/dispatcher_world.h"
 
 namespace baton {
 namespace {

@@ -1,5 +1,5 @@
 // Tests of request outcomes: the parties of a request, and the times of its stages.
-#include "dispatcher_world.h"
+#include "world/dispatcher_world.h"
 
 namespace baton {
 namespace {

@@ -1,6 +1,6 @@
 #include "request/answers.h"
 #include "request/priority.h"
-#include "router_core_world.h"
+#include "world/router_core_world.h"
 
 namespace baton {
 namespace {

@@ -1,7 +1,7 @@
 // Tests of streaming prompts in the router core.
 #include <map>
 
-#include "router_core_world.h"
+#include "world/router_core_world.h"
 
 namespace baton {
 namespace {

@@ -5,25 +5,25 @@
 #include <set>
 
 #include "catch.h"
-#include "router_core_world.h"
-#include "seeds.h"
+#include "world/random_run.h"
+#include "world/router_core_world.h"
 
 namespace baton {
 namespace {
 
-class RandomRun {
+class RandomCluster {
  public:
-  explicit RandomRun(uint64_t seed) : random_(seed) {}
+  explicit RandomCluster(uint64_t seed) : random_(seed) {}
 
-  void Run(int steps) {
-    for (int i = 0; i < steps; ++i) {
-      Step();
-      Apply();
-      core_.CheckInvariants();
-    }
+  bool Event() {
+    Step();
+    Apply();
+    return ++events_ < 1000;
+  }
+  void CheckInvariants() const { core_.CheckInvariants(); }
+  void Settle() {
     core_.EndAll();
     Apply();
-    core_.CheckInvariants();
     CHECK(core_.live_requests() == 0);
     CHECK(live_.empty());
     CHECK(core_.NextTick() == absl::InfiniteFuture());
@@ -152,6 +152,7 @@ class RandomRun {
   }
 
   std::mt19937_64 random_;
+  int events_ = 0;
   absl::Time now_ = absl::UnixEpoch();
   CoreById core_{{.live_requests = 30, .waiting_requests = 10, .worker_wait = absl::Milliseconds(500)}};
   std::map<std::string, std::set<RequestId>> jobs_;  // of attached workers
@@ -164,11 +165,9 @@ class RandomRun {
 
 TEST_CASE("RouterCore ends every request once in random runs") {
   int ended = 0, finished = 0;
-  const Seeds seeds = ForEachSeed(200, [&](uint64_t seed) {
-    RandomRun run(seed);
-    run.Run(1000);
-    ended += run.ended;
-    finished += run.finished;
+  const Seeds seeds = ForEachWorld<RandomCluster>(200, [&](const RandomCluster& cluster) {
+    ended += cluster.ended;
+    finished += cluster.finished;
   });
   if (seeds.all()) {
     CHECK(ended > 10000);

@@ -1,5 +1,5 @@
 // Tests of workers without room: refusals, hints, and the order in which requests ask again.
-#include "router_core_world.h"
+#include "world/router_core_world.h"
 
 namespace baton {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
-#include "router_core_world.h"
 #include "seeds.h"
+#include "world/router_core_world.h"
 
 namespace baton {
 namespace {

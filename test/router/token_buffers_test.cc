@@ -1,6 +1,6 @@
 // Tests of token buffers: a router holds a request's tokens once, and all jobs of the request share
 // the buffer.
-#include "router/dispatcher_world.h"
+#include "world/dispatcher_world.h"
 
 namespace baton {
 

@@ -3,7 +3,7 @@
 #include <deque>
 
 #include "catch.h"
-#include "router/route_request.h"
+#include "world/route_request.h"
 
 namespace baton {
 namespace {

@@ -1,6 +1,6 @@
 #include "router/worker_registry.h"
 
-#include "router_core_world.h"
+#include "world/router_core_world.h"
 
 namespace baton {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
-#include "router/dispatcher_world.h"
+#include "world/dispatcher_world.h"
 #include "rpc/worker_convert.h"
 #include "seeds.h"
 

@@ -11,7 +11,7 @@
 #include "catch.h"
 #include "model/byte_model.h"
 #include "router/dispatcher.h"
-#include "router/worker_names.h"
+#include "world/worker_names.h"
 
 namespace baton {
 

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
-#include "router/route_request.h"
 #include "router/router_core.h"
-#include "router/worker_names.h"
+#include "world/route_request.h"
+#include "world/worker_names.h"
 
 namespace baton {
 
