@@ -307,7 +307,9 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
                                                       const ChatValues* values) {
   const ServedModel& model = room.model;
   if (model.chat_template == nullptr) {
-    return absl::UnimplementedError(StrCat("chat: model '", model.name, "' has no chat template"));
+    return absl::UnimplementedError(StrCat("chat.messages: model '", model.name,
+                                           "' has no chat template. Send the prompt as text: to /v1/completions over "
+                                           "HTTP, in segments over gRPC"));
   }
   if (chat.messages_size() < 1 || chat.messages_size() > kMaxMessages) {
     return absl::InvalidArgumentError(

@@ -300,7 +300,9 @@ TEST_CASE("Text that cannot fit is refused before it is tokenised") {
 TEST_CASE("A chat is UNIMPLEMENTED when its model has no template") {
   v1::GenerateRequest request;
   request.mutable_chat()->add_messages()->set_role("user");
-  Has(ErrorOf(request, absl::StatusCode::kUnimplemented), "chat: model 'bytes' has no chat template");
+  const std::string error = ErrorOf(request, absl::StatusCode::kUnimplemented);
+  Has(error, "chat.messages: model 'bytes' has no chat template");
+  Has(error, "in segments over gRPC");
 }
 
 TEST_CASE("References are read with their options, between the tokens around them") {

@@ -343,6 +343,14 @@ TEST_CASE("Errors name the wrong field in OpenAI's format") {
   CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="INVALID_ARGUMENT"})") >= 8);
 }
 
+TEST_CASE("A chat is refused with a way out when its model has no template") {
+  Cluster c;
+  const HttpAnswer answer = Post(c, "/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}]})");
+  CHECK(answer.status == 400);
+  CHECK(ErrorMessageOf(answer).find("/v1/completions") != std::string::npos);
+  CHECK(Parse(answer)["error"]["param"] == "messages");
+}
+
 TEST_CASE("Unknown paths and methods are refused") {
   Cluster c;
   const HttpAnswer unknown = Get(c, "/v2/completions");
