@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/logging.h"
 #include "base/status.h"
 
 namespace baton {
@@ -49,8 +50,18 @@ Callers::Callers(const KeyRing& keys, const Clock& clock, Metrics& metrics)
   counts_.quota_refusals.Of("");
 }
 
-absl::StatusOr<Caller> Callers::AuthenticateOperator(std::string_view authorization) const {
-  ASSIGN_OR_RETURN(Caller caller, Authenticate(authorization));
+absl::StatusOr<Caller> Callers::Authenticate(std::string_view authorization, const CallOrigin& origin) {
+  absl::StatusOr<Caller> caller = keys_.Authenticate(authorization);
+  if (!absl::IsUnauthenticated(caller.status())) return caller;
+  if (const std::optional<int64_t> kept_back = wrong_keys_.Pass()) {
+    spdlog::warn("{}: {} called {} with {}; {} more such calls since the last such line", origin.protocol, origin.peer,
+                 origin.target, authorization.empty() ? "no key" : "an unknown key", *kept_back);
+  }
+  return caller;
+}
+
+absl::StatusOr<Caller> Callers::AuthenticateOperator(std::string_view authorization, const CallOrigin& origin) {
+  ASSIGN_OR_RETURN(Caller caller, Authenticate(authorization, origin));
   if (!keys_.asks() || caller->is_operator) return caller;
   return absl::PermissionDeniedError(
       absl::StrCat("tenant '", caller->name, "' is no operator: expected a key of a tenant with operator = true"));

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/log_limit.h"
 #include "frontend/api_keys.h"
 #include "metrics/metrics.h"
 #include "router/client_request.h"
@@ -18,6 +19,13 @@
 namespace baton {
 
 using Caller = std::shared_ptr<const Tenant>;
+
+// The origin of a call, for the log.
+struct CallOrigin {
+  std::string_view protocol;  // "HTTP" or "gRPC"
+  std::string_view peer;      // address of the client
+  std::string_view target;    // route or method
+};
 
 // The cache domain of a tenant's request with this salt. Two tenants never have the same cache
 // domain.
@@ -30,13 +38,12 @@ class Callers {
   Callers(const KeyRing& keys, const Clock& clock, Metrics& metrics);
 
   bool asks() const { return keys_.asks(); }
-  // As KeyRing::Authenticate.
-  absl::StatusOr<Caller> Authenticate(std::string_view authorization) const {
-    return keys_.Authenticate(authorization);
-  }
+  // As KeyRing::Authenticate. Logs UNAUTHENTICATED as a warning, at most once in ten seconds. The
+  // warning has no key.
+  absl::StatusOr<Caller> Authenticate(std::string_view authorization, const CallOrigin& origin);
   // Like Authenticate, for views of all tenants' requests together. PERMISSION_DENIED if the tenant
   // is not an operator.
-  absl::StatusOr<Caller> AuthenticateOperator(std::string_view authorization) const;
+  absl::StatusOr<Caller> AuthenticateOperator(std::string_view authorization, const CallOrigin& origin);
 
   // Returns a refusal if Count would refuse every request of this caller now. Call it before
   // reading a request, because reading takes time.
@@ -65,6 +72,7 @@ class Callers {
   const KeyRing& keys_;
   const Clock& clock_;
   TenantCounts counts_;
+  LogLimit wrong_keys_{};
   std::mutex mutex_;  // guards the members below
   TenantQuotas quotas_;
 };

@@ -12,6 +12,7 @@
 #include "base/strings.h"
 #include "frontend/key_refusal.h"
 #include "http_client.h"
+#include "log_capture.h"
 #include "metric_value.h"
 #include "shell/router_cluster.h"
 #include "temp_dir.h"
@@ -162,6 +163,18 @@ TEST_CASE("Every gRPC method refuses missing and wrong keys") {
     });
     CHECK(KeyedCall(t, key, Call::Request("r", "hello")).Finish() == absl::UnauthenticatedError(kKeyRefusal));
   }
+}
+
+TEST_CASE("A wrong key over gRPC is logged with address and method, without the key") {
+  const LogCapture log;
+  Tenants t;
+  for (int i = 0; i < 3; ++i) {
+    CHECK(absl::IsUnauthenticated(KeyedCall(t, &t.unknown, Call::Request("r", "hello")).Finish()));
+  }
+  t.c->node.reset();
+  CHECK(log.Count("gRPC: ipv4:127.0.0.1:") == 1);
+  CHECK(log.Count("called Generate with an unknown key") == 1);
+  CHECK(log.Count(t.unknown.key) == 0);
 }
 
 TEST_CASE("Views of all tenants are for operators only") {
@@ -365,7 +378,7 @@ TEST_CASE("A tenant's waiting messages leave as many bytes to other tenants") {
   request->mutable_segments()->add_segments()->set_text(std::string(8'000'000, 'x'));
   const auto ask = [&](const NewKey& key) {
     const auto sink = std::make_shared<Refused>(router);
-    admission.Accept(request, {.caller = callers.Authenticate("Bearer " + key.key).value()}, sink);
+    admission.Accept(request, {.caller = callers.Authenticate("Bearer " + key.key, {}).value()}, sink);
     return sink->why;
   };
   for (int i = 0; i < 16; ++i) CHECK(ask(t.alpha).ok());  // 122 MiB of the tenant's 128

@@ -64,13 +64,14 @@ CallId OpenAiGateway::IdOf(const HttpRequest& request) {
 }
 
 // Unknown paths need a key too, so that a caller without a key cannot find out which paths exist.
-absl::StatusOr<Caller> OpenAiGateway::CallerOf(const HttpRequest& request, const Route* route) const {
-  const Callers& callers = parts_.admission.callers();
+absl::StatusOr<Caller> OpenAiGateway::CallerOf(const HttpRequest& request, const Route* route) {
+  Callers& callers = parts_.admission.callers();
   const Route::For audience = route == nullptr ? Route::For::kTenants : route->audience;
   if (audience == Route::For::kAll) return std::make_shared<const Tenant>();
   const std::string_view authorization = request.header("authorization");
-  return audience == Route::For::kOperators ? callers.AuthenticateOperator(authorization)
-                                            : callers.Authenticate(authorization);
+  const CallOrigin origin{"HTTP", request.peer, route == nullptr ? "an unknown path" : route->path};
+  return audience == Route::For::kOperators ? callers.AuthenticateOperator(authorization, origin)
+                                            : callers.Authenticate(authorization, origin);
 }
 
 HttpResponse OpenAiGateway::OtherMethod(const Route& route, const HttpRequest& request, const CallId& id) {
@@ -114,15 +115,6 @@ std::optional<HttpResponse> OpenAiGateway::WhyNot(const Route* route, const Http
   return std::nullopt;
 }
 
-void OpenAiGateway::WarnOfKey(const HttpRequest& head, const Route* route) {
-  const std::optional<int64_t> kept_back = wrong_keys_.Pass();
-  if (!kept_back) return;
-  const bool none = head.header("authorization").empty();
-  spdlog::warn("HTTP: {} called {} with {}; {} more such calls since the last such line", head.peer,
-               route == nullptr ? "an unknown path" : std::string(route->path), none ? "no key" : "an unknown key",
-               *kept_back);
-}
-
 OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const CallId& id) {
   const auto refused = [&id](const absl::Status& status) { return Decision{.refusal = ErrorResponse(id, status)}; };
   if (IsOtherSites(head)) return refused(absl::PermissionDeniedError("Origin: pages of other sites are refused"));
@@ -132,10 +124,7 @@ OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const Cal
   }
   const Route* route = Find(head.path);
   absl::StatusOr<Caller> caller = CallerOf(head, route);
-  if (!caller.ok()) {
-    if (absl::IsUnauthenticated(caller.status())) WarnOfKey(head, route);
-    return refused(caller.status());
-  }
+  if (!caller.ok()) return refused(caller.status());
   return {.refusal = WhyNot(route, head, id), .route = route, .caller = *std::move(caller)};
 }
 

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/log_limit.h"
 #include "base/loopback.h"
 #include "frontend/gateway/parts.h"
 #include "frontend/http/http_server.h"
@@ -44,7 +43,7 @@ class OpenAiGateway final : public HttpHandler {
   static const Route kRoutes[];
 
   static const Route* Find(std::string_view path);
-  absl::StatusOr<Caller> CallerOf(const HttpRequest& request, const Route* route) const;
+  absl::StatusOr<Caller> CallerOf(const HttpRequest& request, const Route* route);
   bool IsOtherSites(const HttpRequest& request) const;
   Decision Decide(const HttpRequest& head, const CallId& id);
   // Returns a refusal if the request is not a valid call of the route. `route` may be null.
@@ -52,11 +51,8 @@ class OpenAiGateway final : public HttpHandler {
   // The answer to a request with a method that the route does not have.
   static HttpResponse OtherMethod(const Route& route, const HttpRequest& request, const CallId& id);
   CallId IdOf(const HttpRequest& request);
-  // Logs that the call has no valid key.
-  void WarnOfKey(const HttpRequest& head, const Route* route);
 
   const GatewayParts parts_;
-  LogLimit wrong_keys_{};
   const bool encrypted_;
   // Whether the "host" header is checked. It is checked if no keys are required and the router
   // listens on loopback, because a web page must not reach such a router. A router that other

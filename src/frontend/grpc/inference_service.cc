@@ -55,12 +55,16 @@ grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context, const a
 InferenceService::InferenceService(Router& router, ServedModels& models, const Clock& clock, ClientAdmission& admission)
     : router_(router), models_(models), clock_(clock), admission_(admission) {}
 
+absl::StatusOr<Caller> InferenceService::CallerOf(const grpc::CallbackServerContext& context, std::string_view method) {
+  return admission_.callers().Authenticate(AuthorizationOf(context), {"gRPC", context.peer(), method});
+}
+
 template <typename Message>
-void InferenceService::Accept(grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes,
-                              const std::shared_ptr<CallSink>& sink) {
+void InferenceService::Accept(grpc::CallbackServerContext& context, std::string_view method,
+                              const grpc::ByteBuffer& bytes, const std::shared_ptr<CallSink>& sink) {
   TraceContext span = BeginSpan(TraceparentOf(context));
   context.AddInitialMetadata("traceparent", ToTraceparent(span));
-  absl::StatusOr<Caller> caller = admission_.callers().Authenticate(AuthorizationOf(context));
+  absl::StatusOr<Caller> caller = CallerOf(context, method);
   if (!caller.ok()) return admission_.Refuse(*sink, caller.status());
   if (const auto why = admission_.WhyNot(*caller)) return admission_.Refuse(*sink, why->status, why->retry_after);
   Message message;
@@ -73,20 +77,20 @@ void InferenceService::Accept(grpc::CallbackServerContext& context, const grpc::
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(grpc::CallbackServerContext* context,
                                                                        const grpc::ByteBuffer* request) {
   const auto stream = GenerateStream::Make(context, &router_);
-  Accept<v1::GenerateRequest>(*context, *request, stream);
+  Accept<v1::GenerateRequest>(*context, "Generate", *request, stream);
   return stream.get();  // owns itself until OnDone
 }
 
 grpc::ServerUnaryReactor* InferenceService::PrefillOnly(grpc::CallbackServerContext* context,
                                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
   const auto call = PrefillOnlyCall::Make(context, response, &router_);
-  Accept<v1::PrefillOnlyRequest>(*context, *request, call);
+  Accept<v1::PrefillOnlyRequest>(*context, "PrefillOnly", *request, call);
   return call.get();
 }
 
 grpc::ServerUnaryReactor* InferenceService::ListModels(grpc::CallbackServerContext* context,
                                                        const v1::ListModelsRequest*, v1::ListModelsResponse* response) {
-  const absl::Status known = admission_.callers().Authenticate(AuthorizationOf(*context)).status();
+  const absl::Status known = CallerOf(*context, "ListModels").status();
   if (!known.ok()) return Finished(context, known);
   admission_.JoinDecoders();
   for (const ServedModel* model : models_.all()) {
@@ -103,7 +107,10 @@ grpc::ServerUnaryReactor* InferenceService::ListModels(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* InferenceService::GetServerInfo(grpc::CallbackServerContext* context,
                                                           const v1::GetServerInfoRequest*,
                                                           v1::GetServerInfoResponse* response) {
-  const absl::Status known = admission_.callers().AuthenticateOperator(AuthorizationOf(*context)).status();
+  const absl::Status known =
+      admission_.callers()
+          .AuthenticateOperator(AuthorizationOf(*context), {"gRPC", context->peer(), "GetServerInfo"})
+          .status();
   if (!known.ok()) return Finished(context, known);
   *response = ServerInfo(router_, admission_.callers());
   return Finished(context, absl::OkStatus());
@@ -111,7 +118,7 @@ grpc::ServerUnaryReactor* InferenceService::GetServerInfo(grpc::CallbackServerCo
 
 grpc::ServerUnaryReactor* InferenceService::Trace(grpc::CallbackServerContext* context, const v1::TraceRequest* request,
                                                   v1::TraceResponse* response) {
-  const absl::StatusOr<Caller> caller = admission_.callers().Authenticate(AuthorizationOf(*context));
+  const absl::StatusOr<Caller> caller = CallerOf(*context, "Trace");
   if (!caller.ok()) return Finished(context, caller.status());
   const auto trace = router_.TraceOf(request->workflow(), SaltOf(**caller, request->cache_salt()));
   if (trace.ok()) *response = ToProto(*trace);

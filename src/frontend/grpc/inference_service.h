@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "base/clock.h"
 #include "frontend/admission.h"
@@ -36,9 +37,11 @@ class InferenceService final : public InferenceServiceBase {
                                   v1::TraceResponse* response) override;
 
  private:
+  // Returns the tenant of the call's key. `method` is the call's name, for the log.
+  absl::StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context, std::string_view method);
   // Reads `bytes` as a Message and submits it. Message is the request of Generate or PrefillOnly.
   template <typename Message>
-  void Accept(grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes,
+  void Accept(grpc::CallbackServerContext& context, std::string_view method, const grpc::ByteBuffer& bytes,
               const std::shared_ptr<CallSink>& sink);
 
   Router& router_;
