@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -69,9 +69,14 @@ absl::Status ReadLimit(const std::string& where, std::string_view name, const to
   return absl::OkStatus();
 }
 
+struct KeyEntry {
+  Sha sha;
+  std::string place;  // "FILE:LINE"
+};
+
 struct TenantEntry {
   Tenant tenant;
-  std::vector<Sha> keys;
+  std::vector<KeyEntry> keys;
 };
 
 absl::StatusOr<TenantEntry> ReadTenant(const std::string& path, const std::string& name, const toml::node& node) {
@@ -93,7 +98,9 @@ absl::StatusOr<TenantEntry> ReadTenant(const std::string& path, const std::strin
     int64_t limit = 0;
     if (key == "keys" && value.is_array()) {
       for (const toml::node& hash : *value.as_array()) {
-        ASSIGN_OR_RETURN(entry.keys.emplace_back(), ReadHash(PlaceOf(path, hash), hash));
+        const std::string place = PlaceOf(path, hash);
+        ASSIGN_OR_RETURN(const Sha sha, ReadHash(place, hash));
+        entry.keys.push_back({sha, place});
       }
     } else if (key == "operator" && value.is_boolean()) {
       entry.tenant.is_operator = value.value_or(false);
@@ -120,14 +127,20 @@ absl::StatusOr<TenantEntry> ReadTenant(const std::string& path, const std::strin
 absl::StatusOr<ApiKeys> ApiKeys::Load(const std::string& path) {
   ASSIGN_OR_RETURN(const toml::table table, ReadTomlFile(path));
   ApiKeys keys;
-  std::set<Sha> seen;
+  struct Use {
+    std::string place;
+    std::string tenant;
+  };
+  std::map<Sha, Use> uses;
   for (const auto& [name, node] : table) {
     ASSIGN_OR_RETURN(TenantEntry entry, ReadTenant(path, std::string(name.str()), node));
     const auto tenant = std::make_shared<const Tenant>(std::move(entry.tenant));
-    for (const Sha& sha : entry.keys) {
-      if (!seen.insert(sha).second) {
-        return absl::InvalidArgumentError(StrCat(path, ": tenant '", tenant->name, "': key ", kHashPrefix,
-                                                 Hex(sha).substr(0, 8), "... appears twice"));
+    for (const auto& [sha, place] : entry.keys) {
+      const auto [use, is_new] = uses.try_emplace(sha, Use{place, tenant->name});
+      if (!is_new) {
+        return absl::InvalidArgumentError(StrCat(
+            place, ": keys: tenant '", tenant->name, "' has a key that tenant '", use->second.tenant, "' has at ",
+            use->second.place, ". Remove one of the two lines, or draw another key with `baton key`"));
       }
       keys.entries_.push_back({sha, tenant});
     }
