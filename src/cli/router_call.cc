@@ -27,6 +27,14 @@ void Authorize(grpc::ClientContext& context, const ServerOptions& server) {
 }
 
 absl::Status Explain(const absl::Status& status, const ServerOptions& server) {
+  if (absl::IsUnauthenticated(status)) {
+    return absl::UnauthenticatedError(
+        server.key.empty()
+            ? StrCat("the router at ", server.address, " expected an API key, got none. Set BATON_API_KEY or --key")
+            : StrCat("the router at ", server.address,
+                     " expected an API key of its tenants, got an unknown one. Correct "
+                     "BATON_API_KEY or --key"));
+  }
   const std::string_view message = Message(status);
   if (!message.starts_with("failed to connect") && !message.starts_with("DNS resolution failed")) return status;
   const size_t reason = message.rfind(": ");
