@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/base/internal/sysinfo.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -31,6 +32,10 @@ void SetKeepalive(grpc::ServerBuilder& builder) {
 }  // namespace
 
 grpc::ChannelArguments InternalChannelArguments() {
+  // gRPC 1.51 locks a mutex between connect() and its read of errno. The first contended mutex of a
+  // process reads the CPU's frequency from a file that few machines have, and leaves ENOENT. The
+  // connection then fails. This call reads the file earlier.
+  absl::base_internal::NominalCPUFrequency();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxWireBytes);
   arguments.SetMaxSendMessageSize(kMaxWireBytes);
