@@ -94,6 +94,11 @@ class FakeWorker final : public Base {
     return command;
   }
 
+  bool HasNext() {
+    const std::lock_guard lock(mutex_);
+    return !commands_.empty();
+  }
+
   void Send(Event event) {
     const std::lock_guard lock(mutex_);
     REQUIRE(stream_ != nullptr);

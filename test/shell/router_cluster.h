@@ -1,11 +1,15 @@
 // A router with one fake worker of each kind, and calls that a test controls.
 #pragma once
 
+#include <condition_variable>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "await.h"
 #include "base/clock.h"
 #include "base/strings.h"
 #include "catch.h"
@@ -20,6 +24,29 @@ namespace baton {
 // Limits under which a router waits for its workers as long as a test does.
 inline RouterLimits PatientLimits() { return {.worker_wait = absl::Hours(1)}; }
 
+// The statuses of ended Generate calls, by request id. Thread-safe.
+class EndedCalls {
+ public:
+  void Remove(const RequestId& id) {
+    const std::lock_guard lock(mutex_);
+    statuses_.erase(id);
+  }
+  void Add(const RequestId& id, absl::Status status) {
+    const std::lock_guard lock(mutex_);
+    statuses_[id] = std::move(status);
+  }
+  // Returns nullopt if no call of the request has ended.
+  std::optional<absl::Status> StatusOf(const RequestId& id) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = statuses_.find(id);
+    return found == statuses_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+ private:
+  mutable std::mutex mutex_;  // guards the members below
+  std::map<RequestId, absl::Status> statuses_;
+};
+
 struct Cluster {
   std::optional<FakePrefill> prefill{std::in_place, WorkerRole::kPrefill, 11};
   std::optional<FakeDecode> decode{std::in_place, WorkerRole::kDecode, 22};
@@ -30,6 +57,7 @@ struct Cluster {
   std::unique_ptr<RouterNode> node;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Inference::Stub> stub;
+  EndedCalls ended_calls;
 
   // With a null `other_clock`, the router has a steady clock. The other clock must outlive the
   // cluster.
@@ -57,10 +85,75 @@ struct Cluster {
   }
 };
 
+// The answer to a Generate call. Records the end of the call even if the test does not read.
+class GenerateReader final : private grpc::ClientReadReactor<v1::GenerateResponse> {
+ public:
+  // `cluster` and `context` must outlive this object.
+  GenerateReader(Cluster& cluster, grpc::ClientContext& context, const v1::GenerateRequest& request)
+      : context_(context), id_(request.request_id()), ended_calls_(cluster.ended_calls) {
+    ended_calls_.Remove(id_);  // of an earlier call with the same id
+    cluster.stub->async()->Generate(&context, &request, this);
+    AddHold();  // for reads that a test starts
+    StartRead(&next_);
+    StartCall();
+  }
+  // Cancels the call if it runs.
+  ~GenerateReader() override {
+    context_.TryCancel();
+    v1::GenerateResponse response;
+    while (Read(&response)) continue;
+    Finish();
+  }
+
+  // Waits for the next message. Returns false after the last message.
+  bool Read(v1::GenerateResponse* response) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return read_.has_value(); });
+      if (!*read_) return false;
+      read_.reset();
+    }
+    response->Swap(&next_);
+    StartRead(&next_);
+    return true;
+  }
+  // Waits for the end of the call. REQUIRES: Read has returned false.
+  grpc::Status Finish() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return status_.has_value(); });
+    return *status_;
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    {
+      const std::lock_guard lock(mutex_);
+      read_ = ok;
+      changed_.notify_all();
+    }
+    if (!ok) RemoveHold();
+  }
+  void OnDone(const grpc::Status& status) override {
+    ended_calls_.Add(id_, FromGrpc(status));
+    const std::lock_guard lock(mutex_);
+    status_ = status;
+    changed_.notify_all();
+  }
+
+  grpc::ClientContext& context_;
+  const RequestId id_;
+  EndedCalls& ended_calls_;
+  v1::GenerateResponse next_;  // gRPC writes it during a read
+  std::mutex mutex_;           // guards the members below
+  std::condition_variable changed_;
+  std::optional<bool> read_;  // whether the last read returned a message; empty during a read
+  std::optional<grpc::Status> status_;
+};
+
 // A Generate call that a test controls.
 struct Call {
   grpc::ClientContext context;
-  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+  std::unique_ptr<GenerateReader> reader;
 
   static v1::GenerateRequest Request(const std::string& id, const std::string& text) {
     v1::GenerateRequest request;
@@ -76,7 +169,7 @@ struct Call {
       : Call(cluster, Request(id, text), timeout) {}
   Call(Cluster& cluster, const v1::GenerateRequest& request, absl::Duration timeout = absl::InfiniteDuration()) {
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-    reader = cluster.stub->Generate(&context, request);
+    reader = std::make_unique<GenerateReader>(cluster, context, request);
   }
 
   // The result of a call that is read to its end.
@@ -104,7 +197,15 @@ inline std::string TextOf(const google::protobuf::RepeatedField<int32_t>& tokens
   return {tokens.begin(), tokens.end()};
 }
 
+// Passes a request through both workers. Fails if its Call ends before it reaches the prefill
+// worker.
 inline void PassPrefill(Cluster& c, const RequestId& id = "r") {
+  Await("a command for the prefill worker", [&] {
+    if (c.prefill->HasNext()) return true;
+    const std::optional<absl::Status> ended = c.ended_calls.StatusOf(id);
+    if (ended) FAIL("the call '" << id << "' ended: " << *ended);
+    return false;
+  });
   REQUIRE(c.prefill->Next().prefill().request_id() == id);
   c.prefill->Send(DoneEvent(id, Incarnation(22)));
   REQUIRE(c.decode->Next().decode().request_id() == id);
