@@ -56,7 +56,7 @@ def follow(value, path, stated):
 
 
 def number(value):
-    """At least three significant digits, with a comma between thousands."""
+    """Returns at least three significant digits, with a comma between thousands."""
     if isinstance(value, int) or value == round(value) and abs(value) >= 100:
         return f"{round(value):,}"
     size = abs(value)
@@ -95,7 +95,7 @@ class Documents(dict):
 
 
 class Row:
-    """A measured figure, and a wanted figure or a figure to compare with where the row has one."""
+    """A row of a table. It has a measured figure, and may have a wanted and a compared figure."""
 
     def __init__(self, documents, spec):
         refuse_unknown(f"'{spec.get('of')}'", spec, ROW_KEYS)
@@ -126,7 +126,7 @@ class Row:
         return values[0] if len(values) == 1 else STATISTICS[self.spec.get("stat", "median")](values), stated
 
     def scaled(self, value):
-        """The value in the row's unit. `count` of something in `value` seconds is a rate."""
+        """Returns the value in the row's unit. A `count` of things in `value` seconds is a rate."""
         if isinstance(value, list):
             return [self.scaled(one) for one in value]
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -137,7 +137,7 @@ class Row:
         return value if times == 1 else value * times
 
     def ratio(self):
-        """Above 1 if the measured figure is better than the compared or else the wanted one."""
+        """Returns the ratio to the compared or else wanted figure, above 1 if it is better."""
         other = self.wanted if self.compared is None else self.compared
         if other is None or isinstance(self.measured, tuple):
             return None
@@ -180,7 +180,7 @@ class Row:
         return "" if self.compared is None else f"{figure_text(self.compared, self.unit)} {self.unit}".rstrip()
 
     def short_text(self):
-        """All of the row but its unit, for a table with one row for several figures."""
+        """Returns the row without its unit, for a table with one row for several figures."""
         before = "" if self.compared is None else f"{figure_text(self.compared, self.unit)} → "
         ratio = self.ratio_text()
         return f"{before}{figure_text(self.measured, self.unit)}" + (f" ({ratio})" if ratio else "")
@@ -192,7 +192,7 @@ def natural(key):
 
 
 def swept(documents, spec):
-    """Rows for each distinct combination of the keys `by` in the list `over`, in natural order."""
+    """Yields rows for each combination of the keys `by` in the list `over`, in natural order."""
     refuse_unknown(f"sweep over {spec.get('over')}", spec, SWEEP_KEYS)
     where, by = spec.get("where", {}), spec["by"]
     combinations = {}
@@ -229,7 +229,7 @@ def line(cells):
 
 
 def long_table(table, rows):
-    """A line for each row."""
+    """Yields a line for each row."""
     compared = [table.get("compared", "before")] if any(row.compared is not None for row in rows) else []
     yield line(["figure", "wanted", *compared, table.get("measured", "measured"), "ratio", "machine", "date", "commit"])
     yield "|---" * (7 + len(compared)) + "|"
@@ -239,7 +239,7 @@ def long_table(table, rows):
 
 
 def wide_table(rows, by_figure):
-    """A line for each setting with its figures, or for each figure with its settings."""
+    """Yields a line for each setting with its figures, or for each figure with its settings."""
     lines, columns = {}, {}
     for row in rows:
         figure = ", ".join(filter(None, [row.of, row.unit]))
@@ -292,7 +292,7 @@ def missed_lines(tables):
 
 
 def page(folder):
-    """The text of the page. Raises PageError for a row without a figure or a file without a row."""
+    """Returns the page. Raises PageError for a row without a figure or a file without a row."""
     folder = pathlib.Path(folder)
     spec = tomllib.loads((folder / "tables/page.toml").read_text())
     parts = [tomllib.loads((folder / f"tables/{part}.toml").read_text()) for part in spec["parts"]]

@@ -17,7 +17,7 @@ RUN = {"date": "2026-11-21", "commit": "abc1234", "machine": "one machine"}
 
 class ResultsPageTest(unittest.TestCase):
     def page(self, tables, documents=None, **files):
-        """The page of these tables, with JSON files `documents` by stem and other files by name."""
+        """Returns the page of these tables. `documents` has JSON files by stem, others by name."""
         documents = {"run": RUN | {"rate": 0.75, "ms": 4.0}} if documents is None else documents
         with tempfile.TemporaryDirectory() as scratch:
             folder = pathlib.Path(scratch)
@@ -31,7 +31,7 @@ class ResultsPageTest(unittest.TestCase):
             return results_page.page(folder)
 
     def rows(self, rows, documents=None, **keys):
-        """The lines of a table with these rows, without those of missed targets."""
+        """Returns the lines of a table with these rows, without those of missed targets."""
         head = "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items() if key != "title")
         title = keys.get("title", "T")
         page = self.page(f'[[tables]]\ntitle = "{title}"\nfile = "run.json"\n{head}rows = [{rows}]\n', documents)

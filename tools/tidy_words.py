@@ -89,7 +89,7 @@ def python_comments(text):
 
 
 def markdown_lines(text):
-    """All but code blocks, and parts that a tool generates from texts that are checked elsewhere."""
+    """Yields the lines of a page but code blocks, and parts that a tool generates from checked texts."""
     fenced = generated = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("<!-- "):
@@ -150,7 +150,7 @@ def sentences(text):
 
 
 def plain(text):
-    """Text in which code, intervals and links count as a word each."""
+    """Returns text in which code, intervals and links count as a word each."""
     text = LINK.sub(lambda link: link[1] or "link", CODE.sub("Code", text))
     return re.sub(r"[\[(][^\[\]()]{1,40}[\])]", lambda part: part[0] if " " in part[0].strip() else "x", text)
 
@@ -205,7 +205,7 @@ def subject_problem(subject):
 
 
 def commit_problems():
-    """Of the subjects since the check exists. None: there is no history to check."""
+    """Returns the problems of subjects since the check exists, or None without a history to check."""
     found = subprocess.run(["git", "log", "--no-merges", "--format=%h %s", f"{SUBJECTS_SINCE}..HEAD"], cwd=ROOT,
                            capture_output=True, text=True)
     if found.returncode != 0:

@@ -18,7 +18,7 @@ LABELS = {"title", "description", "version"}
 
 
 def instructions():
-    """(name, the rest) of each instruction. Continued lines are joined."""
+    """Yields (name, the rest) of each instruction. Continued lines are joined."""
     text = "\n".join(line for line in FILE.read_text().splitlines() if not line.lstrip().startswith("#"))
     for line in text.replace("\\\n", " ").splitlines():
         if line.strip():
@@ -27,7 +27,7 @@ def instructions():
 
 
 def stages():
-    """(name, base, instructions) of each stage, without the instructions before the first stage."""
+    """Returns (name, base, instructions) of each stage, without those before the first stage."""
     found = []
     for name, rest in instructions():
         if name == "FROM":

@@ -41,7 +41,7 @@ class Manifests:
         return [document for document in self.documents if document["kind"] in kinds]
 
     def workloads(self):
-        """Component -> (workload, pod spec, container)."""
+        """Returns component -> (workload, pod spec, container)."""
         found = {}
         for workload in self.of_kind("Deployment", "StatefulSet"):
             pod = workload["spec"]["template"]["spec"]
@@ -92,7 +92,7 @@ def port_of(address):
 
 
 def agreement_problems(manifests):
-    """Ports, names and seconds that differ between the places that state them."""
+    """Yields ports, names and seconds that differ between the files that state them."""
     for component, (workload, pod, container) in manifests.workloads().items():
         config = manifests.config[f"{component}.toml"]
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
@@ -154,7 +154,7 @@ def security_problems(manifests):
 
 
 def allowed(manifests):
-    """(from, to, port) between components that the network policies of both ends allow."""
+    """Returns (from, to, port) between components that the network policies of both ends allow."""
     ends = {"ingress": set(), "egress": set()}
     for policy in manifests.of_kind("NetworkPolicy"):
         own = policy["spec"]["podSelector"]["matchLabels"].get("app.kubernetes.io/component")
@@ -204,7 +204,7 @@ def size_of(text):
 
 
 def memory_problems(manifests):
-    """For overlays: KV must fit into shared memory, and that into the container's memory."""
+    """Yields KV above shared memory, and shared memory above the container's memory."""
     for component, (_, pod, container) in manifests.workloads().items():
         limit = size_of(container["resources"]["limits"]["memory"])
         shm = next((size_of(volume["emptyDir"]["sizeLimit"]) for volume in pod["volumes"] if volume["name"] == "shm"), 0)

@@ -28,14 +28,14 @@ def promtool(*arguments):
 
 
 def exported():
-    """Metric -> (kind, labels), from the source of the table of metrics."""
+    """Returns metric -> (kind, labels), from the source of the table of metrics."""
     text = (ROOT / "src/metrics/metric_table.cc").read_text()
     table = re.findall(r'\{"(\w+)",\s*Kind::k(\w+),\s*((?:"(?:\\.|[^"\\])*"\s*)+),', text)
     return {name: (kind, set(re.findall(r"`(\w+)`", help_text))) for name, kind, help_text in table}
 
 
 def rules():
-    """(where, rule) of each rule in the rule files."""
+    """Yields (where, rule) of each rule in the rule files."""
     for name in ("rules.yml", "alerts.yml"):
         for group in yaml.safe_load((DEPLOY / "prometheus" / name).read_text())["groups"]:
             for rule in group["rules"]:
@@ -43,7 +43,7 @@ def rules():
 
 
 def expressions():
-    """(where, expression) of each expression in all files."""
+    """Yields (where, expression) of each expression in all files."""
     for where, rule in rules():
         yield where, rule["expr"]
     dashboard = json.loads((DEPLOY / "grafana/baton.json").read_text())
@@ -53,7 +53,7 @@ def expressions():
 
 
 def series_of(expression):
-    """(metric, labels that it is selected by) for each selector of a PromQL expression."""
+    """Yields (metric, labels that it is selected by) for each selector of a PromQL expression."""
     bare = re.sub(r'"[^"]*"', '""', expression)
     for name, selector in re.findall(r"\b(up|baton[_:][\w:]+)\b(?:\{([^}]*)\})?", bare):
         yield name, set(re.findall(r"(\w+)\s*(?:=|!)", selector or ""))

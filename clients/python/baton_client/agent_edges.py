@@ -2,8 +2,7 @@
 
 A prefill hint is a chat that the client expects to send after a call. The hint has placeholders for
 the output of that call. The client sends hints with the call, in the field `followers`. A hint
-never
-changes an answer. A wrong hint costs the server a prefill. This module does no I/O."""
+never changes an answer. A wrong hint costs the server a prefill. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -177,8 +176,7 @@ def _hint(upstream: Call, downstream: Call, call: Call) -> Optional[dict[str, An
     for the output of `call`.
 
     Returns None if `call` has another model than `upstream`, or if the number of placeholders is 0
-    or
-    above the server's limit."""
+    or above the server's limit."""
     texts, before = downstream.texts, upstream.texts
     first = {text: place for place, text in reversed(list(enumerate(before))) if text}
     # An agent's chat has its own outputs in the role assistant, and other agents' outputs in

@@ -68,8 +68,7 @@ class AsyncRun:
         """Waits for the end of the run and returns its result.
 
         Raises BatonError if the run failed or was cancelled. asyncio.wait_for() can limit the wait.
-        A
-        timeout of it does not cancel the run."""
+        A timeout of it does not cancel the run."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.over)
         if self._error is not None:
@@ -195,8 +194,7 @@ class AsyncClient:
         """Cancels unfinished runs and closes the connection.
 
         It also cancels a run whose end has not arrived yet. A caller that needs the result must
-        await
-        result() first."""
+        await result() first."""
         await self._channel.close()
 
     def workflow(self, name: str, options: Options = Options()) -> AsyncWorkflow:

@@ -22,8 +22,7 @@ class Run:
     """A running request of one agent. The prompts of other agents may contain it.
 
     The request starts when the object is made. A thread reads the response, so that the server
-    never
-    waits for the caller."""
+    never waits for the caller."""
 
     def __init__(self, call: Any, id: str):
         self._id = id
@@ -201,8 +200,7 @@ class Client:
 
     The connection is encrypted if `ca` (a PEM file) or `tls` is given. Without encryption, the
     client sends `api_key` as clear text. Raises OSError if `ca` cannot be read. The client connects
-    at the
-    first call, so only that call reports an unreachable server."""
+    at the first call, so only that call reports an unreachable server."""
 
     def __init__(self, address: str, api_key: str | None = None, ca: str | os.PathLike[str] | None = None,
                  tls: bool = False):
@@ -222,8 +220,7 @@ class Client:
         """Cancels unfinished runs and closes the connection.
 
         It also cancels a run whose end has not arrived yet. A caller that needs the result must
-        call
-        result() first."""
+        call result() first."""
         self._channel.close()
 
     def workflow(self, name: str, options: Options = Options()) -> Workflow:

@@ -287,8 +287,7 @@ def _watch(client: _SyncClient | _AsyncClient, request: Any, options: dict[str, 
 
     The result is None for requests that are not chats, for long chats, and while their server gets
     no hints. It is None if httpx itself adds `auth`, which identifies a caller, and if httpx has
-    hooks.
-    These checks do not read the body."""
+    hooks. These checks do not read the body."""
     length = request.headers.get("content-length", "")
     if (request.method != "POST" or not request.url.path.endswith("/chat/completions")
             or not request.headers.get("content-type", "").startswith("application/json")

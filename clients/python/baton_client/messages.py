@@ -2,8 +2,7 @@
 
 An installed package contains a descriptor of the protocol. In a checkout, protoc makes it at
 import. REQUIRES there: protoc is on the PATH. A descriptor works with every version of protobuf,
-and generated
-code does not."""
+and generated code does not."""
 
 import pathlib
 import subprocess

@@ -44,8 +44,7 @@ class OutputOf:
     - `on_failure` chooses the result if the upstream request fails. "abort": this request fails
       too. "partial": the output so far takes its place. "substitute": `substitute` takes its place.
     - `timeout_ms` is in milliseconds since the arrival of this request. An output that is not
-      complete
-      by then counts as failed. 0: no timeout."""
+      complete by then counts as failed. 0: no timeout."""
 
     request: Reference | str
     # None: true unless the server certainly has the request.
@@ -112,8 +111,7 @@ class Options:
     None means "not set": the run has the workflow's value. If the workflow does not set the field
     either, it has the server's default. Every other value, also "" and 0, overrides the workflow's.
     A run that sets `context_id` takes no `context_length` from its workflow, because the length
-    belongs
-    to the context."""
+    belongs to the context."""
 
     # The name of a model. Optional if the server has one model.
     model: str | None = None

@@ -20,8 +20,7 @@ class Chunk:
     """One message of the response stream.
 
     The text need not match the tokens, because the server may hold text back: half a character, or
-    the
-    beginning of a stop string."""
+    the beginning of a stop string."""
 
     text: str
     token_ids: tuple[int, ...]

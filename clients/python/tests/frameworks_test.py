@@ -32,8 +32,7 @@ class SyncTest(unittest.TestCase):
         """Returns the draft. With `hinted`, it repeats the call until a hint is prefilled.
 
         A server drops the hint of a call that ends before the prefill. Calls of the tiny model may
-        end
-        that soon on a busy machine."""
+        end that soon on a busy machine."""
         before = self.server.metric(PREFILLED, key)
         for _ in range(50):
             if stream:

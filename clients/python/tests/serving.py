@@ -20,8 +20,7 @@ class Process:
     """A program of Baton that has printed a line with `until` in it.
 
     Its addresses are `grpc`, and `http` with the scheme. It ends at the latest when the process
-    that
-    made it ends."""
+    that made it ends."""
 
     def __init__(self, *command, until=" info serving$"):
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
