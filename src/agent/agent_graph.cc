@@ -116,7 +116,7 @@ absl::Status AgentGraph::CheckId(const AgentNode& node) const {
   const auto found = outputs_.find(*node.id);
   if (found != outputs_.end() && found->second->state == State::kEnded && !found->second->readers.empty()) {
     return absl::AlreadyExistsError(
-        absl::StrCat("request_id: a prompt still waits for the output of '", NameOf(*node.id), "'"));
+        absl::StrCat("request_id: an unfinished prompt refers to the output of '", NameOf(*node.id), "'"));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,6 @@
-// One log line for each request. The lines contain nothing of prompts and outputs.
+// One log line for each request. The lines contain nothing of prompts and outputs. `cached_tokens`
+// of the router's line includes shared and staged tokens. That of a prefill worker's line includes
+// staged tokens, but not shared ones.
 #pragma once
 
 #include <string>

@@ -2,7 +2,7 @@
 // Thread-safe.
 //
 // Events change the dispatcher under one lock. Under that lock, nothing is serialised and no sink
-// is called. Commands go to the outbox of their worker's link, and updates to the outbox of their
+// is called. Commands go to the outbox of their worker's stream, and updates to the outbox of their
 // client. The thread of the event drains both after it has released the lock. An alarm sleeps until
 // the next time at which something is due.
 #pragma once
@@ -70,12 +70,14 @@ class Router {
   // Ends all live requests with UNAVAILABLE.
   void EndAll();
 
-  // Sets the workers of a role. A worker that is not in the new list stays until its stream ends.
-  // The stream ends when the worker has finished its requests. The router then removes the worker.
+  // Sets the workers of a role. A worker that is not in the new list stays attached, and still
+  // receives requests, until its stream ends. The router does not end the stream: the worker ends
+  // it when it shuts down.
   void SetWorkers(WorkerRole role, const std::vector<WorkerAddress>& addresses);
 
-  // Returns OK if a Generate for this model would find workers now, or an error that names the
-  // missing role.
+  // Returns OK if a prefill worker and a decode worker that share KV are attached for this model,
+  // or a drained one left less than RouterLimits::restart_wait ago. Otherwise returns an error that
+  // names the missing role.
   absl::Status Readiness(const std::string& model) const;
   // The latest requests of a tenant's workflow, live or recently ended, in order of arrival. At
   // most kMostTraced.
@@ -162,8 +164,8 @@ class Router {
   // Clients of live requests, by the number of their ticket.
   absl::flat_hash_map<uint64_t, std::shared_ptr<ClientOutbox>> clients_;
 
-  // Links to workers that may be attached. Links call back into the router from their threads. They
-  // are therefore stopped before they are removed, and without the lock.
+  // Streams to workers that may be attached. They call back into the router from their threads, so
+  // they are stopped before they are removed, and without the lock.
   template <typename Link>
   struct Reached {
     std::shared_ptr<Link> link;
@@ -185,7 +187,7 @@ class Router {
   // Addresses of the last list that already belong to the other role. Each is logged once.
   std::set<WorkerAddress> prefill_named_twice_, decode_named_twice_;
   const ChannelFactory channels_;
-  // Links that are stopped and no longer used. The alarm's thread destroys each link once no other
+  // Streams that are stopped and no longer used. The alarm's thread destroys each one once no other
   // thread drains it, because gRPC's threads must not destroy a channel. Only the alarm uses this
   // member.
   std::vector<std::shared_ptr<void>> retired_;

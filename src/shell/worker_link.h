@@ -1,5 +1,5 @@
-// A router's connection to one worker. It attaches, passes events on, and attaches again with
-// backoff after a loss.
+// A router's Attach streams to one worker, one at a time. It attaches, passes events on, and
+// attaches again with backoff after a loss.
 #pragma once
 
 #include <algorithm>
@@ -31,16 +31,18 @@ class WorkerLink final : public Drainable {
   using CommandType = Command;
   // on_event and on_lost are called one at a time, from gRPC's threads, without a lock of this
   // class.
+  // `link` is the worker's configured address.
   struct Handlers {
     // May move parts out of the event.
     std::function<void(const WorkerAddress& link, Event& event)> on_event;
     // Called once for each attempt, after its last event.
     std::function<void(const WorkerAddress& link)> on_lost;
-    // NextTick has become earlier. It is called under the link's lock and must not call the link.
+    // NextTick has become earlier. It is called under this object's lock and must not call this
+    // object.
     std::function<void()> on_closed;
   };
 
-  // The clock must outlive the link.
+  // The clock must outlive this object.
   WorkerLink(WorkerAddress address, const ChannelFactory& channels, const Clock& clock, Handlers handlers)
       : address_(std::move(address)),
         stub_(Service::NewStub(channels(address_))),
