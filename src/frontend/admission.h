@@ -52,7 +52,7 @@ struct CallContext {
 // Thread-safe. The destructor runs the tasks that still wait for a thread.
 class ClientAdmission {
  public:
-  // The delay after which a client that was refused for lack of room may try again.
+  // The retry delay of a client that was refused because the router is busy.
   static constexpr absl::Duration kRetryHint = absl::Seconds(1);
 
   // The arguments must outlive this object.
@@ -95,9 +95,10 @@ class ClientAdmission {
   // Returns nothing if the request was refused.
   std::optional<RequestTicket> Submit(ClientRequest request, const CallContext& context,
                                       const std::shared_ptr<CallSink>& sink);
-  // Prefills a prefill hint of a submitted call. Does so only if there is room, and the tenant has
-  // quota to spare (TenantQuotas::HasSpare). References in `follower` have no request id, and mean
-  // the output of `call`. Takes time proportional to the prompt.
+  // Prefills a prefill hint of a submitted call. Does so only if the router accepts it
+  // (Router::Follow) and the tenant has quota to spare (TenantQuotas::HasSpare). References in
+  // `follower`, the hint's prompt, have no request id and mean the output of `call`. Takes time
+  // proportional to the prompt.
   void Follow(const Caller& caller, const RequestTicket& call, v1::GenerateRequest follower, const ChatValues& values);
   // Counts a refusal and passes it to the sink. Use it only for requests that the router has not
   // accepted, because the router counts its own refusals.

@@ -54,10 +54,10 @@ class OpenAiGateway final : public HttpHandler {
 
   const GatewayParts parts_;
   const bool encrypted_;
-  // Whether the "host" header is checked. It is checked if no keys are required and the router
-  // listens on loopback, because a web page must not reach such a router. A router that other
-  // machines can reach has host names that Baton does not have a list of. Attackers reach it
-  // without a page.
+  // Whether the "host" header is checked. It is checked if no API keys are required and the router
+  // listens on loopback, because a web page must not reach such a router. Otherwise the header is
+  // not checked: Baton has no list of the host names of a router that other machines can reach, and
+  // an attacker reaches such a router directly.
   const bool checks_host_;
 };
 

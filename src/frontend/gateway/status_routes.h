@@ -9,8 +9,8 @@ void ServeModels(const GatewayParts& parts, const SharedCall& call);
 void ServeModel(const GatewayParts& parts, const SharedCall& call);
 void ServeTokenize(const GatewayParts& parts, const SharedCall& call);
 void ServeDetokenize(const GatewayParts& parts, const SharedCall& call);
-// Answers 200 while some model has a prefill and a decode worker attached and the router does not
-// shut down. Otherwise answers 503 with the reason.
+// Answers 200 while Router::Readiness is OK for some model and the router does not shut down.
+// Otherwise answers 503 with the reason, or without it if API keys are required.
 void ServeHealth(const GatewayParts& parts, const SharedCall& call);
 void ServeVersion(const GatewayParts& parts, const SharedCall& call);
 void ServeMetricsText(const GatewayParts& parts, const SharedCall& call);

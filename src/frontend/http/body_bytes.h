@@ -11,14 +11,14 @@
 namespace baton {
 
 // The bytes that an account holds may not exceed the bytes that then remain free. One account alone
-// can hold a half, and two accounts a third each. A new account therefore finds as much room as any
-// account holds. Bytes without an account may fill the whole budget. Thread-safe.
+// can hold a half, and two accounts a third each. A new account therefore finds as many free bytes
+// as any account holds. Bytes without an account may fill the whole budget. Thread-safe.
 class BodyBytes {
  public:
   explicit BodyBytes(size_t most) : most_(most) {}
 
-  // Returns false, and takes nothing, if there is no room for the bytes. An empty `account` means
-  // that the bytes belong to no account.
+  // Returns false, and takes nothing, if too few bytes are free. An empty `account` means that the
+  // bytes belong to no account.
   bool Take(const std::string& account, size_t bytes);
   // Returns bytes to the budget. REQUIRES: they were taken for this account.
   void Give(const std::string& account, size_t bytes);
@@ -39,7 +39,7 @@ class BodyCharge {
   BodyCharge(const BodyCharge&) = delete;
   BodyCharge& operator=(const BodyCharge&) = delete;
 
-  // Takes more bytes. Returns false, and takes none, if there is no room.
+  // Takes more bytes. Returns false, and takes none, if too few are free.
   bool Add(size_t bytes) {
     if (!all_->Take(account_, bytes)) return false;
     bytes_ += bytes;

@@ -65,8 +65,8 @@ void ConnectionTable::Remove(Id id) {
   if (const auto found = entries_.find(id); found != entries_.end()) Drop(found);
 }
 
-// If keys are required, a connection without a key keeps its place in the order of closing while it
-// waits for an answer. Such an answer, a refusal, costs little to repeat.
+// If API keys are required, a connection without a key keeps its position in the order of closing
+// while it waits for an answer. Such an answer, a refusal, costs little to repeat.
 void ConnectionTable::BeginRequest(Id id) {
   if (asks_) return;
   const std::lock_guard lock(mutex_);

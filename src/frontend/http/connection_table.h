@@ -1,4 +1,5 @@
-// The table of open connections. It decides which connection is closed to make room for a new one.
+// The table of open connections. It decides which connection is closed to free a slot for a new
+// one.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +16,21 @@ namespace baton {
 
 // The limits of a server without and with keys:
 //
-// - If keys are required, a connection is a stranger until a request with a valid key arrives on
-//   it. Strangers may be at most half of all connections. Those of one address may be at most a
-//   quarter.
-// - If no keys are required, the connections of one address may be at most a quarter. Connections
-//   of this machine itself have no such limit.
+// - If API keys are required, at most half of all connections may be without a key: no request with
+//   a valid API key has arrived on them yet. At most a quarter may be such connections of one
+//   address.
+// - If no API keys are required, the connections of one address may be at most a quarter.
+//   Connections of this machine itself have no such limit.
 //
-// At a limit, a new connection replaces one without a key that the same limit counts: the one that
-// has been silent for longest. If no keys are required, it closes only connections that do not wait
-// for an answer. A connection on which a valid key arrived is never closed. Thread-safe.
+// At a limit, a new connection replaces a connection without a key that the same limit counts: the
+// one that has sent no request for longest. If no API keys are required, the table closes only
+// connections that do not wait for an answer. A connection on which a valid key arrived is never
+// closed. Thread-safe.
 class ConnectionTable {
  public:
   using Id = uint64_t;
 
-  // `most` is an upper bound on connections. `asks` means that keys are required.
+  // `most` is an upper bound on connections. `asks` means that API keys are required.
   ConnectionTable(int most, bool asks) : most_(static_cast<size_t>(most)), asks_(asks) {}
 
   enum class Room {

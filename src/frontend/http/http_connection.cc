@@ -444,8 +444,8 @@ size_t HttpConnection::WriteSome(Error& error) {
   return tls_->outgoing().empty() ? std::exchange(encrypted_, 0) : 0;
 }
 
-// Sends a part of the answer to learn whether the client has left. The traffic also keeps proxies
-// between from closing the connection.
+// Sends a part of the answer to find out whether the client has left. The traffic also keeps
+// proxies on the way from closing the connection.
 void HttpConnection::BreakSilence(TimePoint now) {
   if (awaiting_room_ || now - silent_since_ < absl::ToChronoNanoseconds(shared_.options.max_silence)) return;
   silent_since_ = now;

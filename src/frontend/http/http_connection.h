@@ -69,10 +69,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   ~HttpConnection();
 
   void Start();
-  // Closes the connection to make room for a new one. Does nothing if a body is being read or an
-  // answer is due, unless the connection is a stranger (ConnectionTable).
+  // Closes the connection, so that a new one takes its slot. Does nothing if a body is being read
+  // or an answer is due, unless the connection is without a key (ConnectionTable).
   void MakeRoom();
-  // Answers 503, because there is no room, and closes the connection.
+  // Answers 503, because there is no free slot, and closes the connection.
   void TurnAway();
   void CheckDeadlines(TimePoint now);
   // Closes the connection. The reply, if there is one, reports `why` to its writer.

@@ -33,7 +33,8 @@ class HttpReply {
     // The budget for a whole answer that is not small, until it is sent. Null if there is no
     // budget.
     std::unique_ptr<BodyCharge> charge{};
-    // Makes the answer to send if there is no room in the budget. REQUIRES: set if `charge` is set.
+    // Makes the answer to send if the budget has too few bytes left. REQUIRES: set if `charge` is
+    // set.
     std::function<HttpResponse()> too_much{};
   };
   // `wake` is called from any thread when there is something to Take, or when the client was cut
@@ -48,8 +49,8 @@ class HttpReply {
   // it has more than form.max_unread bytes unread when the next part is written.
   void Begin(const HttpResponse& head);
   // Prepares an answer in parts, which begins with the first Write. If nothing is written for a
-  // while, it begins with `sign`, and `sign` is repeated after each such pause. Until it begins,
-  // Send may send a whole answer instead.
+  // while, it begins with the comment `sign` (": waiting"), and `sign` is repeated after each such
+  // pause. Until it begins, Send may send a whole answer instead.
   void Open(HttpResponse head, std::string sign);
   void Write(std::string_view part);
   void End();
@@ -90,7 +91,7 @@ class HttpReply {
   size_t sending_ = 0;  // bytes that were taken and not yet sent
   int status_ = 0;
   bool begun_ = false, ended_ = false, awake_ = false, keep_alive_ = false;
-  // The head of an answer that is open, until the answer has begun.
+  // The head of an answer that Open has prepared, until the answer has begun.
   std::optional<HttpResponse> head_;
   std::string sign_;
   std::optional<Gone> gone_;

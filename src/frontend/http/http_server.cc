@@ -77,7 +77,8 @@ struct HttpServer::Parts {
   void Accept();
   void OnAccept(const Error& error, Runner& runner, HttpConnection::Socket socket);
   void Take(Runner& runner, HttpConnection::Socket socket);
-  void Warn(const std::string& what);  // logs that there is no room
+  // Logs that a new connection found no free slot. `what` completes "a new connection ...".
+  void Warn(const std::string& what);
   void Sweep(Runner& runner);
 };
 
@@ -136,7 +137,7 @@ void HttpServer::Parts::OnAccept(const Error& error, Runner& runner, HttpConnect
 void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
   if (shared.connections >= shared.options.max_connections + kTurnedAway) {
     shared.Tell(HttpEvent::kTurnedAway);
-    return Warn("one was closed without an answer, because too many are closing");
+    return Warn("was closed without an answer, because too many connections are closing");
   }
   Error ignored;
   const std::string address = socket.remote_endpoint(ignored).address().to_string();
@@ -151,10 +152,11 @@ void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
   const bool has_room = room == ConnectionTable::Room::kFree || room == ConnectionTable::Room::kMade;
   if (room != ConnectionTable::Room::kFree) {
     shared.Tell(has_room ? HttpEvent::kReplaced : HttpEvent::kTurnedAway);
-    const char* what = has_room                               ? "replaced an idle one"
-                       : room == ConnectionTable::Room::kNone ? "was answered 503, because none is idle"
-                                                              : "was answered 503, because none of its address is idle";
-    Warn(absl::StrCat("one from ", address, " ", what));
+    const char* what = has_room ? "replaced the one that was silent longest"
+                       : room == ConnectionTable::Room::kNone
+                           ? "was answered 503, because no connection is idle"
+                           : "was answered 503, because no connection of its address is idle";
+    Warn(absl::StrCat("from ", address, " ", what));
   }
   asio::post(runner.loop->context, [connection, has_room] { has_room ? connection->Start() : connection->TurnAway(); });
 }
@@ -162,7 +164,7 @@ void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
 void HttpServer::Parts::Warn(const std::string& what) {
   const std::optional<int64_t> kept_back = full.Pass();
   if (!kept_back) return;
-  spdlog::warn("HTTP: too many connections ({} of {} open): {}; {} more since the last such line",
+  spdlog::warn("HTTP: {} of {} connections are open: a new connection {}; {} similar events since the last such line",
                shared.connections.load(), shared.options.max_connections, what, *kept_back);
 }
 

@@ -31,8 +31,8 @@ class HttpHandler {
 enum class HttpEvent {
   kOpened,
   kClosed,
-  kTurnedAway,  // there was no room for it
-  kReplaced,    // closed to make room for a new connection
+  kTurnedAway,  // refused for lack of a free slot
+  kReplaced,    // closed so that a new connection takes its slot
 };
 
 struct HttpOptions {
@@ -61,7 +61,7 @@ struct HttpOptions {
   // nothing for this long.
   size_t max_unread_bytes = 1u << 20;
   absl::Duration max_read_pause = absl::Seconds(60);
-  // For an answer that is open (HttpReply::Open).
+  // Between two parts of an answer that HttpReply::Open has prepared.
   absl::Duration max_silence = absl::Seconds(15);
 };
 

@@ -30,8 +30,7 @@ using ChatTokenizer =
 // "add_special_tokens". The answer has "count", "max_model_len" and "tokens". add_special_tokens,
 // true by default, adds the tokenizer's prefix to a prompt. It does not apply to messages, because
 // the template adds the prefix. Takes time linear in the text. INVALID_ARGUMENT if a field is
-// wrong, or if the text is longer than the model's context can hold. NOT_FOUND if the model is not
-// served.
+// wrong, or if the text exceeds the model's context length. NOT_FOUND if the model is not served.
 absl::StatusOr<std::string> TokenizeBody(const Json& body, const ServedModels& models, ChatTokenizer chat_tokens);
 // POST /detokenize: {"model", "tokens"} to {"prompt"}. Special tokens appear by name. Errors are
 // those of TokenizeBody.

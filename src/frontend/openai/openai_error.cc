@@ -35,9 +35,9 @@ std::string_view TypeOf(absl::StatusCode code, int http) {
   }
 }
 
-// The size of the model's context in tokens, if the error is that it is too small. Such messages
-// contain "(context N of 'MODEL'...)" or, for a prompt that grew too long, "tokens, limit N". Empty
-// for other errors.
+// The model's context length, if the error is that the prompt exceeds it. Such messages contain
+// "(context N of 'MODEL'...)" or, for a prompt that grew too long, "tokens, limit N". Empty for
+// other errors.
 std::string_view ContextOf(absl::StatusCode code, std::string_view field, std::string_view message) {
   if (code != absl::StatusCode::kInvalidArgument) return "";
   if (field != "prompt" && field != "max_tokens" && field != "tokens") return "";
