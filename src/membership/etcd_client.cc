@@ -143,8 +143,7 @@ absl::Status EtcdClient::AwaitChange(const std::string& prefix, int64_t revision
   watch.set_start_revision(revision + 1);
   watch.set_fragment(true);
   // The deadline is later than `waiter.until`, so the client cancels the watch before its deadline
-  // passes. A missed deadline would count as a failure in etcd's statistics. A cancelled watch does
-  // not.
+  // passes. etcd counts a missed deadline as its own failure, but not a cancelled Watch.
   return AskOnce(longest + timeout_, [&](const auto& channel, grpc::ClientContext& context) {
     // With this header, a server without a leader reports an error instead of sending nothing.
     context.AddMetadata("hasleader", "true");
@@ -195,7 +194,8 @@ absl::StatusOr<bool> EtcdClient::Renew(int64_t lease) {
     const auto stream = etcd::Lease::NewStub(channel)->LeaseKeepAlive(&context);
     const bool answered = stream->Write(request) && stream->WritesDone() && stream->Read(&response);
     etcd::LeaseKeepAliveResponse more;
-    // Read to the end of the stream. etcd counts a cancelled stream as a failure of its own.
+    // Read to the end of the stream. etcd counts a cancelled LeaseKeepAlive, unlike a cancelled
+    // Watch, as its own failure.
     while (stream->Read(&more)) continue;
     const grpc::Status end = stream->Finish();
     if (answered) return grpc::Status::OK;

@@ -14,7 +14,7 @@
 
 namespace baton {
 
-// One attempt at a stream. A stream that ended is not restarted. gRPC's threads call the callbacks,
+// One Attach stream. A stream that ended is not restarted. gRPC's threads call the callbacks,
 // one at a time. `on_done` is called exactly once, after all other callbacks. An event is valid
 // until `on_event` returns, because all events share one arena.
 template <typename Command, typename Event>
@@ -84,7 +84,7 @@ class AttachClient final : public grpc::ClientBidiReactor<Command, Event> {
   google::protobuf::Arena arena_{first_block_.data(), first_block_.size()};
   Event* event_ = NewEvent();
   std::mutex mutex_;  // guards the members below
-  // gRPC is writing the first command.
+  // Unsent commands. gRPC is writing the first one.
   std::deque<Command> queue_;
   bool broken_ = false;
 };

@@ -99,7 +99,7 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
   }
 
  private:
-  // Upper bound on unsent events. Each merged event counts.
+  // Upper bound on unsent events. An event that was merged into another one counts too.
   static constexpr size_t kMaxUnsent = 100'000;
   static constexpr size_t kMaxMergedBytes = size_t{1} << 20;
 
