@@ -35,13 +35,26 @@ bool IsWildcard(const std::string& host_port) {
   return host == "0.0.0.0" || host == "[::]" || host == "::";
 }
 
-// Refuses an unprotected address that other machines can reach. `listen` is host:port, or "off" or
-// "0" for none. `guard` names the flags that would protect the address.
+// Returns whether other machines can reach an address. `listen` is host:port, or "off" or "0" for
+// none.
+bool IsPublic(const std::string& listen) { return listen != "off" && listen != "0" && !IsLoopback(listen); }
+
+// Refuses an unprotected address that other machines can reach. `guard` names the flags that would
+// protect the address.
 absl::Status CheckReach(const char* flag, const std::string& listen, bool guarded, bool open, const char* guard) {
-  if (guarded || open || listen == "off" || listen == "0" || IsLoopback(listen)) return absl::OkStatus();
+  if (guarded || open || !IsPublic(listen)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(flag, ": ", listen, " may be reached from other machines, and any client there may call. Give ",
                    guard, ", or --open to allow this"));
+}
+
+// As CheckReach, for --metrics. `flags` names the flags that allow the address. They do not protect
+// it.
+absl::Status CheckMetrics(const std::string& listen, bool allowed, const char* flags) {
+  if (allowed || !IsPublic(listen)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("metrics: ", listen, " may be reached from other machines, and /metrics asks for no key. Give ",
+                   flags, " to allow this"));
 }
 
 absl::Status CheckPeer(const TlsFiles& files) {
@@ -60,6 +73,7 @@ absl::Status NeedsAdvertise(const std::string& listening) {
 // describes this memory in errors.
 absl::StatusOr<int64_t> BlocksWithin(const WorkerOptions& options, int64_t default_mb, int64_t block_bytes,
                                      int64_t memory, const std::string& where) {
+  if (options.kv_blocks == 1) return absl::InvalidArgumentError("kv-blocks: expected at least 2, got 1");
   const int64_t megabytes = options.kv_memory_mb > 0 ? options.kv_memory_mb : default_mb;
   const int64_t blocks = options.kv_blocks > 0 ? options.kv_blocks : megabytes * (int64_t{1} << 20) / block_bytes;
   if (blocks < 2) {
@@ -185,7 +199,7 @@ absl::Status ValidateAccess(const RouterOptions& options) {
   const bool guarded = !options.keys.empty(), open = options.common.open;
   RETURN_IF_ERROR(CheckReach("listen", options.listen, guarded, open, "--keys"));
   RETURN_IF_ERROR(CheckReach("http", options.http, guarded, open, "--keys"));
-  return CheckReach("metrics", options.common.metrics, guarded, open, "--keys");
+  return CheckMetrics(options.common.metrics, guarded || open, "--keys or --open");
 }
 
 std::string UnencryptedKeysWarning(const RouterOptions& options) {
@@ -309,7 +323,8 @@ absl::Status Validate(const WorkerOptions& options) {
   constexpr char kGuard[] = "--peer-cert, --peer-key and --peer-ca";
   const bool guarded = !options.common.peer.empty(), open = options.common.open;
   RETURN_IF_ERROR(CheckReach("listen", options.listen, guarded, open, kGuard));
-  RETURN_IF_ERROR(CheckReach("metrics", options.common.metrics, guarded, open, kGuard));
+  RETURN_IF_ERROR(
+      CheckMetrics(options.common.metrics, guarded || open, "--peer-cert, --peer-key and --peer-ca, or --open,"));
   // With --guard-kv, no UCX endpoint listens on these devices. UCX does not check certificates.
   if (options.kv_devices == "lo" || options.guard_kv || open) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -200,6 +200,8 @@ TEST_CASE("KvBlocks refuses more KV than memory or almost none, with both number
   CHECK(Message(KvBlocks(options, 1 << 20).status()).find("hold 1 blocks") != std::string::npos);
   options.kv_blocks = int64_t{1} << 31;
   CHECK(Message(KvBlocks(options, 1 << 20).status()).find("do not fit") != std::string::npos);
+  options.kv_blocks = 1;
+  CHECK(Message(KvBlocks(options, 1 << 20).status()) == "kv-blocks: expected at least 2, got 1");
   options.kv_blocks = 0;
   options.kv_memory_mb = 64;
   CHECK(KvBlocks(options, 1 << 20).value() == 64);
@@ -328,7 +330,8 @@ TEST_CASE("Validate refuses public addresses without keys, certificates or --ope
     CHECK(Validate(quiet).ok());
   }
   quiet.common.metrics = "0.0.0.0:9";
-  CHECK(Message(Validate(quiet)).starts_with("metrics: 0.0.0.0:9 may be reached"));
+  const std::string no_key = "metrics: 0.0.0.0:9 may be reached from other machines, and /metrics asks for no key. ";
+  CHECK(Message(Validate(quiet)) == no_key + "Give --peer-cert, --peer-key and --peer-ca, or --open, to allow this");
   quiet.common.metrics = "off";
   for (const char* devices : {"eth0", "", "all"}) {
     quiet.kv_devices = devices;
@@ -350,7 +353,10 @@ TEST_CASE("Validate refuses public addresses without keys, certificates or --ope
   CHECK(Validate(quiet).ok());
   RouterOptions here;
   here.common.metrics = "0.0.0.0:9";
-  CHECK(Message(ValidateAccess(here)).starts_with("metrics: 0.0.0.0:9 may be reached"));
+  CHECK(Message(ValidateAccess(here)) == no_key + "Give --keys or --open to allow this");
+  here.keys = "keys.toml";
+  CHECK(ValidateAccess(here).ok());
+  here.keys = "";
   here.common.metrics = "off";
   for (const char* listen : {"127.0.0.1:0", "127.1.2.3:7", "[::1]:7", "localhost:7"}) {
     here.listen = listen;
