@@ -185,7 +185,8 @@ void AddClientFlags(CLI::App& app, ClientOptions& o) {
     });
     o.sampling_flags.emplace_back(option, &field);
   }
-  app.add_option("--session", o.session, "requests with the same session share workers and KV");
+  app.add_option("--session", o.session,
+                 "requests with the same session normally run on the same workers and reuse each other's KV");
   app.add_option("--model", o.model, "name of the model; required if the router serves several");
 }
 

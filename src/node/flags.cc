@@ -113,7 +113,7 @@ void AddPeerFlags(CLI::App& app, WorkerOptions& o) {
       "prefix under which the worker registers its address in etcd while it serves; routers use the same prefix");
   registers->check(kEtcdName);
   app.add_option("--lease-seconds", o.lease_seconds,
-                 "seconds after which etcd removes a worker that stopped renewing its lease")
+                 "seconds after which etcd removes a worker that stopped renewing its etcd lease")
       ->check(CLI::Range(int64_t{2}, int64_t{3600}))
       ->needs(registers)
       ->capture_default_str();
@@ -136,9 +136,9 @@ void AddStepTokens(CLI::App& app, WorkerOptions& o) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
   app.add_option("--growing-step-ms", o.streaming_step_ms,
-                 "upper bound in milliseconds on the measured time that streaming prompts take of a step, but at least "
-                 "twice the step's fixed cost. Other requests wait at most this long for them: in the step that runs "
-                 "when they arrive, and in each step that they share")
+                 "upper bound in milliseconds on the measured time of a step that computes only streaming prompts and "
+                 "low-priority jobs. In a step with other prompts they compute at most as many tokens. One block, and "
+                 "as many tokens as make the step last twice its fixed cost, are always allowed")
       ->check(CLI::Range(int64_t{1}, int64_t{60'000}))
       ->capture_default_str();
 }
@@ -186,11 +186,13 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
              "the router always places a request by its session, or else by the prefix of its prompt");
   app.add_option(
          "--shadow-prefill", o.shadow_prefill,
-         "prefill the output of requests with a session while they generate, for the session's next turn: true, false")
+         "prefill the output of a session's request while the output is generated, for the session's next turn: true, "
+         "false")
       ->capture_default_str();
   app.add_option("--max-sessions", o.max_sessions,
-                 "upper bound on active sessions; requests of other sessions wait, and tenants take turns: a number; "
-                 "auto (no bound until memory is short of their KV, then as many as it holds); off")
+                 "upper bound on active sessions; requests of other sessions wait, and tenants are admitted "
+                 "alternately. Values: a number; auto (no bound until the KV of active sessions no longer fits in "
+                 "prefill memory, then as many sessions as fit); off")
       ->check(kMaxSessions)
       ->capture_default_str();
   std::string schedules;
@@ -361,9 +363,9 @@ void AddDecodeFlags(CLI::App& app, WorkerOptions& o) {
   app.add_flag("--verify-kv", o.verify_kv,
                "verify the bytes of each received KV block against the SHA-256 digest of the prefill worker. A request "
                "with damaged or forged blocks fails (docs/security.md has the cost)");
-  AddGuard(
-      app, o,
-      "accept a KV block only from the prefill worker for which it is reserved, under the key of the reservation.");
+  AddGuard(app, o,
+           "accept a KV block only from the prefill worker for which it is reserved, with the write key of the "
+           "reservation.");
 }
 
 void AddServeFlags(CLI::App& app, ServeOptions& o) {

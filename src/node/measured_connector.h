@@ -1,4 +1,4 @@
-// A connector that counts and times the pushes of its links for metrics.
+// A connector that counts and times pushes for metrics.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 namespace baton {
 
 // Forwards all calls to another connector. REQUIRES: the other connector, the clock and the metrics
-// outlive this object and all pushes of its links.
+// outlive this object and all pushes of its connections.
 class MeasuredConnector final : public Connector {
  public:
   MeasuredConnector(Connector& connector, const Clock& clock, Metrics& metrics);

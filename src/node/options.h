@@ -42,8 +42,8 @@ struct RouterOptions {
   // host:port. Empty or "off" disables HTTP.
   std::string http = "127.0.0.1:8000";
   // Upper bound on the seconds in which an HTTP stream sends nothing. The default exceeds the 30 s
-  // for which requests wait for room or for a worker. Until the response head is sent, a request
-  // may still end with a status that clients retry.
+  // for which requests wait for a worker, or for room on one. Until the response head is sent, a
+  // request may still end with a status that clients retry.
   double stream_silence = 35;
   // File of API keys. Empty if any client may call.
   std::string keys;
@@ -74,7 +74,7 @@ struct WorkerOptions {
   std::string advertise;
   // etcd:PREFIX as in membership/worker_names.h. Empty for no registration.
   std::string register_under;
-  // Time after which etcd removes a worker that stopped renewing its lease.
+  // Time after which etcd removes a worker that stopped renewing its etcd lease.
   int64_t lease_seconds = 10;
   // Network devices for KV blocks, as in UCX_NET_DEVICES.
   std::string kv_devices = "lo";
@@ -104,14 +104,15 @@ struct WorkerOptions {
   // prefill: minimum increment of a streaming prompt, in tokens, that joins a step with other
   // requests. 0 derives the minimum from measured step times.
   int64_t increment = 0;
-  // prefill: upper bound on the milliseconds for which streaming prompts and low-priority jobs fill
-  // a step.
+  // prefill: upper bound in milliseconds on the measured time of a step that computes only
+  // streaming prompts and low-priority jobs. In a step with other prompts they compute at most as
+  // many tokens.
   int64_t streaming_step_ms = 25;
   // decode: upper bound on requests per step. 0 for the default of SetStepDefaults.
   int32_t max_batch = 0;
   // decode: check the SHA-256 digest of each KV block before use.
   bool verify_kv = false;
-  // Write KV blocks only under the key of a reservation.
+  // Write KV blocks only with the write key of a reservation.
   bool guard_kv = false;
   // prefill: upper bound on live requests. The same bound applies separately to streaming prompts
   // and low-priority jobs together.
