@@ -46,7 +46,8 @@ constexpr MetricFamily kTable[] = {
      {{"", &RouterCounts::prompt_tokens}}},
     {"baton_cached_tokens_total",
      Kind::kCounter,
-     "Prompt tokens whose KV was found in a cache or shared with a concurrent request.",
+     "Prompt tokens that were not computed for their request, because their KV was cached (in KV memory, host memory "
+     "or on disk) or a concurrent request computed it.",
      {{"", &RouterCounts::cached_tokens}}},
     {"baton_completion_tokens_total",
      Kind::kCounter,
@@ -54,7 +55,7 @@ constexpr MetricFamily kTable[] = {
      {{"", &RouterCounts::completion_tokens}}},
     {"baton_queue_seconds",
      Kind::kSeconds,
-     "Time from a request's complete prompt until a prefill worker began the rest of it.",
+     "Time from a request's complete prompt until the first step began that computed it afterwards.",
      {{"", &RouterCounts::queue}}},
     {"baton_prefill_seconds",
      Kind::kSeconds,
@@ -138,8 +139,8 @@ constexpr MetricFamily kTable[] = {
     {"baton_http_connections", Kind::kGauge, "Open HTTP connections; limit 4096.", {{"", &HttpCounts::connections}}},
     {"baton_http_connections_shed_total",
      Kind::kCounter,
-     "HTTP connections shed at the limit, by `how`: refused (a new connection), closed (an idle one, to admit a new "
-     "one).",
+     "HTTP connections shed at the limit, by `how`: refused (a new connection), closed (to admit a new one: an idle "
+     "one, or with --keys one without a valid key).",
      {{"how=refused", &HttpCounts::refused}, {"how=closed", &HttpCounts::closed}}},
     {"baton_http_responses_total",
      Kind::kCounter,
@@ -152,7 +153,8 @@ constexpr MetricFamily kTable[] = {
       {"role model state=queued", [](const WorkerSnapshot& w) -> double { return w.load.queued_requests; }}}},
     {"baton_worker_queued_tokens",
      Kind::kGauge,
-     "Accepted prompt tokens that wait to be computed, without those of low-priority jobs, by `role` and `model`.",
+     "Prompt tokens that wait for a step, by `role` and `model`. Excludes tokens that were cached or staged at "
+     "arrival, and low-priority jobs.",
      {{"role model", [](const WorkerSnapshot& w) -> double { return w.load.queued_tokens; }}}},
     {"baton_kv_blocks",
      Kind::kGauge,
@@ -187,7 +189,8 @@ constexpr MetricFamily kTable[] = {
      {{"role code=*", &WorkerCounts::jobs}}},
     {"baton_worker_tokens_total",
      Kind::kCounter,
-     "Tokens, by `role` and `source`: computed, cached, shared, host, disk (prefill), generated (decode).",
+     "Tokens, by `role` and `source`: computed, cached (in KV memory), shared (computed by a concurrent request), "
+     "host, disk (staged; prefill), generated (decode).",
      {{"role source=computed", [](const PrefillSnapshot& p) -> double { return p.engine.totals.computed_tokens; }},
       {"role source=cached", [](const PrefillSnapshot& p) -> double { return CachedOnDevice(p.engine.totals); }},
       {"role source=host", [](const PrefillSnapshot& p) -> double { return p.engine.totals.host_tokens; }},
@@ -248,12 +251,12 @@ constexpr MetricFamily kTable[] = {
     {"baton_stage_queue_seconds",
      Kind::kSeconds,
      "Waits of requests, by `stage`: router (from the complete prompt until its assignment to a prefill worker; "
-     "recorded after the prefill), prefill (from then until a step began the rest of it), decode (from its start on "
-     "the decode worker until a step included it).",
+     "recorded after the prefill), prefill (from then until the first step began that computed the complete prompt), "
+     "decode (from its start on the decode worker until a step included it).",
      {{"stage=router", &RouterCounts::router_queue}, {"stage", &WorkerCounts::queue}}},
     {"baton_etcd_up",
      Kind::kGauge,
-     "1 if etcd answered the last request, 0 if it was silent or refused, by `prefix` of the workers' keys.",
+     "1 if etcd answered the last request, 0 if it did not answer or refused, by `prefix` of the workers' keys.",
      {{"prefix", &EtcdGauges::up}}},
     {"baton_etcd_last_answer_timestamp_seconds",
      Kind::kGauge,
