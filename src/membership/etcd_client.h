@@ -1,5 +1,5 @@
 // A client for the parts of etcd (v3, gRPC) that membership uses. It reads and watches the keys
-// under a prefix, and it holds a key under a lease.
+// under a prefix, and it holds a key under an etcd lease.
 #pragma once
 
 #include <chrono>

@@ -94,8 +94,8 @@ absl::Status EtcdRegistration::PutIfAbsent() {
     const std::string holder = StrCat("lease ", absl::Hex(held->lease), " ('", absl::CEscape(held->value), "')");
     if (holder != std::exchange(other_holder_, holder)) {
       spdlog::warn(
-          "etcd: {} is held by {}, not by this worker's lease {}. Another worker has the same --advertise, or this "
-          "worker restarted. This worker registers when the other lease ends",
+          "etcd: {} is held by {}, not by this worker's lease {}. Another worker has the same --advertise, this worker "
+          "restarted, or the key was put by hand (lease 0). This worker registers when the key is gone",
           entry_.key, holder, std::string(absl::StrCat(absl::Hex(lease_.id))));
     }
     return absl::OkStatus();

@@ -16,10 +16,11 @@
 
 namespace baton {
 
-// Holds the key PREFIX/ADDRESS with the address as its value. A thread of this object writes the
-// key under a lease and renews the lease three times in its duration. If etcd loses the key, the
-// thread writes it again. If another lease holds the key, the thread waits until that lease ends.
-// The thread logs a failure and retries.
+// Holds the etcd key PREFIX/ADDRESS with the address as its value. A thread of this object writes
+// the key under an etcd lease and renews the lease three times in its duration. If etcd loses the
+// key, the thread writes it again. If the key exists under another lease, or without a lease, the
+// thread waits until the key is gone. A key without a lease, put by hand, stays until it is
+// deleted. The thread logs a failure and retries.
 class EtcdRegistration {
  public:
   // `prefix` ends in a slash. `seed` selects the server to ask first and seeds the jitter of
