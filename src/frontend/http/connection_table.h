@@ -22,10 +22,10 @@ namespace baton {
 // - If no API keys are required, the connections of one address may be at most a quarter.
 //   Connections of this machine itself have no such limit.
 //
-// At a limit, a new connection replaces a connection without a key that the same limit counts: the
-// one that has sent no request for longest. If no API keys are required, the table closes only
-// connections that do not wait for an answer. A connection on which a valid key arrived is never
-// closed. Thread-safe.
+// At a limit, a new connection replaces a connection without a key that the same limit counts. The
+// table chooses the connection whose last answer, or else whose opening, is longest ago. If no API
+// keys are required, it closes only connections that do not wait for an answer. A connection on
+// which a valid key arrived is never closed. Thread-safe.
 class ConnectionTable {
  public:
   using Id = uint64_t;
