@@ -74,7 +74,7 @@ TEST_CASE("Reload replaces the keys, and keeps them when the file is wrong") {
   CHECK(NameOf(**ring, "Bearer " + second.key) == "t");
 }
 
-TEST_CASE("A wrong file of keys is refused with its line") {
+TEST_CASE("ApiKeys refuses a malformed file and names the line") {
   const NewKey key = DrawKey();
   const auto refusal = [](const std::string& text) {
     const KeyFile file(text);

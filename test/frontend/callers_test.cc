@@ -65,7 +65,7 @@ void End(Cluster& c, const std::string& id) {
   c.decode->Send(TokensEvent(id, "x", FinishReason::kStop));
 }
 
-TEST_CASE("Every HTTP route but /health refuses missing and wrong keys alike") {
+TEST_CASE("HTTP routes but /health and /ui give missing and wrong keys the same answer") {
   Tenants t;
   const std::vector<std::pair<std::string, std::string>> routes = {
       {"POST", "/v1/completions"}, {"POST", "/v1/chat/completions"},
@@ -92,7 +92,7 @@ TEST_CASE("Every HTTP route but /health refuses missing and wrong keys alike") {
   CHECK(t.Http("GET", "/v1/models", "", &t.alpha).status == 200);
 }
 
-TEST_CASE("A body is not read when the call has no valid key or no route") {
+TEST_CASE("A router reads no body when the call has no valid key or no route") {
   Tenants t;
   const auto answer_to = [&](const std::string& request, const NewKey* key) {
     HttpClient client(t.c->node->http()->address());
@@ -123,7 +123,7 @@ TEST_CASE("A router with keys accepts any host name and hides models in /health"
   CHECK(health.body.find("bytes") == std::string::npos);
 }
 
-TEST_CASE("A key that is removed while its request's body arrives is refused") {
+TEST_CASE("A router refuses a key that is removed while its request's body arrives") {
   Tenants t;
   HttpClient client(t.c->node->http()->address());
   client.Send(absl::StrCat("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n",
@@ -177,7 +177,7 @@ TEST_CASE("A wrong key over gRPC is logged with address and method, without the 
   CHECK(log.Count(t.unknown.key) == 0);
 }
 
-TEST_CASE("Views of all tenants are for operators only") {
+TEST_CASE("A router shows views of all tenants to operators only") {
   Tenants t;
   CHECK(t.Http("GET", "/metrics", "", &t.alpha).status == 403);
   CHECK(t.Http("GET", "/metrics", "", &t.beta).status == 200);
@@ -229,7 +229,7 @@ TEST_CASE("Tenants share no requests, workflows or KV") {
   CHECK(trace(t.beta) == 1);  // the tenant's own request
 }
 
-TEST_CASE("A reference to another tenant's output is like one to an unknown request") {
+TEST_CASE("A router treats another tenant's output like that of an unknown request") {
   Tenants t;
   const auto refusal_of = [&](const std::string& upstream) {
     const std::string body = R"({"segments": {"segments": [{"output_of": {"request_id": ")" + upstream +
@@ -292,7 +292,7 @@ TEST_CASE("A reference to an announced request waits for the tenant's own reques
   CHECK(std::string(append.tokens().begin(), append.tokens().end()).ends_with("own"));
 }
 
-TEST_CASE("A nearly right key is refused like any wrong key") {
+TEST_CASE("A router refuses a nearly right key like any wrong key") {
   Tenants t;
   const std::string refusal = t.Http("GET", "/v1/models", "", &t.unknown).body;
   const std::string& key = t.alpha.key;
@@ -411,7 +411,7 @@ TEST_CASE("A request counts its upper bound until it ends, and its use afterward
   CHECK(t.c->prefill->Next().prefill().request_id() == "third");
 }
 
-TEST_CASE("A call's choices are admitted together, and the next call is not read") {
+TEST_CASE("A router admits a call's choices together and does not read the next call") {
   Tenants t("tokens_per_minute = 20\n");
   HttpClient client(t.c->node->http()->address());
   const std::string body = R"({"prompt": "hello", "max_tokens": 8, "n": 2})";

@@ -53,7 +53,7 @@ TEST_CASE("A call's arguments are an object when they are JSON, else a string") 
                "tojson }};{% endfor %}") == R"(f={"y": 1, "x": ["é"]};g="no JSON";h=0;)");
 }
 
-TEST_CASE("Given values replace the chat's JSON texts, which are not parsed") {
+TEST_CASE("ReadPrompt uses given values and does not parse the chat's JSON texts") {
   v1::Chat chat = Hello();
   chat.set_tools("no JSON");
   chat.set_template_kwargs("no JSON");
@@ -90,7 +90,7 @@ TEST_CASE("The template receives a chat's variables and reasoning") {
   CHECK(Render(chat, kTemplate) == "hm;False");
 }
 
-TEST_CASE("Variables that are no object, or reserved, are refused by field") {
+TEST_CASE("ReadPrompt refuses variables that are reserved or no object, by field") {
   v1::Chat chat = Hello();
   chat.set_template_kwargs("[1]");
   CHECK(ChatError(chat) == "chat.template_kwargs: expected a JSON object, got a list of 1");
@@ -100,7 +100,7 @@ TEST_CASE("Variables that are no object, or reserved, are refused by field") {
   CHECK(ChatError(chat) == "chat.template_kwargs.tools: a client may not set this variable");
 }
 
-TEST_CASE("Tools and calls that are not JSON, or too deep or large, are refused") {
+TEST_CASE("ReadPrompt refuses tools and calls that are not JSON, too deep or too large") {
   v1::Chat chat = Hello();
   SECTION("tools") {
     chat.set_tools("[");

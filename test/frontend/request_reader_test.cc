@@ -36,7 +36,7 @@ std::vector<ServedModel> ModelsWithTemplate(const char* chat_template) {
   return list;
 }
 
-TEST_CASE("Segments are tokenised separately after the tokenizer's prefix") {
+TEST_CASE("ReadRequest tokenises segments separately after the tokenizer's prefix") {
   std::vector<ServedModel> list;
   list.push_back(ByteModel("a", {200, 201}));
   list.push_back(ByteModel("b"));
@@ -99,7 +99,7 @@ TEST_CASE("Unset sampling fields have the model's defaults") {
   CHECK(read->spec.sampling.draw.repetition_penalty == 1);
 }
 
-TEST_CASE("A bad field is refused by name, value and limit") {
+TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
   v1::GenerateRequest request = Text("hello");
   SECTION("unknown model") {
     request.set_model("gpt");
@@ -272,7 +272,7 @@ TEST_CASE("A PrefillOnly request is a Generate request with the same fields and 
   CHECK(read->context.length == 0);
 }
 
-TEST_CASE("Text that cannot fit is refused before it is tokenised") {
+TEST_CASE("ReadRequest refuses text that cannot fit before it tokenises the text") {
   std::vector<ServedModel> list;
   list.push_back(ByteModel("bytes"));
   list[0].chat_template = *ChatTemplate::Parse("{{ messages[0].content }}", "", "");
@@ -305,7 +305,7 @@ TEST_CASE("A chat is UNIMPLEMENTED when its model has no template") {
   Has(error, "in segments over gRPC");
 }
 
-TEST_CASE("References are read with their options, between the tokens around them") {
+TEST_CASE("ReadRequest reads references and options between the tokens around them") {
   v1::GenerateRequest request = Text("ab");
   v1::OutputOf& first = *request.mutable_segments()->add_segments()->mutable_output_of();
   first.set_request_id("up.1");
@@ -334,7 +334,7 @@ TEST_CASE("References are read with their options, between the tokens around the
   CHECK(std::get<Reference>(read->prompt.segments[3]).timeout == absl::InfiniteDuration());
 }
 
-TEST_CASE("A max_tokens beyond the context is refused while a prompt streams") {
+TEST_CASE("ReadRequest refuses max_tokens beyond the context length of a streaming prompt") {
   v1::GenerateRequest request = Text("abcd");
   request.mutable_segments()->add_segments()->mutable_output_of()->set_request_id("up");
   request.mutable_segments()->add_segments()->set_text("e");
@@ -348,7 +348,7 @@ TEST_CASE("A max_tokens beyond the context is refused while a prompt streams") {
   Has(ErrorOf(request), "sampling.max_tokens: 64 after a prompt of at least 1 tokens, limit 63");
 }
 
-TEST_CASE("Bad references are refused by field") {
+TEST_CASE("ReadRequest refuses bad references by field") {
   v1::GenerateRequest request = Text("ab");
   v1::OutputOf& reference = *request.mutable_segments()->add_segments()->mutable_output_of();
   const auto error = [&] { return ErrorOf(request, absl::StatusCode::kInvalidArgument); };
@@ -407,7 +407,7 @@ TEST_CASE("A reference in a chat stands where the template puts the message") {
         "chat.messages[0]: expected content or parts, got both");
 }
 
-TEST_CASE("A chat is rendered with its roles and contents") {
+TEST_CASE("ReadRequest renders a chat with its roles and contents") {
   const ServedModels models(ModelsWithTemplate(
       "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}!{% endif %}"));
   v1::GenerateRequest request;
@@ -434,7 +434,7 @@ TEST_CASE("A chat is rendered with its roles and contents") {
   CHECK(error() == "chat.messages: expected 1 to 4096, got 0");
 }
 
-TEST_CASE("A chat beyond the limits of its template is refused permanently") {
+TEST_CASE("ReadRequest refuses a chat beyond its template's limits permanently") {
   const ServedModels models(
       ModelsWithTemplate("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"));
   v1::GenerateRequest request;
@@ -465,7 +465,7 @@ TEST_CASE("A request must name its model when several are served") {
   CHECK(Message(read.status()) == "model: expected one of 'a', 'b', got no name");
 }
 
-TEST_CASE("A request with max_tokens 0 is prefill-only and may fill the context") {
+TEST_CASE("A request with max_tokens 0 is prefill-only and may fill the context length") {
   v1::GenerateRequest request = Text(std::string(64, 'a'));
   request.mutable_sampling()->set_max_tokens(0);
   const auto read = ReadRequest(request, OneByteModel(), absl::UnixEpoch());
@@ -475,7 +475,7 @@ TEST_CASE("A request with max_tokens 0 is prefill-only and may fill the context"
   CHECK(absl::IsInvalidArgument(ReadRequest(request, OneByteModel(), absl::UnixEpoch()).status()));
 }
 
-TEST_CASE("A PrefillOnly request may fill the whole context") {
+TEST_CASE("A PrefillOnly request may fill the whole context length") {
   v1::PrefillOnlyRequest request;
   request.mutable_segments()->add_segments()->set_text(std::string(64, 'a'));
   const auto read = ReadRequest(AsGenerate(request), OneByteModel(), absl::UnixEpoch());

@@ -97,7 +97,7 @@ TEST_CASE("A tenant with running tasks comes after one without") {
   last.set_value();
 }
 
-TEST_CASE("A tenant with a full queue is refused, and other tenants are not") {
+TEST_CASE("WorkQueue refuses a tenant with a full queue and no other tenant") {
   WatchedQueue w(1);
   auto held = w.Hold("a");
   for (size_t i = 0; i < kCapacity; ++i) CHECK(w.Give("a", "a"));

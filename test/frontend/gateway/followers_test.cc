@@ -95,7 +95,7 @@ TEST_CASE("A client that leaves cancels its prefill hints") {
   CHECK(c.prefill->Next().cancel().request_id() == follower);
 }
 
-TEST_CASE("A chat is answered when template or context refuse its hints") {
+TEST_CASE("A router answers a chat when template or context refuse its prefill hints") {
   Cluster c;
   Serve(c);
   HttpClient client(c.node->http()->address());
@@ -106,7 +106,7 @@ TEST_CASE("A chat is answered when template or context refuse its hints") {
   CHECK(json::parse(client.Read().body)["choices"][0]["message"]["content"] == "hello");
 }
 
-TEST_CASE("A malformed prefill hint is refused by name before the chat starts") {
+TEST_CASE("A router refuses a malformed prefill hint by name before the chat starts") {
   Cluster c;
   Serve(c);
   HttpClient client(c.node->http()->address());

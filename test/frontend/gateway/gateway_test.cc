@@ -80,7 +80,7 @@ std::vector<RequestId> PassPrefills(Cluster& c, size_t count) {
   return ids;
 }
 
-TEST_CASE("A completion is answered whole or as a stream") {
+TEST_CASE("A router answers a completion whole or as a stream") {
   Cluster c;
   HttpClient client = Connect(c);
   client.Post("/v1/completions", kHello, "x-request-id: mine\r\n");
@@ -114,7 +114,7 @@ TEST_CASE("A completion is answered whole or as a stream") {
   CHECK(text == "ab");
 }
 
-TEST_CASE("A chat is rendered by the template and answered whole or as a stream") {
+TEST_CASE("A router renders a chat by the template and answers whole or as a stream") {
   Cluster c;
   ServedModel model = ByteModel("bytes");
   auto chat_template = ChatTemplate::Parse("{% for m in messages %}<{{ m.content }}>{% endfor %}", "", "");
@@ -151,7 +151,7 @@ TEST_CASE("A chat is rendered by the template and answered whole or as a stream"
   CHECK(events.back()["usage"]["completion_tokens"] == 5);
 }
 
-TEST_CASE("A chat's reasoning is separated unless its variables disable thinking") {
+TEST_CASE("A router separates a chat's reasoning unless its variables disable thinking") {
   Cluster c;
   c.Serve(MarkedModel("bytes",
                       "{{ messages[0].content }}:{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"));
@@ -343,7 +343,7 @@ TEST_CASE("Errors name the wrong field in OpenAI's format") {
   CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="INVALID_ARGUMENT"})") >= 8);
 }
 
-TEST_CASE("A chat is refused with a way out when its model has no template") {
+TEST_CASE("A router names a way out when a chat's model has no template") {
   Cluster c;
   const HttpAnswer answer = Post(c, "/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}]})");
   CHECK(answer.status == 400);
@@ -351,7 +351,7 @@ TEST_CASE("A chat is refused with a way out when its model has no template") {
   CHECK(Parse(answer)["error"]["param"] == "messages");
 }
 
-TEST_CASE("Unknown paths and methods are refused") {
+TEST_CASE("A router refuses unknown paths and methods") {
   Cluster c;
   const HttpAnswer unknown = Get(c, "/v2/completions");
   CHECK(unknown.status == 404);
@@ -373,7 +373,7 @@ TEST_CASE("Unknown paths and methods are refused") {
   ErrorMessageOf(broken);
 }
 
-TEST_CASE("Requests from pages of other sites are refused") {
+TEST_CASE("A router refuses requests from pages of other sites") {
   Cluster c;
   for (const char* origin : {"http://evil.example", "null", "http://localhost:1", "http://localhostx"}) {
     const HttpAnswer answer = Post(c, "/tokenize", R"({"prompt": "a"})", absl::StrCat("Origin: ", origin, "\r\n"));
@@ -421,7 +421,7 @@ TEST_CASE("Without keys, a loopback router accepts only addresses and localhost"
   CHECK(status_for("Host: baton-router\r\n") == 200);
 }
 
-TEST_CASE("A query is refused on routes without query parameters") {
+TEST_CASE("A router refuses a query on routes without query parameters") {
   Cluster c;
   for (const char* path : {"/health", "/version", "/metrics", "/v1/models", "/v1/models/bytes"}) {
     INFO(path);
@@ -436,7 +436,7 @@ TEST_CASE("A query is refused on routes without query parameters") {
   CHECK(Get(c, "/version?").status == 200);
 }
 
-TEST_CASE("Overload and missing workers are refused with a retry delay") {
+TEST_CASE("A router refuses with a retry delay when it is overloaded or has no workers") {
   Cluster c({.live_requests = 1, .worker_wait = absl::Milliseconds(50)});
   Await("the workers to attach", [&] { return Get(c, "/health").status == 200; });
   HttpClient first = Connect(c);
@@ -470,7 +470,7 @@ TEST_CASE("A call's timeout sets the deadline of its requests") {
   }
 }
 
-TEST_CASE("Long bodies are read on another thread with the same answers") {
+TEST_CASE("A router reads long bodies on another thread with the same answers") {
   Cluster c;
   const std::string body = absl::StrCat(R"({"prompt": "hello", "request_id": "r")", std::string(40'000, ' '), "}");
   HttpClient client = Connect(c);
@@ -484,7 +484,7 @@ TEST_CASE("Long bodies are read on another thread with the same answers") {
   ErrorMessageOf(too_long);
 }
 
-TEST_CASE("The gRPC calls are available as JSON over HTTP") {
+TEST_CASE("A router serves the gRPC calls as JSON over HTTP") {
   Cluster c;
   HttpClient client = Connect(c);
   const std::string request = R"({"segments": {"segments": [{"text": "hello"}]}, "request_id": "r",
@@ -574,7 +574,7 @@ TEST_CASE("A router ends requests that run beyond its grace period") {
   ErrorMessageOf(ended);
 }
 
-TEST_CASE("A client that does not read is disconnected and delays no other") {
+TEST_CASE("A router disconnects a client that does not read, which delays no other") {
   Cluster c;
   HttpClient slow(c.node->http()->address(), /*receive_buffer=*/4096);
   slow.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "slow"})");

@@ -38,7 +38,7 @@ struct World {
   }
 };
 
-TEST_CASE("Every HTTP answer is counted by its code") {
+TEST_CASE("A router counts every HTTP answer by its code") {
   World w;
   for (const char* code : {"200", "401", "403", "404", "405", "413", "431"}) {
     CHECK(w.c.metrics.Text().find(absl::StrCat("baton_http_responses_total{code=\"", code, "\"} 0")) !=
@@ -59,7 +59,7 @@ TEST_CASE("Every HTTP answer is counted by its code") {
   }
 }
 
-TEST_CASE("A call without a key gets a hint, and the log its address but no key") {
+TEST_CASE("A router names Bearer and logs the address, but no key, when a key is wrong") {
   World w;
   std::ostringstream log;
   const auto before = spdlog::default_logger();
@@ -77,7 +77,7 @@ TEST_CASE("A call without a key gets a hint, and the log its address but no key"
   CHECK(text.find("sesame") == std::string::npos);
 }
 
-TEST_CASE("A call with two keys is refused") {
+TEST_CASE("A router refuses a call with two keys") {
   World w;
   const HttpAnswer answer = w.Ask("GET /version", w.Mine() + "authorization: Bearer other\r\n");
   CHECK(answer.status == 400);

@@ -24,7 +24,7 @@ TEST_CASE("A query sets the form and the deadline of an answer") {
   CHECK(ReadRpcQuery("timeout_ms=1", /*may_stream=*/false)->timeout == absl::Milliseconds(1));
 }
 
-TEST_CASE("Unknown query parameters are refused by name") {
+TEST_CASE("ReadRpcQuery refuses unknown parameters by name") {
   const auto error = [](const std::string& query, bool may_stream = true) {
     const absl::StatusOr<RpcQuery> read = ReadRpcQuery(query, may_stream);
     CHECK(absl::IsInvalidArgument(read.status()));

@@ -101,7 +101,7 @@ TEST_CASE("The page's data has workers, sessions and tokens, and no salt") {
   CHECK(status["completion_tokens"] == "5");
 }
 
-TEST_CASE("A workflow's timeline is available with its salt, live or ended") {
+TEST_CASE("A router returns a workflow's timeline for its salt, live or ended") {
   Cluster c;
   HttpClient client(c.node->http()->address());
   client.Post("/v1/completions", Body("r", R"("workflow": "trip", "agent": "writer", "cache_salt": "s")"));
@@ -132,7 +132,7 @@ TEST_CASE("A workflow's timeline is available with its salt, live or ended") {
   CHECK(Ask(c, "POST", "/ui/trace", R"({"workflow": "nobody", "cache_salt": "s"})").status == 404);
 }
 
-TEST_CASE("Wrong requests to the page's routes are refused by name") {
+TEST_CASE("The page's routes refuse wrong requests by name") {
   Cluster c;
   const auto refused = [&](const std::string& method, const std::string& path, const std::string& body, int code) {
     const HttpAnswer answer = Ask(c, method, path, body);
@@ -160,7 +160,7 @@ TEST_CASE("Wrong requests to the page's routes are refused by name") {
   CHECK(other.Read().status == 403);
 }
 
-TEST_CASE("With keys, workers are for operators and a workflow for its tenant") {
+TEST_CASE("A router with keys shows workers to operators and a workflow to its tenant") {
   TempDir directory;
   const NewKey alpha = DrawKey(), beta = DrawKey(), boss = DrawKey();
   directory.Write("keys.toml", absl::StrCat("[alpha]\nkeys = [\"", alpha.hash, "\"]\n[beta]\nkeys = [\"", beta.hash,

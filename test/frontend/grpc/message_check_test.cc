@@ -18,14 +18,14 @@ std::string WithText(const std::string& bad, int segment) {
   return bytes.replace(at - 4, 4, bad);
 }
 
-TEST_CASE("The field of a string that is not UTF-8 is named") {
+TEST_CASE("ExplainParseError names the field of a string that is not UTF-8") {
   const std::string bytes = WithText("a\xff\xfe!", 1);
   v1::GenerateRequest request;
   REQUIRE_FALSE(request.ParseFromString(bytes));
   CHECK(Message(ExplainParseError(bytes, request)) == "segments.segments[1].text: is not valid UTF-8");
 }
 
-TEST_CASE("A broken encoding is reported") {
+TEST_CASE("ExplainParseError reports a broken encoding") {
   v1::GenerateRequest request;
   for (const std::string& bytes : {std::string("\xff\xff\xff\xff"), std::string("\x12\x7f"), std::string("\x0b\x0b")}) {
     REQUIRE_FALSE(request.ParseFromString(bytes));

@@ -66,7 +66,7 @@ TEST_CASE("Accounts that want everything converge to equal shares") {
   CHECK(bytes.Take("d", 40));
 }
 
-TEST_CASE("A charge returns its bytes, and keeps them when it finds no room") {
+TEST_CASE("A charge returns its bytes, and keeps them when too few others are free") {
   const auto bytes = std::make_shared<BodyBytes>(100);
   auto charge = std::make_unique<BodyCharge>(bytes, "a");
   CHECK(charge->Add(40));

@@ -26,20 +26,20 @@ struct WatchedTable {
   }
 };
 
-TEST_CASE("Strangers are at most half, and the longest silent one is closed") {
+TEST_CASE("ConnectionTable closes the longest idle of too many connections without a key") {
   WatchedTable w(16, /*asks=*/true);
   for (int i = 0; i < 8; ++i) CHECK(w.Add(i, absl::StrCat("10.0.0.", i)) == Room::kFree);
   w.table.EndRequest(0);  // active since then
   CHECK(w.Add(8, "10.0.0.8") == Room::kMade);
   CHECK(w.closed == std::vector<ConnectionTable::Id>{1});
-  // A connection with a key is no longer a stranger, and stays.
+  // A connection with a key is not replaced.
   for (const int id : {2, 3, 4}) w.table.ShowKey(id);
   for (int i = 9; i < 12; ++i) CHECK(w.Add(i, absl::StrCat("10.0.0.", i)) == Room::kFree);
   CHECK(w.Add(12, "10.0.0.12") == Room::kMade);
   CHECK(w.closed.back() == 5);
 }
 
-TEST_CASE("Strangers of one address are at most a quarter and close each other") {
+TEST_CASE("ConnectionTable replaces connections without a key beyond an address's quarter") {
   WatchedTable w(16, /*asks=*/true);
   CHECK(w.Add(100, "10.0.0.9") == Room::kFree);
   for (int i = 0; i < 4; ++i) CHECK(w.Add(i, "2001:db8::1") == Room::kFree);

@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("Connections beyond the limit are answered 503") {
+TEST_CASE("HttpServer answers 503 to connections beyond the limit") {
   World w([](HttpOptions& o) { o.max_connections = 2; });
   HttpClient first = w.Client(), second = w.Client();
   first.Get("/wait");
@@ -27,7 +27,7 @@ TEST_CASE("Connections beyond the limit are answered 503") {
   CHECK(w.server->connections() == 2);
 }
 
-TEST_CASE("Strangers leave room for connections with keys and for each other") {
+TEST_CASE("Connections without a key leave slots for keys and for each other") {
   std::atomic<int> opened = 0, closed = 0, replaced = 0;
   World w([&](HttpOptions& o) {
     o.max_connections = 16;
@@ -60,7 +60,7 @@ TEST_CASE("Strangers leave room for connections with keys and for each other") {
   CHECK(opened == 28);
 }
 
-TEST_CASE("Bodies beyond the common budget are not read") {
+TEST_CASE("HttpServer reads no body beyond the common budget") {
   World w([](HttpOptions& o) { o.max_bodies_bytes = 1500; });
   HttpClient first = w.Client();
   first.Post("/wait", std::string(1000, 'x'));
@@ -74,7 +74,7 @@ TEST_CASE("Bodies beyond the common budget are not read") {
   CHECK(Exchange(w, request).status == 200);
 }
 
-TEST_CASE("Bodies of one account leave room for bodies of another") {
+TEST_CASE("Bodies of one account leave bytes of the budget for bodies of another") {
   World w([](HttpOptions& o) { o.max_bodies_bytes = 3000; });
   const auto status_for = [&w](const std::string& account) {
     return Exchange(w, absl::StrCat("POST /echo HTTP/1.1\r\nHost: x\r\nx-account: ", account,

@@ -21,7 +21,7 @@ struct ReplyWorld {
 
 const HttpResponse kHead{.status = 200, .headers = {{"x-open", "yes"}}, .body = ""};
 
-TEST_CASE("An open answer begins with its first part") {
+TEST_CASE("HttpReply begins a prepared answer with its first part") {
   ReplyWorld w;
   w.reply.Open(kHead, "?");
   CHECK(w.woken == 0);
@@ -36,7 +36,7 @@ TEST_CASE("An open answer begins with its first part") {
   CHECK_FALSE(w.reply.BreakSilence());
 }
 
-TEST_CASE("An open answer begins with its sign after a silence, and repeats it") {
+TEST_CASE("HttpReply begins a prepared answer with a comment after a pause") {
   ReplyWorld w;
   w.reply.Open(kHead, "?");
   REQUIRE(w.reply.BreakSilence());
@@ -50,7 +50,7 @@ TEST_CASE("An open answer begins with its sign after a silence, and repeats it")
   CHECK(w.reply.BreakSilence());
 }
 
-TEST_CASE("Until an open answer has begun, a whole answer may replace it") {
+TEST_CASE("HttpReply accepts a whole answer until a prepared answer has begun") {
   ReplyWorld w;
   w.reply.Open(kHead, "?");
   CHECK(w.reply.TrySend({.status = 503, .headers = {}, .body = "no"}));
@@ -58,7 +58,7 @@ TEST_CASE("Until an open answer has begun, a whole answer may replace it") {
   CHECK_FALSE(w.reply.BreakSilence());
 }
 
-TEST_CASE("An answer that is not open sends nothing before it is given") {
+TEST_CASE("HttpReply sends nothing before its answer when it was not prepared") {
   ReplyWorld w;
   CHECK_FALSE(w.reply.BreakSilence());
   w.reply.Send({.status = 200, .headers = {}, .body = "a"});

@@ -11,7 +11,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("Requests of one connection are answered in order") {
+TEST_CASE("HttpServer answers the requests of one connection in order") {
   World w;
   HttpClient client = w.Client();
   client.Post("/echo?a=b?c", "one");
@@ -36,7 +36,7 @@ TEST_CASE("Requests of one connection are answered in order") {
   CHECK(client.Read().headers["x-method"] == "GET");
 }
 
-TEST_CASE("A body may be chunked and preceded by Expect: 100-continue") {
+TEST_CASE("HttpServer accepts a body that is chunked or follows Expect: 100-continue") {
   World w;
   HttpClient client = w.Client();
   client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
@@ -70,7 +70,7 @@ TEST_CASE("An HTTP/1.0 client gets parts until the connection ends") {
   CHECK_FALSE(answer.headers.contains("transfer-encoding"));
 }
 
-TEST_CASE("Input that is not HTTP is refused") {
+TEST_CASE("HttpServer refuses input that is not HTTP") {
   World w;
   CHECK(Exchange(w, "hello\r\n\r\n").status == 400);
   CHECK(Exchange(w, "GET / HTTP/1.1\r\n\r\n").status == 400);  // no Host
@@ -94,7 +94,7 @@ TEST_CASE("Input that is not HTTP is refused") {
   CHECK(Exchange(w, post + "Expect: miracles\r\nContent-Length: 1\r\n\r\n").status == 417);
 }
 
-TEST_CASE("Heads and bodies beyond the limits are refused") {
+TEST_CASE("HttpServer refuses heads and bodies beyond the limits") {
   World w([](HttpOptions& o) { o.max_body_bytes = 1000; });
   const std::string get = "GET /echo HTTP/1.1\r\nHost: x\r\n", post = "POST /echo HTTP/1.1\r\nHost: x\r\n";
   CHECK(Exchange(w, absl::StrCat("GET /", std::string(20 << 10, 'x'), " HTTP/1.1\r\nHost: x\r\n\r\n")).status == 431);
@@ -152,7 +152,7 @@ TEST_CASE("Fields of a trailer are not headers") {
   }
 }
 
-TEST_CASE("A request that is refused by its head is answered without its body") {
+TEST_CASE("HttpServer answers without the body when it refuses a request by its head") {
   World w([](HttpOptions& o) { o.max_bodies_bytes = 1000; });
   const std::string stranger = "POST /echo HTTP/1.1\r\nHost: x\r\nAuthorization: none\r\n";
   CHECK(Exchange(w, stranger + "Content-Length: 2000\r\n\r\n").status == 401);
@@ -173,7 +173,7 @@ TEST_CASE("A request that is refused by its head is answered without its body") 
   CHECK(client.Read().status == 200);
 }
 
-TEST_CASE("A client that sends slowly is refused") {
+TEST_CASE("HttpServer refuses a client that sends slowly") {
   SECTION("before the end of its headers") {
     const WorldMode mode = EachMode();
     // On a slow machine, the timeout may end before the server has read the input. The test then
@@ -270,7 +270,7 @@ TEST_CASE("The server notices a client that leaves") {
   kept.reply->End();
 }
 
-TEST_CASE("An open answer begins by itself after a silence") {
+TEST_CASE("HttpServer begins a prepared answer after a pause") {
   World w([](HttpOptions& o) { o.max_silence = absl::Milliseconds(40); });
   HttpClient client = w.Client();
   client.Get("/wait");
@@ -297,7 +297,7 @@ TEST_CASE("An open answer begins by itself after a silence") {
   }
 }
 
-TEST_CASE("A client that does not read is disconnected") {
+TEST_CASE("HttpServer disconnects a client that does not read") {
   SECTION("when too many bytes wait for it") {
     World w([](HttpOptions& o) { o.max_unread_bytes = 100 << 10; });
     HttpClient client = w.Client(/*receive_buffer=*/4096);
@@ -359,7 +359,7 @@ TEST_CASE("Drain ends connections after their answers, and Stop at once") {
   cut.reply->Write("nobody reads this");
 }
 
-TEST_CASE("Listening on an address in use fails") {
+TEST_CASE("HttpServer returns an error when the address is in use") {
   World w;
   HttpOptions options;
   options.listen = w.server->address();

@@ -87,7 +87,7 @@ void Copy(const std::string& from, const std::string& to) {
   std::ofstream(to, std::ios::binary) << std::ifstream(from, std::ios::binary).rdbuf();
 }
 
-TEST_CASE("TLS 1.2 and 1.3 are spoken, older ones are not") {
+TEST_CASE("HttpServer accepts TLS 1.2 and 1.3 and refuses older versions") {
   HttpsWorld w;
   const auto context = w.authority.ClientContext();
   // Without this, OpenSSL neither offers nor accepts an old version.
@@ -109,7 +109,7 @@ TEST_CASE("TLS 1.2 and 1.3 are spoken, older ones are not") {
   CHECK(version_of(TLS1_VERSION) == 0);
 }
 
-TEST_CASE("Keys are exchanged by fast curves only") {
+TEST_CASE("HttpServer exchanges keys by fast curves only") {
   HttpsWorld w;
   const auto agrees = [&](int version, const std::string& groups, const std::string& ciphers) {
     const auto context = w.authority.ClientContext();
@@ -155,7 +155,7 @@ TEST_CASE("ALPN chooses HTTP/1.1 and refuses clients without it") {
   CHECK(w.Client().encrypted());  // this client offers no protocol
 }
 
-TEST_CASE("A client that does not trust the certificate leaves; others are served") {
+TEST_CASE("HttpServer serves others when a client does not trust the certificate") {
   HttpsWorld w;
   Authority others("others");
   CHECK_FALSE(w.Client(others.ClientContext().get()).encrypted());
@@ -164,7 +164,7 @@ TEST_CASE("A client that does not trust the certificate leaves; others are serve
   CHECK(client.Read().body == "x");
 }
 
-TEST_CASE("A client without TLS is answered 400 on an HTTPS port") {
+TEST_CASE("HttpServer answers 400 to a client without TLS on an HTTPS port") {
   HttpsWorld w;
   for (const std::string begin : {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "G", "POST /echo HTTP/1.1\r\n"}) {
     HttpClient client = w.PlainClient();
@@ -191,7 +191,7 @@ TEST_CASE("Input that is not TLS ends the connection") {
   w.AwaitNoConnection();
 }
 
-TEST_CASE("A client that stalls in the handshake or after it is disconnected") {
+TEST_CASE("HttpServer disconnects a client that stalls in the handshake or after it") {
   // On a slow machine, the timeout may end before the server has read the input. The test then
   // repeats with twice the time.
   for (absl::Duration timeout = absl::Milliseconds(300);; timeout *= 2) {
@@ -290,7 +290,7 @@ TEST_CASE("Too many bytes without data end the connection") {
   w.AwaitNoConnection();
 }
 
-TEST_CASE("A client that requests keys forever without reading is disconnected") {
+TEST_CASE("HttpServer disconnects a client that requests keys forever without reading") {
   HttpsWorld w;
   const auto context = w.authority.ClientContext();
   HttpClient client = HttpClient(w.server->address(), /*receive_buffer=*/4096, context.get());
@@ -303,7 +303,7 @@ TEST_CASE("A client that requests keys forever without reading is disconnected")
   w.AwaitNoConnection();
 }
 
-TEST_CASE("TLS sessions are not resumed") {
+TEST_CASE("HttpServer resumes no TLS session") {
   HttpsWorld w;
   for (const int only : {TLS1_2_VERSION, TLS1_3_VERSION}) {
     const auto context = w.authority.ClientContext();
@@ -339,7 +339,7 @@ TEST_CASE("A body that ends in invalid TLS returns its budget") {
   CHECK(other.Read().status == 200);
 }
 
-TEST_CASE("A renewed certificate is used for new connections, an invalid one not") {
+TEST_CASE("HttpServer uses a renewed certificate for new connections unless it is invalid") {
   HttpsWorld w;
   HttpClient before = w.Client();
   CHECK(ServerSeenBy(before) == "server");

@@ -126,7 +126,7 @@ TEST_CASE("The plaintext is the same for every split of the ciphertext") {
   });
 }
 
-TEST_CASE("Changed ciphertext is refused and yields no wrong plaintext") {
+TEST_CASE("TlsSession refuses changed ciphertext and yields no wrong plaintext") {
   TlsWorld w;
   int refused = 0;
   const Seeds seeds = ForEachSeed(300, [&](uint64_t seed) {
@@ -198,7 +198,7 @@ std::string Handshake(std::string_view content) {
   return std::string{22, 3, 1, 0, static_cast<char>(content.size())} + std::string(content);
 }
 
-TEST_CASE("A hello that announces too much is refused before memory is taken") {
+TEST_CASE("TlsSession refuses a hello that announces too much before it takes memory") {
   TlsWorld w;
   const std::string alert("\x15\x03\x03\x00\x02\x02\x2f", 7), most("\1\0\x40\0", 4), more("\1\0\x40\1", 4);
   std::string plaintext;
@@ -253,7 +253,7 @@ TEST_CASE("A hello that announces too much is refused before memory is taken") {
   }
 }
 
-TEST_CASE("Close_notify is sent once, and input is still received") {
+TEST_CASE("TlsSession sends close_notify once and still receives input") {
   TlsWorld w;
   TlsSession server(w.server_context.get());
   Client client(w.client_context.get());

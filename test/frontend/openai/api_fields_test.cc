@@ -118,7 +118,7 @@ TEST_CASE("Each row is complete, and each API has a field once") {
   }
 }
 
-TEST_CASE("Each row is read by each of its APIs according to its state") {
+TEST_CASE("Each API reads its rows according to their state") {
   for (const ApiField& field : ApiFields()) {
     for (const Api api : kApis) {
       if (!field.apis.contains(api)) continue;
@@ -143,7 +143,7 @@ TEST_CASE("Each row is read by each of its APIs according to its state") {
   }
 }
 
-TEST_CASE("A field of another API, or of none, is refused by name") {
+TEST_CASE("ReadFields refuses a field of another API, or of none, by name") {
   std::set<std::string> names = {"unknown"};
   for (const ApiField& field : ApiFields()) names.insert(std::string(field.name));
   for (const Api api : kApis) {
@@ -171,7 +171,7 @@ TEST_CASE("Completions and chats accept labels, and fixed fields at their value"
   }
 }
 
-TEST_CASE("Of several errors, the first in the table's order is reported") {
+TEST_CASE("ReadFields reports the first error in the table's order") {
   const auto error = [](const char* fields) {
     Json body = LeastBody(Api::kChat);
     body.update(Json::parse(fields));
@@ -185,7 +185,7 @@ TEST_CASE("Of several errors, the first in the table's order is reported") {
   CHECK(error(R"({"unknown": 1, "messages": 3})") == "messages");
 }
 
-TEST_CASE("A second value without effect is accepted") {
+TEST_CASE("ReadFields accepts a second value without effect") {
   CHECK(ReadWith(Api::kChat, "service_tier", "default").ok());
   CHECK_FALSE(ReadWith(Api::kChat, "service_tier", "flex").ok());
   CHECK_FALSE(ReadWith(Api::kChat, "store", "").ok());

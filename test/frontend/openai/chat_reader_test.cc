@@ -48,7 +48,7 @@ TEST_CASE("A chat body without messages is still a chat, also with a context") {
   CHECK(MustRead(R"("messages": [], "context_id": "trip")").requests[0].has_chat());
 }
 
-TEST_CASE("Roles, names, parts and references are read") {
+TEST_CASE("ReadChat reads roles, names, parts and references") {
   const CompletionCall call = MustRead(
       R"("messages": [{"role": "developer", "content": "be kind"}, {"role": "user", "name": "ann", "content":
          [{"type": "text", "text": "a"}, {"type": "output_of", "output_of": "up"}, {"type": "output_of", "output_of":
@@ -59,7 +59,7 @@ TEST_CASE("Roles, names, parts and references are read") {
         R"(name: "ann" })");
 }
 
-TEST_CASE("An assistant's calls and a tool's answer are read") {
+TEST_CASE("ReadChat reads an assistant's calls and a tool's answer") {
   const CompletionCall call = MustRead(
       R"("messages": [{"role": "assistant", "content": null, "refusal": null, "audio": null, "function_call": null,
          "annotations": [], "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments":
@@ -75,7 +75,7 @@ TEST_CASE("An assistant's calls and a tool's answer are read") {
   CHECK(chat.messages(1).content() == "2");
 }
 
-TEST_CASE("An assistant's reasoning is passed on, and replaces missing text") {
+TEST_CASE("ReadChat passes on an assistant's reasoning, which replaces missing text") {
   const CompletionCall call = MustRead(
       OneMessage(R"({"role": "assistant", "content": "2", "reasoning_content": "hm"}, {"role": "assistant", "content":
                     null, "reasoning_content": "well"}, {"role": "assistant", "content": "3", "reasoning_content": null})"));
@@ -90,7 +90,7 @@ TEST_CASE("An assistant's reasoning is passed on, and replaces missing text") {
         "messages[0].reasoning_content: is not supported");
 }
 
-TEST_CASE("Template variables are passed on, except reserved ones") {
+TEST_CASE("ReadChat passes on template variables, except reserved ones") {
   const auto with = [](std::string_view variables) {
     return WithHello(StrCat("\"chat_template_kwargs\": ", variables));
   };
@@ -157,7 +157,7 @@ TEST_CASE("The chat template determines the format of calls") {
   CHECK(absl::IsInvalidArgument(ToolFormatOf(none).status()));
 }
 
-TEST_CASE("Tools and calls of more than 1 MiB are refused by name") {
+TEST_CASE("ReadChat refuses tools and calls of more than 1 MiB by name") {
   const std::string large(1 << 20, 'x');
   CHECK(ErrorOf(WithHello(StrCat(R"("tools": [{"function": {"name": "f", "description": ")", large, "\"}}]")),
                 "qwen") == "tools: 1048620 bytes, limit 1048576");
@@ -166,7 +166,7 @@ TEST_CASE("Tools and calls of more than 1 MiB are refused by name") {
   CHECK(ErrorOf(OneMessage(calls), "qwen") == "messages[0].tool_calls: 1048618 bytes, limit 1048576");
 }
 
-TEST_CASE("Tools are hidden from the model when tool_choice is none") {
+TEST_CASE("ReadChat hides tools from the model when tool_choice is none") {
   const CompletionCall call =
       MustRead(WithHello(StrCat("\"tools\": [", kTool, "], \"tool_choice\": \"none\"")), "qwen");
   CHECK(call.tools == ToolFormat::kNone);
@@ -174,7 +174,7 @@ TEST_CASE("Tools are hidden from the model when tool_choice is none") {
   CHECK(MustRead(WithHello("\"tools\": [], \"tool_choice\": \"auto\"")).tools == ToolFormat::kNone);
 }
 
-TEST_CASE("Unsupported fields of tools are refused by name") {
+TEST_CASE("ReadChat refuses unsupported fields of tools by name") {
   const auto with = [](std::string_view tool) { return WithHello(StrCat("\"tools\": [", tool, "]")); };
   CHECK(ErrorOf(with(R"({"type": "custom"})"), "qwen") ==
         "tools[0].type: expected 'function', got 'custom', which is not supported");
@@ -195,7 +195,7 @@ TEST_CASE("Unsupported fields of tools are refused by name") {
         "functions: expected [], got a list of 1, which is not supported");
 }
 
-TEST_CASE("Fields of other kinds of answer are refused unless they have no effect") {
+TEST_CASE("ReadChat refuses fields of other kinds of answer unless they have no effect") {
   CHECK(ErrorOf(WithHello(R"("modalities": ["audio"])")) ==
         R"(modalities: expected ["text"], got a list of 1, which is not supported)");
   CHECK(ErrorOf(WithHello(R"("audio": {"voice": "v"})")) == "audio: is not supported");
@@ -208,7 +208,7 @@ TEST_CASE("Fields of other kinds of answer are refused unless they have no effec
             .requests.size() == 1);
 }
 
-TEST_CASE("A wrong message is refused by field") {
+TEST_CASE("ReadChat refuses a wrong message by field") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("n": 1)", "messages: expected a list of messages, got none"},
       {R"("messages": "hi")", "messages: expected a list, got 'hi'"},

@@ -97,7 +97,7 @@ TEST_CASE("An echo has the prompt's text") {
         "echo: is not supported with a context_id");
 }
 
-TEST_CASE("Streams and their options are read") {
+TEST_CASE("ReadCompletion reads a stream and its options") {
   CHECK(MustReadCompletion(R"("prompt": "a", "stream": true)").stream);
   CHECK_FALSE(MustReadCompletion(R"("prompt": "a", "stream": true)").include_usage);
   CHECK(
@@ -110,7 +110,7 @@ TEST_CASE("Streams and their options are read") {
         "stream_options.x: is not supported");
 }
 
-TEST_CASE("Values without effect are accepted") {
+TEST_CASE("ReadCompletion accepts values without effect") {
   const CompletionCall call = MustReadCompletion(
       R"("prompt": "a", "user": "me", "metadata": {"k": "v"}, "store": false, "logit_bias": {}, "best_of": 1, "suffix": "",
          "response_format": {"type": "text"}, "service_tier": "default", "anything": null, "temperature": null,
@@ -118,7 +118,7 @@ TEST_CASE("Values without effect are accepted") {
   CHECK(call.requests.size() == 1);
 }
 
-TEST_CASE("Unsupported fields are refused by name") {
+TEST_CASE("ReadCompletion refuses unsupported fields by name") {
   CHECK(CompletionError(R"("prompt": "a", "anything": 1)") == "anything: is not supported");
   CHECK(CompletionError(R"("prompt": "a", "best_of": 3)") == "best_of: expected the same as n, 1, got 3");
   CHECK(CompletionError(R"("prompt": "a", "suffix": "s")") ==
@@ -133,7 +133,7 @@ TEST_CASE("Unsupported fields are refused by name") {
         "min_tokens: expected 0, got 3, which is not supported");
 }
 
-TEST_CASE("A wrong value is refused by field, with the expected value") {
+TEST_CASE("ReadCompletion refuses a wrong value with its field and the expected value") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("max_tokens": 1)", "prompt: expected a text, a list of token ids, or a list of either, got none"},
       {R"("prompt": 3)", "prompt: expected a text, a list of token ids, or a list of either, got 3"},
@@ -175,14 +175,14 @@ TEST_CASE("A wrong value is refused by field, with the expected value") {
   for (const auto& [fields, error] : cases) CHECK(CompletionError(fields) == error);
 }
 
-TEST_CASE("The number of choices is limited") {
+TEST_CASE("ReadCompletion limits the number of choices") {
   std::string prompts;
   for (int i = 0; i < 9; ++i) prompts += i > 0 ? ",\"a\"" : "\"a\"";
   CHECK(CompletionError(StrCat("\"n\": 16, \"prompt\": [", prompts, "]")) ==
         "n: 16 choices for each of 9 prompts, limit 128 choices per call");
 }
 
-TEST_CASE("An unknown model is NOT_FOUND") {
+TEST_CASE("ReadCompletion returns NOT_FOUND when the model is unknown") {
   const auto body = ParseJsonBody(R"({"model": "gpt", "prompt": "a"})");
   const auto call = ReadCompletion(*body, TestModels());
   CHECK(absl::IsNotFound(call.status()));

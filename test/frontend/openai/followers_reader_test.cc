@@ -54,7 +54,7 @@ TEST_CASE("An empty list of hints counts as absent") {
   for (const char* none : {"[]", "null"}) CHECK(ReadWithFollowers(none)->followers.empty());
 }
 
-TEST_CASE("Errors in a prefill hint are named") {
+TEST_CASE("ReadChat names the wrong field of a prefill hint") {
   CHECK(FollowersError("{}") == "followers: expected a list, got an object");
   CHECK(FollowersError("[1]") == "followers[0]: expected an object, got 1");
   CHECK(FollowersError(StrCat("[", kFollower, ", {}]")) ==

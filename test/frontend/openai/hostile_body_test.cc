@@ -86,7 +86,7 @@ bool IsAnswer(const absl::StatusOr<T>& result) {
   return HttpStatusOf(result.status()) < 500 && body.size() < 2000 && ParseJsonBody(body).ok();
 }
 
-TEST_CASE("A nearly right body is read or refused") {
+TEST_CASE("The readers of bodies read or refuse a nearly right body") {
   ForEachSeed(20, [](uint64_t seed) {
     std::mt19937 random(seed);
     const auto chat_tokens = [](const v1::Chat&, const ChatValues&,

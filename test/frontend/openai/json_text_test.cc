@@ -21,7 +21,7 @@ TEST_CASE("JSON text reads back unchanged") {
   CHECK(back->get<std::string>() == all);
 }
 
-TEST_CASE("Invalid UTF-8 is replaced once for each maximal subpart") {
+TEST_CASE("JsonString replaces each maximal subpart of invalid UTF-8 once") {
   CHECK(JsonString("a\xff"
                    "b\xe2\x82"
                    "c\xe2\x82") == "\"a\uFFFDb\uFFFDc\uFFFD\"");

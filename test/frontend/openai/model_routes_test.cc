@@ -16,7 +16,7 @@ absl::StatusOr<std::string> Tokenize(const char* body) {
 }
 absl::StatusOr<std::string> Detokenize(const char* body) { return DetokenizeBody(*ParseJsonBody(body), TestModels()); }
 
-TEST_CASE("Models are listed and found by name") {
+TEST_CASE("ModelsBody lists models, and ModelBody finds a model by name") {
   const std::string plain = R"({"id":"plain","object":"model","created":9,"owned_by":"baton","max_model_len":1000})";
   CHECK(ModelsBody(TestModels(), absl::FromUnixSeconds(9)).starts_with(R"({"object":"list","data":[)" + plain + ","));
   CHECK(*ModelBody(TestModels(), "plain", absl::FromUnixSeconds(9)) == plain);
@@ -25,7 +25,7 @@ TEST_CASE("Models are listed and found by name") {
   CHECK(VersionBody().starts_with("{\"version\":\""));
 }
 
-TEST_CASE("Text is tokenised after the tokenizer's prefix by default") {
+TEST_CASE("TokenizeBody puts the tokenizer's prefix before text by default") {
   CHECK(*Tokenize(R"({"model": "plain", "prompt": "hi"})") ==
         R"({"count":3,"max_model_len":1000,"tokens":[257,104,105]})");
   CHECK(*Tokenize(R"({"model": "plain", "prompt": "hi", "add_special_tokens": false})") ==
@@ -34,7 +34,7 @@ TEST_CASE("Text is tokenised after the tokenizer's prefix by default") {
         R"({"count":0,"max_model_len":1000,"tokens":[]})");
 }
 
-TEST_CASE("Messages are tokenised like their chat") {
+TEST_CASE("TokenizeBody tokenises messages like their chat") {
   const auto chat_tokens = [](const v1::Chat& chat, const ChatValues& values,
                               const ServedModel& model) -> absl::StatusOr<std::vector<TokenId>> {
     CHECK(model.name == "qwen");
@@ -47,13 +47,13 @@ TEST_CASE("Messages are tokenised like their chat") {
                       TestModels(), chat_tokens) == R"({"count":2,"max_model_len":1000,"tokens":[1,2]})");
 }
 
-TEST_CASE("Ids become text, with special tokens by name") {
+TEST_CASE("DetokenizeBody turns ids into text, with special tokens by name") {
   CHECK(*Detokenize(R"({"model": "plain", "tokens": [104, 257, 195, 169, 255]})") ==
         "{\"prompt\":\"h<|eot_id|>\u00e9\uFFFD\"}");
   CHECK(*Detokenize(R"({"model": "plain", "tokens": []})") == R"({"prompt":""})");
 }
 
-TEST_CASE("Bad fields of both routes are refused by name") {
+TEST_CASE("Both routes refuse bad fields by name") {
   const auto error = [](const absl::StatusOr<std::string>& result) {
     CHECK(absl::IsInvalidArgument(result.status()));
     return std::string(Message(result.status()));

@@ -28,7 +28,7 @@ TEST_CASE("An error has OpenAI's format and names the field") {
         "\"code\":\"internal\"}}");
 }
 
-TEST_CASE("A context that is too small has OpenAI's message") {
+TEST_CASE("A prompt beyond the context length gets OpenAI's message") {
   CHECK(ErrorBody(absl::InvalidArgumentError("prompt: 64 tokens, limit 63 (context 64 of 'bytes', less one token)")) ==
         R"({"error":{"message":"This model's maximum context length is 64 tokens. prompt: 64 tokens, limit 63 )"
         R"x((context 64 of 'bytes', less one token)","type":"invalid_request_error","param":"prompt",)x"

@@ -74,7 +74,7 @@ TEST_CASE("A tool call inside reasoning is not a call") {
   Has(writer.Body(), R"("content":"no","refusal":null,"reasoning_content":"<tool_call>)");
 }
 
-TEST_CASE("Tags that are special tokens are found by their ids") {
+TEST_CASE("CompletionWriter finds tags of reasoning by their ids as special tokens") {
   CompletionWriter writer = Writer(/*stream=*/false);
   std::string out;
   for (const TokenUpdate& update :

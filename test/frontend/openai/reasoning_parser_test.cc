@@ -45,7 +45,7 @@ void CheckPieces(const Case& test, const std::vector<std::string>& pieces) {
   CHECK(all.content == test.content);
 }
 
-TEST_CASE("Reasoning is separated from the answer for every split") {
+TEST_CASE("ReasoningParser separates reasoning from the answer for every split") {
   for (const Case& test : Cases()) {
     CheckPieces(test, {test.written});
     for (size_t cut = 0; cut <= test.written.size(); ++cut) {
@@ -57,7 +57,7 @@ TEST_CASE("Reasoning is separated from the answer for every split") {
   }
 }
 
-TEST_CASE("Text that cannot be a tag is not held back") {
+TEST_CASE("ReasoningParser holds back no text that cannot be a tag") {
   ReasoningParser parser(Thinking::kMay);
   CHECK(parser.Push("<thi").content.empty());
   CHECK(parser.Push("s").content == "<this");

@@ -67,7 +67,7 @@ TEST_CASE("A body's message has calls, and null content without text") {
       R"("content":"<tool_call>{","refusal":null},"logprobs":null,"finish_reason":"stop")");
 }
 
-TEST_CASE("Without parallel calls, only the first call and text are shown") {
+TEST_CASE("CompletionWriter shows only the first call when calls are not parallel") {
   const bool stream = GENERATE(false, true);
   CompletionCall call = Call(ToolFormat::kHermes, stream);
   call.one_tool_call = true;
@@ -90,7 +90,7 @@ TEST_CASE("Without tools, an answer that looks like a call is text") {
       R"("content":"<tool_call>{\"name\": \"f\"}</tool_call>")");
 }
 
-TEST_CASE("A tag that is a special token is found by its id, also in held-back text") {
+TEST_CASE("CompletionWriter finds a call's tag by its id, also in held-back text") {
   TokenUpdate tag;
   tag.tokens = {MarkedTokenizer::kPythonTag};
   TokenUpdate held = Text("Hm. ");  // the last byte may begin a stop string

@@ -87,7 +87,7 @@ const std::vector<ToolCase>& LlamaCases() {
   return cases;
 }
 
-TEST_CASE("Calls are found and other text is content, for every split") {
+TEST_CASE("ToolParser finds calls and returns other text as content for every split") {
   const auto check = [](ToolFormat format, const std::vector<ToolCase>& cases) {
     for (const ToolCase& c : cases) {
       INFO(c.answer);
@@ -101,7 +101,7 @@ TEST_CASE("Calls are found and other text is content, for every split") {
   check(ToolFormat::kLlama, LlamaCases());
 }
 
-TEST_CASE("The calls found are the same for every split") {
+TEST_CASE("ToolParser finds the same calls for every split") {
   ForEachSeed(200, [](uint64_t seed) {
     std::mt19937 random(seed);
     const bool hermes = random() % 2 == 0;
@@ -120,7 +120,7 @@ TEST_CASE("The calls found are the same for every split") {
   });
 }
 
-TEST_CASE("Text that cannot be a call is not held back") {
+TEST_CASE("ToolParser holds back no text that cannot be a call") {
   const auto hermes = MakeToolParser(ToolFormat::kHermes, kNames);
   CHECK(hermes->Push("a <b").content == "a <b");
   CHECK(hermes->Push("c <tool").content == "c");
