@@ -1,8 +1,9 @@
 """Prefill hints from declared edges between agents.
 
 A prefill hint is a chat that the client expects to send after a call. The hint has placeholders for
-the output of that call. The client sends hints with the call, in the field `followers`. A hint
-never changes an answer. A wrong hint costs the server a prefill. This module does no I/O."""
+the output of that call. The client sends hints with the call, in the field `followers`. A hint does
+not change an answer. On GPUs this needs --same-bits, because a hint changes the steps in which
+prompts are computed. A wrong hint costs the server a prefill. This module does no I/O."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ The HTTP clients of this module keep the last call of each downstream agent. The
 prefill hint (field `followers`) with the next call of its upstream agent. The server then prefills
 the hint while it still decodes the output of the upstream agent.
 
-Answers are the same with and without hints. A server gets hints only if one of its answers had the
-header `x-baton-followers`. Chats that match no declared agent are sent unchanged. This module needs
-the package `openai`."""
+Answers are the same with and without hints. On GPUs this needs --same-bits on the server. A server
+gets hints only if one of its answers had the header `x-baton-followers`. Chats that match no
+declared agent are sent unchanged. This module needs the package `openai`."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class OutputOf:
     - `request` is a run, an announced request, or the id of a request that the server has. With
       `announced`, the server need not have the request yet.
     - `on_failure` chooses the result if the upstream request fails. "abort": this request fails
-      too. "partial": the output so far takes its place. "substitute": `substitute` takes its place.
+      too. "partial": the prompt gets the output so far. "substitute": the prompt gets `substitute`.
     - `timeout_ms` is in milliseconds since the arrival of this request. An output that is not
       complete by then counts as failed. 0: no timeout."""
 
@@ -95,7 +95,7 @@ class Sampling:
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    # The same request with the same seed gives the same tokens.
+    # The same request with the same seed gives the same tokens. On GPUs this needs --same-bits.
     seed: int | None = None
     stop: str | Sequence[str] = ()
     stop_ids: Sequence[int] = ()
@@ -115,11 +115,12 @@ class Options:
 
     # The name of a model. Optional if the server has one model.
     model: str | None = None
-    # Requests with equal ids share workers, and therefore KV.
+    # Requests with equal ids normally run on the same workers, and reuse each other's KV.
     session_id: str | None = None
     # Requests share KV and can refer to each other only if their salts are equal.
     cache_salt: str | None = None
-    # -1000 to 1000. A higher priority runs first. The default is 0.
+    # -1000 to 1000. A higher priority waits less. The default is 0. proto/inference.proto has the
+    # rule.
     priority: int | None = None
     # "arrival": outputs join the prompt in the order of their completion.
     join: Literal["order", "arrival"] | None = None

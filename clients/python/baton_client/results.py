@@ -32,7 +32,7 @@ class Usage:
     """Numbers of tokens."""
 
     prompt_tokens: int
-    # Tokens of the prompt that were not computed for this request.
+    # Tokens of the prompt that were not computed for this request, with shared_tokens.
     cached_tokens: int
     completion_tokens: int
     # Cached tokens that another request computed at the same time.
