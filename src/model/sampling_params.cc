@@ -59,13 +59,14 @@ constexpr SamplingField kFields[] = {
     {.name = "max_tokens",
      .member = &SamplingParams::max_tokens,
      .range = {.low = 1},
-     .help = "upper bound on generated tokens; 0: only compute the prompt; default: 512, or the rest of the context if "
-             "shorter"},
+     .help = "upper bound on generated tokens; 0: only compute the prompt; default: 512, or what the prompt leaves of "
+             "the context length if less"},
     {.name = "logprobs", .member = &SamplingParams::logprobs, .range = {0, kMaxTopLogprobs}},
     {.name = "seed",
      .member = &SamplingParams::seed,
      .json = "seed",
-     .help = "the same seed gives the same tokens; default: the server draws a seed"},
+     .help = "the same request with the same seed gives the same tokens (on GPUs only with --same-bits); default: the "
+             "server draws a seed"},
     {.name = "ignore_eos",
      .member = &SamplingParams::ignore_eos,
      .json = "ignore_eos",
