@@ -1,5 +1,5 @@
-// Seeds of random tests. Every seed is fixed, so a failure in CI is a failure on every machine. Two
-// variables change the seeds:
+// Seeds of random tests. Every seed is fixed, so a failure in CI is a failure on every machine,
+// unless it depends on the order in which threads run. Two variables change the seeds:
 //   BATON_SEED=N           runs the test with seed N alone, to replay a failure
 //   BATON_RANDOM_SEEDS=K   runs the test with K times as many seeds, from a random first seed
 //                          (tools/check --nightly)

@@ -89,7 +89,7 @@ TEST_CASE("SIGHUP reloads a router's workers and keeps the old ones on a wrong f
   CHECK(router.Wait() == 0);
 }
 
-TEST_CASE("A program logs a warning when anyone can call it") {
+TEST_CASE("A program logs a warning when --open lets any client call it") {
   Process open("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
                                 "127.0.0.1:1", "--decode-workers", "127.0.0.1:2", "--open"});
   open.Await("listening on ");

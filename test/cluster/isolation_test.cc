@@ -1,6 +1,6 @@
-// Tests that one tenant's requests change no cost of another tenant's request. The work is the same
-// token by token and block by block, so the request's time reveals nothing. The tests count work,
-// because times are less precise on a busy machine.
+// Tests that one tenant's requests do not change the work of another tenant's request, counted in
+// tokens and blocks, so the amount of work reveals nothing. The tests do not compare times, because
+// times are less precise on a busy machine.
 #include <cmath>
 #include <memory>
 #include <optional>

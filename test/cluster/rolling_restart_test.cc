@@ -26,7 +26,7 @@ void CheckNothingLost(Load& load) {
   std::cout << "rolling restart:\n" << report;
 }
 
-TEST_CASE("No request is lost when every process restarts under load", "[waits]") {
+TEST_CASE("Every request is answered when all processes restart and clients retry", "[waits]") {
   Fleet fleet;
   Load load(AllSurfaces(fleet), fleet.routers.size());
   load.AwaitMore(5);
