@@ -142,7 +142,7 @@ absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t blo
   }
   if (options.kv_host_mb == 0) return staging;
   if (options.kv_disk_mb > 0 && options.kv_disk_mb * (int64_t{1} << 20) < block_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("kv-disk-mb: expected room for one block (", block_bytes,
+    return absl::InvalidArgumentError(absl::StrCat("kv-disk-mb: expected at least one block (", block_bytes,
                                                    " bytes), got ", options.kv_disk_mb, " MiB"));
   }
   staging.disk = options.kv_disk_mb * (int64_t{1} << 20) / block_bytes;

@@ -14,11 +14,11 @@ Transports MakeInProcessTransports(const WorkerOptions& options, const std::shar
 
 absl::StatusOr<Transports> MakeTransports(const WorkerOptions& options) {
   if (options.guard_kv) {
-    spdlog::info("KV blocks move by gRPC, under keys of reservations");
+    spdlog::info("KV blocks move by gRPC, with the write keys of reservations");
     if (options.common.peer.empty()) {
       spdlog::warn(
-          "--guard-kv without --peer-ca: any process that can call a decode worker can reserve blocks under a key of "
-          "its own and commit any content to the cache");
+          "--guard-kv without --peer-ca: any process that can call a decode worker can reserve blocks, write them with "
+          "their write key and commit any content to the cache");
     }
     return MakeInProcessTransports(options, std::make_shared<InProcessNetwork>());
   }
