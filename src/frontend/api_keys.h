@@ -14,7 +14,7 @@
 
 namespace baton {
 
-// A file of keys. Tenants share no KV, names, sessions or contexts.
+// A file of API keys. Tenants share no KV, names, sessions or contexts.
 //   [research]                  # the tenant's name
 //   keys = ["sha256:9f86d0..."] # 64 hexadecimal digits, as `baton key` prints them
 //   operator = true             # may see workers, loads and metrics; optional, like all below
@@ -39,7 +39,7 @@ class ApiKeys {
   std::vector<Entry> entries_;
 };
 
-// The keys of a running router. Thread-safe.
+// The API keys of a running router. Thread-safe.
 class KeyRing {
  public:
   // A ring without a file accepts every call, as one tenant without a name.
@@ -60,7 +60,7 @@ class KeyRing {
   std::shared_ptr<const ApiKeys> keys_;
 };
 
-// A new key, and its hash as the file of keys has it.
+// A new API key, and its hash as the file of API keys has it.
 struct NewKey {
   std::string key;
   std::string hash;  // "sha256:..."

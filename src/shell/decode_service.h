@@ -49,7 +49,7 @@ class DecodeService final : public DecodeServiceBase, public DecodeListener {
   void Start(Streams::Stream* stream, DecodeJob job);
   // Sends the load to all routers.
   void Report();
-  DecodeSnapshot Snapshot() const;  // REQUIRES: open
+  DecodeSnapshot Snapshot() const;  // REQUIRES: after Open and before Close
 
   Metrics& metrics_;
   const MetricLabels labels_;

@@ -47,7 +47,7 @@ class PrefillService final : public PrefillServiceBase, public PrefillListener {
   void Submit(Streams::Stream* stream, PrefillJob job);
   // Sends the load to all routers.
   void Report();
-  PrefillSnapshot Snapshot() const;  // REQUIRES: open
+  PrefillSnapshot Snapshot() const;  // REQUIRES: after Open and before Close
 
   Metrics& metrics_;
   const MetricLabels labels_;

@@ -396,7 +396,7 @@ TEST_CASE("A request counts its upper bound until it ends, and its use afterward
   // Six tokens of prompt, and at most eight of output.
   KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "first");
-  // If this request had counted, there would be no room for the second one.
+  // If this request had counted, the quota would refuse the second one.
   CHECK(absl::IsAlreadyExists(ask("first")));
   KeyedCall second(t, &t.alpha, Call::Request("second", "hello"));
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "second");

@@ -37,7 +37,7 @@ TEST_CASE("Option --device cpu places the model on the CPU and sizes its KV memo
   CHECK(model->step.tokens == std::max<int64_t>(options.step_tokens, options.max_batch));
 }
 
-TEST_CASE("A prefill worker reserves no room for logits") {
+TEST_CASE("A prefill worker reserves no memory for logits") {
   WorkerOptions options = OptionsOn("cpu");
   CHECK(LoadModel(options, {.prefill = 1}).value().step.logits == 0);
 }

@@ -112,7 +112,7 @@ TEST_CASE("A cancelled downstream request leaves its upstream and siblings alone
   CHECK(TextOf(last.tokens()) == "0123456789abc!");
 }
 
-TEST_CASE("A router refuses unknown upstreams, cycles and prompts beyond the context") {
+TEST_CASE("A router refuses unknown upstreams, cycles and too long prompts") {
   Cluster c;
   CHECK(absl::IsNotFound(Call(c, Downstream("down", "nobody")).Finish().status));
   CHECK(absl::IsInvalidArgument(Call(c, Downstream("self", "self")).Finish().status));
@@ -148,7 +148,7 @@ TEST_CASE("Metrics show waiting prompts and their upstream requests") {
   CHECK(MetricValue(c.metrics, "baton_kept_output_bytes") > 0);
 }
 
-TEST_CASE("A router refuses a max_tokens that a completed prompt leaves no room for") {
+TEST_CASE("A router refuses max_tokens when the completed prompt leaves fewer") {
   Cluster c;
   Call up(c, "up");
   PassPrefill(c, "up");

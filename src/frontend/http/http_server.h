@@ -40,7 +40,7 @@ struct HttpOptions {
   std::shared_ptr<const TlsCertificate> tls{};  // null if nothing is encrypted
   int threads = 2;
   int max_connections = 4096;
-  // Whether keys are required (ConnectionTable). A request with a key has an account.
+  // Whether API keys are required (ConnectionTable). A request with a key has an account.
   bool asks_for_keys = false;
   std::function<void(HttpEvent)> on_event{};  // called from any thread; may be empty
   // Called from any thread when an answer is sent or begins. May be empty.

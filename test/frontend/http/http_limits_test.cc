@@ -19,7 +19,7 @@ TEST_CASE("HttpServer answers 503 to connections beyond the limit") {
   other.reply->Send({});
   CHECK(first.Read().status == 200);
   CHECK(second.Read().status == 200);
-  // A connection that waits for a request is closed to make room.
+  // A connection that waits for a request is closed, so that a new one takes its slot.
   HttpClient third = w.Client();
   third.Get("/echo");
   CHECK(third.Read().status == 200);
@@ -118,14 +118,14 @@ TEST_CASE("Unread whole answers count in the budget of their account") {
   CHECK(second.Read().body == "small");
   ask(other, "b")->Send({.status = 200, .headers = {}, .body = std::string(19 << 20, 'x')});
   CHECK(other.Read().status == 200);
-  // After the client has read the answer, there is room again.
+  // After the client has read the answer, its bytes are free again.
   CHECK(first.Read().body.size() == large.body.size());
   Await("the answer to be sent", [&] { return unread->unsent() == 0; });
   unread.reset();
   std::shared_ptr<HttpReply> again = ask(second, "a");
   again->Send(large);
   CHECK(second.ReadHead().status == 200);
-  // There is room again after the client is gone, too.
+  // The bytes are free again after the client is gone, too.
   second.Reset();
   Await("the client's connection to end", [&] { return w.server->connections() <= 2; });
   HttpClient third = w.Client();
