@@ -124,7 +124,7 @@ class Options:
     priority: int | None = None
     # "arrival": outputs join the prompt in the order of their completion.
     join: Literal["order", "arrival"] | None = None
-    # The expected length of the output in tokens, a hint for scheduling.
+    # The expected length of the output in tokens. It helps scheduling and is not a limit.
     expected_tokens: int | None = None
     # The id of a prompt that prefill_only() built. The request continues that prompt.
     context_id: str | None = None

@@ -25,7 +25,7 @@ async def main(base_url: str, model: str) -> None:
         http_client=streaming_prefill(agents=AGENTS, edges={"writer": ["critic"]}),
     ) as client:
         llm = OpenAIChatCompletionClient(model=model, async_client=client)
-        # The client sends hints from the second subject on.
+        # The client sends prefill hints from the second subject on.
         for subject in ("the sea", "a mountain", "the city at night"):
             writer = Agent(llm, WRITER, name="writer", default_options=OPTIONS)
             critic = Agent(llm, CRITIC, name="critic", default_options=OPTIONS)

@@ -29,7 +29,7 @@ async def main(base_url: str, model: str) -> None:
     writer = AssistantAgent("writer", llm, system_message=WRITER)
     critic = AssistantAgent("critic", llm, system_message=CRITIC, model_client_stream=True)
     team = RoundRobinGroupChat([writer, critic], termination_condition=MaxMessageTermination(5))
-    # The client sends hints from the third turn on.
+    # The client sends prefill hints from the third turn on.
     for subject in ("the sea", "a mountain"):
         for message in (await team.run(task=f"Write about {subject}.")).messages[1:]:
             print(f"{message.source}: {message.content!r}")

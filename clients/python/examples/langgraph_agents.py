@@ -33,7 +33,7 @@ def main(base_url: str, model: str) -> None:
     graph.add_edge("writer", "critic")
     graph.add_edge("critic", END)
     app = graph.compile()
-    # The client sends hints from the second subject on.
+    # The client sends prefill hints from the second subject on.
     for subject in ("the sea", "a mountain", "the city at night"):
         for message in app.invoke({"messages": [HumanMessage(f"Write about {subject}.")]})["messages"][1:]:
             cached = message.usage_metadata["input_token_details"]["cache_read"]
