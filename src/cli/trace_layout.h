@@ -27,10 +27,10 @@ struct TraceLane {
 // downstream agents. Lanes of one agent are adjacent.
 std::vector<TraceLane> LanesOf(const v1::TraceResponse& trace);
 
-// End of the last request, in microseconds. At least 1.
+// Returns the end of the last request in microseconds, at least 1.
 int64_t EndOf(const v1::TraceResponse& trace);
 
-// For example "2 requests, 1234.5 ms".
+// Returns a text such as "2 requests, 1234.5 ms".
 std::string Summarise(const v1::TraceResponse& trace);
 
 struct PhaseStyle {
@@ -38,11 +38,11 @@ struct PhaseStyle {
   const char* name;  // for users
   char mark;         // in a terminal
 };
-// All phases, in the order of a request's life.
+// Returns all phases, in the order of a request's life.
 const std::vector<PhaseStyle>& Phases();
 // Returns the style of the first phase for an unknown phase.
 const PhaseStyle& StyleOf(v1::Span::Phase phase);
-// For example "1234.5 ms".
+// Returns a text such as "1234.5 ms".
 std::string Milliseconds(int64_t us);
 
 }  // namespace baton

@@ -62,7 +62,7 @@ class ClientAdmission {
 
   // From now on, refuses all calls.
   void Drain() { draining_ = true; }
-  // UNAVAILABLE after Drain.
+  // Returns UNAVAILABLE after Drain.
   absl::Status Open() const;
   // Returns a refusal if every call of this caller would be refused now, whatever it contains. Call
   // it before reading the call, because reading takes time.
@@ -72,8 +72,8 @@ class ClientAdmission {
   static size_t PromptBytes(const v1::GenerateRequest& request) {
     return request.has_chat() ? TextBytes(request.chat()) : TextBytes(request.segments());
   }
-  // Whether a thread that serves other streams may tokenise a text of this size. Tokenising such a
-  // text takes well under a millisecond.
+  // Returns whether a thread that serves other streams may tokenise a text of this size. Tokenising
+  // such a text takes well under a millisecond.
   static bool IsShort(size_t text_bytes) { return text_bytes <= size_t{16} << 10; }
   // Runs `task`, whose time is proportional to `text_bytes`. Runs a short task in this call, and a
   // long one on another thread, which serves tenants fairly (WorkQueue). RESOURCE_EXHAUSTED: too

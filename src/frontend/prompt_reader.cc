@@ -104,7 +104,7 @@ struct MarkedChat {
 constexpr size_t kMaxMarkBytes = 96;  // upper bound on the text that replaces one reference
 constexpr std::string_view kMarkBegin = "\uE002", kMarkMore = "\uE000", kMarkEnd = "\uE001";
 
-// The length of the longest run of kMarkMore that follows a kMarkBegin.
+// Returns the length of the longest run of kMarkMore that follows a kMarkBegin.
 size_t LongestMark(std::string_view text) {
   size_t longest = 0;
   for (size_t at = text.find(kMarkBegin); at != std::string_view::npos; at = text.find(kMarkBegin, at)) {
@@ -169,7 +169,7 @@ absl::StatusOr<ChatValues> ParseValues(const v1::Chat& chat) {
   return values;
 }
 
-// LongestMark of all strings in a value.
+// Returns the LongestMark of all strings in a value.
 size_t LongestMarkIn(const jinja::Value& value) {
   size_t longest = 0;
   if (const auto* text = value.As<std::string>()) longest = LongestMark(*text);

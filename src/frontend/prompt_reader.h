@@ -24,8 +24,8 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segmen
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now,
                                                       const ChatValues* values = nullptr);
 
-// The tokens of a chat without references. INVALID_ARGUMENT if the chat has a reference. Other
-// errors are those of ReadPrompt.
+// Returns the tokens of a chat without references. Returns INVALID_ARGUMENT if the chat has a
+// reference. Other errors are those of ReadPrompt.
 absl::StatusOr<std::vector<TokenId>> ChatTokens(const v1::Chat& chat, const ServedModel& model, absl::Time now,
                                                 const ChatValues* values = nullptr);
 

@@ -29,7 +29,7 @@ class RouterNode {
   ~RouterNode() { Shutdown(absl::ZeroDuration()); }
 
   GrpcServer& server() { return *server_; }
-  // Null if the options disable HTTP.
+  // Returns null if the options disable HTTP.
   const HttpServer* http() const { return http_.get(); }
   const Router& router() const { return router_; }
   // Reads the file of keys again and logs the result. A faulty file changes nothing.

@@ -19,7 +19,7 @@ uint64_t DrawNonce() {
   return uint64_t{random()} << 32 | random();
 }
 
-// The period of checks whether a thread still uses a retired WorkerLink.
+// The period of the checks whether a thread still uses a retired WorkerLink.
 constexpr absl::Duration kRetiredCheck = absl::Seconds(1);
 
 template <typename Command>

@@ -87,9 +87,9 @@ class Router {
     absl::Time now;
   };
   static constexpr size_t kMostTraced = 512;
-  // NOT_FOUND if no request of the workflow is recorded.
+  // Returns NOT_FOUND if no request of the workflow is recorded.
   absl::StatusOr<Trace> TraceOf(const std::string& workflow, const std::string& tenant);
-  // The latest workflows of a tenant, the latest first. At most kMostWorkflows.
+  // Returns the latest workflows of a tenant, the latest first, at most kMostWorkflows.
   static constexpr size_t kMostWorkflows = 64;
   struct Workflows {
     std::vector<WorkflowView> views;
@@ -114,7 +114,7 @@ class Router {
   std::vector<WorkerRegistry::Decoder> Decoders() const;
   int32_t live_requests() const;
   int32_t waiting_requests() const;
-  // Number of times that the alarm has rung.
+  // Returns the number of times that the alarm has rung.
   int64_t ticks() const;
 
  private:

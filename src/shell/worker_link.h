@@ -65,7 +65,8 @@ class WorkerLink final : public Drainable {
     }
     fresh->Start([this](grpc::ClientContext* context, Stream* stream) { stub_->async()->Attach(context, stream); });
   }
-  // The time at which Tick has work. InfiniteFuture if there is none before the next on_closed.
+  // Returns the time at which Tick has work, or InfiniteFuture if there is none before the next
+  // on_closed.
   absl::Time NextTick() const {
     const std::lock_guard lock(mutex_);
     return stopping_ || stream_ != nullptr ? absl::InfiniteFuture() : next_attempt_;

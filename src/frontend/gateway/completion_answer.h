@@ -27,7 +27,7 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
   std::shared_ptr<CallSink> sink(size_t choice) { return {shared_from_this(), &choices_.at(choice)}; }
   // As CompletionWriter::SetThinking.
   void SetThinking(Thinking thinking);
-  // Whether the answer has ended. Requests that are not submitted yet are then not needed.
+  // Returns whether the answer has ended. Requests that are not submitted yet are then not needed.
   bool over() const;
   // Fails the whole call.
   void Fail(const absl::Status& status, absl::Duration retry_after);

@@ -43,7 +43,7 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
   if (!run.ok()) Refuse(parts, *call, run, ClientAdmission::kRetryHint);
 }
 
-// The text of the last tokens of a prompt. They are enough to contain the longest tag.
+// Returns the text of the last tokens of a prompt. They are enough to contain the longest tag.
 std::string EndOf(const ClientRequest& request) {
   constexpr size_t kMostTokens = 16;
   std::span<const TokenId> ids = request.spec.tokens;

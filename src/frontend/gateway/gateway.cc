@@ -18,8 +18,8 @@
 namespace baton {
 namespace {
 
-// Empty if the request has no traceparent, or more than one. With more than one, it is unclear
-// which of them is right.
+// Returns the traceparent, or an empty text if the request has none or more than one. With more
+// than one, it is unclear which of them is right.
 std::string_view TraceparentOf(const HttpRequest& request) {
   const auto is_one = [](const auto& header) { return absl::EqualsIgnoreCase(header.first, "traceparent"); };
   return std::ranges::count_if(request.headers, is_one) == 1 ? request.header("traceparent") : std::string_view();
@@ -85,11 +85,11 @@ HttpResponse OpenAiGateway::OtherMethod(const Route& route, const HttpRequest& r
   return response;
 }
 
-// Whether a page of another site made this request. Browsers name the page's site in "origin". Such
-// a page cannot read the answer. Without this check, it could make any visitor's browser use a
-// router that listens on loopback only. If this port is encrypted, pages over plain HTTP count as
-// another site, because they can be forged on the way. If it is not encrypted, a proxy before it
-// may be, so both schemes are accepted.
+// Returns whether a page of another site made this request. Browsers name the page's site in
+// "origin". Such a page cannot read the answer. Without this check, it could make any visitor's
+// browser use a router that listens on loopback only. If this port is encrypted, pages over plain
+// HTTP count as another site, because they can be forged on the way. If it is not encrypted, a
+// proxy before it may be, so both schemes are accepted.
 bool OpenAiGateway::IsOtherSites(const HttpRequest& request) const {
   const std::string_view origin = request.header("origin"), host = request.header("host");
   if (origin.empty() || origin == StrCat("https://", host)) return false;

@@ -50,7 +50,7 @@ absl::StatusOr<std::string> Tokenize(const Json& body, const ServedModels& model
   });
 }
 
-// OK if at least one model can be served.
+// Returns OK if at least one model can be served.
 absl::Status Health(const GatewayParts& parts) {
   absl::Status why = parts.admission.Open();
   if (!why.ok()) return why;

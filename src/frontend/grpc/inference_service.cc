@@ -29,15 +29,15 @@ absl::Status Parse(const grpc::ByteBuffer& bytes, google::protobuf::Message& mes
   return ExplainParseError({reinterpret_cast<const char*>(slice.begin()), slice.size()}, message);
 }
 
-// Empty if the call has no such header.
+// Returns the header "authorization", or an empty text if the call has none.
 std::string_view AuthorizationOf(const grpc::CallbackServerContext& context) {
   const auto it = context.client_metadata().find("authorization");
   return it == context.client_metadata().end() ? std::string_view()
                                                : std::string_view(it->second.data(), it->second.size());
 }
 
-// Empty if the call has no traceparent, or more than one. With more than one, it is unclear which
-// of them is right.
+// Returns the traceparent, or an empty text if the call has none or more than one. With more than
+// one, it is unclear which of them is right.
 std::string_view TraceparentOf(const grpc::CallbackServerContext& context) {
   const auto [begin, end] = context.client_metadata().equal_range("traceparent");
   if (std::distance(begin, end) != 1) return {};

@@ -85,8 +85,8 @@ class ConnectionTable {
   uint64_t next_silence_ = 0;
 };
 
-// The part of an address that counts for the limit: all of an IPv4 address, and the first 64 bits
-// of an IPv6 address. One host may have all addresses with the same first 64 bits.
+// Returns the part of an address that counts for the limit: all of an IPv4 address, and the first
+// 64 bits of an IPv6 address. One host may have all addresses with the same first 64 bits.
 std::string AddressShare(const std::string& address);
 
 }  // namespace baton

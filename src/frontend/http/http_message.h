@@ -22,7 +22,8 @@ struct HttpRequest {
   // The request's share of HttpOptions::max_bodies_bytes, held as long as the request is kept.
   std::shared_ptr<const void> charge;
 
-  // The value of the first header of this name, in any case of letters. Empty if there is none.
+  // Returns the value of the first header of this name, in any case of letters. Empty if there is
+  // none.
   std::string_view header(std::string_view name) const;
 };
 

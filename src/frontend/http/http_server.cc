@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kAcceptPause(100);  // after the process ran
 // Connections beyond the limit that still receive an answer. More are closed at once.
 constexpr int kTurnedAway = 64;
 
-// The period of checks for deadlines. A deadline is missed by at most a quarter.
+// Returns the period of checks for deadlines. A deadline is missed by at most a quarter.
 std::chrono::nanoseconds SweepPeriod(const HttpOptions& o) {
   const absl::Duration least =
       std::min({o.header_timeout, o.body_timeout, o.idle_timeout, o.linger_timeout, o.max_read_pause, o.max_silence});

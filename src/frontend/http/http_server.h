@@ -23,7 +23,7 @@ class HttpHandler {
   // Called on the same thread before the body is read. Returns an answer to refuse the request
   // whatever its body is. If it returns nothing, OnRequest follows. It may set head.account.
   virtual std::optional<HttpResponse> OnHead(HttpRequest& head) = 0;
-  // The answer to a request that the server refuses before the handler sees it.
+  // Returns the answer to a request that the server refuses before the handler sees it.
   virtual HttpResponse Refusal(int status, const std::string& message) = 0;
 };
 
@@ -67,7 +67,7 @@ struct HttpOptions {
 
 class HttpServer {
  public:
-  // UNAVAILABLE if the address cannot be bound. The handler must outlive this object.
+  // Returns UNAVAILABLE if the address cannot be bound. The handler must outlive this object.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpOptions& options, HttpHandler& handler);
   ~HttpServer();  // calls Stop
 

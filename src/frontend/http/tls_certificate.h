@@ -19,16 +19,17 @@ class TlsCertificate {
     std::string certificate;
     std::string key;
   };
-  // INVALID_ARGUMENT if a file cannot be read or is not PEM, or if the key does not match the
-  // certificate. FAILED_PRECONDITION if OpenSSL lacks the key exchange or ciphers that Baton uses.
+  // Returns INVALID_ARGUMENT if a file cannot be read or is not PEM, or if the key does not match
+  // the certificate. Returns FAILED_PRECONDITION if OpenSSL lacks the key exchange or ciphers that
+  // Baton uses.
   static absl::StatusOr<std::shared_ptr<TlsCertificate>> Load(Files files);
 
   // Reads the files if they have changed, and returns whether they have. New connections then use
   // the new certificate. INVALID_ARGUMENT if the new files cannot be used. The old certificate then
   // stays. The same change returns the error only once.
   absl::StatusOr<bool> Renew();
-  // The context for a new connection, which may keep it. It allows TLS 1.2 or newer, key exchange
-  // by X25519 or P-256, and HTTP/1.1.
+  // Returns the context for a new connection, which may keep it. It allows TLS 1.2 or newer, key
+  // exchange by X25519 or P-256, and HTTP/1.1.
   std::shared_ptr<SSL_CTX> context() const;
 
  private:

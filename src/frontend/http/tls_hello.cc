@@ -7,7 +7,7 @@ constexpr size_t kRecordHeader = 5;   // type, version (2), length (2)
 constexpr size_t kMessageHeader = 4;  // type, length (3)
 constexpr char kHandshake = 22;
 
-// The value of the last bytes of a header, with the most significant byte first.
+// Returns the value of the last bytes of a header, with the most significant byte first.
 size_t LengthIn(std::string_view bytes) {
   size_t length = 0;
   for (const char byte : bytes) length = length << 8 | static_cast<unsigned char>(byte);

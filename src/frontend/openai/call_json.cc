@@ -12,8 +12,8 @@ namespace {
 
 std::string_view Trim(std::string_view text) { return ToStd(absl::StripAsciiWhitespace(ToAbsl(text))); }
 
-// The text of the value of an object's member, by the member's index. REQUIRES: `object` is valid
-// JSON and has the member.
+// Returns the text of the value of an object's member, by the member's index. REQUIRES: `object` is
+// valid JSON and has the member.
 std::string_view MemberText(std::string_view object, size_t index) {
   int64_t depth = 0;
   StringScanner strings;

@@ -12,13 +12,13 @@ namespace baton {
 
 inline constexpr std::string_view kSpace = " \t\r\n";
 
-// The length of the longest end of `text` that may be the beginning of `tag`.
+// Returns the length of the longest end of `text` that may be the beginning of `tag`.
 size_t CutOff(std::string_view text, std::string_view tag);
 
 // Finds strings in JSON that arrives byte by byte.
 class StringScanner {
  public:
-  // Whether `c`, the next byte, belongs to a string, including its quotes.
+  // Returns whether `c`, the next byte, belongs to a string, including its quotes.
   bool Covers(char c) {
     if (!in_string_) return in_string_ = c == '"';
     if (!escaped_ && c == '"') in_string_ = false;

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kCallBegin = "<tool_call>";
 constexpr std::string_view kCallEnd = "</tool_call>";
 
-// The size of `text` without white space at its end.
+// Returns the size of `text` without white space at its end.
 size_t SizeWithoutSpace(std::string_view text) {
   const size_t last = text.find_last_not_of(kSpace);
   return last == std::string_view::npos ? 0 : last + 1;

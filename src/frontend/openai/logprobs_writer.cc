@@ -14,8 +14,8 @@
 namespace baton {
 namespace {
 
-// The name of a token of a completion. Completions have no field for the bytes of an incomplete
-// character, so the name shows the bytes, as in OpenAI's API.
+// Returns the name of a token of a completion. Completions have no field for the bytes of an
+// incomplete character, so the name shows the bytes, as in OpenAI's API.
 std::string TokenName(std::string_view bytes) {
   if (ValidUtf8Prefix(bytes) == bytes.size()) return std::string(bytes);
   std::string name = "bytes:";

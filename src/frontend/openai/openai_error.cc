@@ -12,8 +12,8 @@ namespace {
 // Prefixes of field names in the protocol. In HTTP bodies, these fields have no prefix.
 constexpr std::string_view kSampling = "sampling.", kChat = "chat.";
 
-// The field with which a message begins. Messages begin with "FIELD: " or, for sampling parameters,
-// with "sampling.FIELD is ".
+// Returns the field with which a message begins. Messages begin with "FIELD: " or, for sampling
+// parameters, with "sampling.FIELD is ".
 std::string_view FieldOf(std::string_view message) {
   const auto end = std::ranges::find_if_not(message, [](char c) { return IsPlain(c, "_.[]"); });
   const std::string_view field(message.begin(), end);
@@ -35,9 +35,9 @@ std::string_view TypeOf(absl::StatusCode code, int http) {
   }
 }
 
-// The model's context length, if the error is that the prompt exceeds it. Such messages contain
-// "(context N of 'MODEL'...)" or, for a prompt that grew too long, "tokens, limit N". Empty for
-// other errors.
+// Returns the model's context length, if the error is that the prompt exceeds it. Such messages
+// contain "(context N of 'MODEL'...)" or, for a prompt that grew too long, "tokens, limit N". Empty
+// for other errors.
 std::string_view ContextOf(absl::StatusCode code, std::string_view field, std::string_view message) {
   if (code != absl::StatusCode::kInvalidArgument) return "";
   if (field != "prompt" && field != "max_tokens" && field != "tokens") return "";

@@ -7,11 +7,12 @@
 
 namespace baton {
 
-// The HTTP status for an error. 499 means that the client cancelled. REQUIRES: status is not OK.
+// Returns the HTTP status for an error. 499 means that the client cancelled. REQUIRES: status is
+// not OK.
 int HttpStatusOf(const absl::Status& status);
 
-// The body {"error": {"message", "type", "param", "code"}}. `param` is the field with which the
-// message begins, or null. REQUIRES: status is not OK.
+// Returns the body {"error": {"message", "type", "param", "code"}}. `param` is the field with which
+// the message begins, or null. REQUIRES: status is not OK.
 std::string ErrorBody(const absl::Status& status);
 
 }  // namespace baton

@@ -10,7 +10,7 @@
 namespace baton {
 
 // Makes call.requests from the shared fields and from the prompts. REQUIRES: there is a prompt.
-// INVALID_ARGUMENT if the call would have too many choices.
+// Returns INVALID_ARGUMENT if the call would have too many choices.
 absl::Status MakeRequests(const v1::GenerateRequest& common, std::vector<v1::Segments> prompts, CompletionCall& call);
 
 }  // namespace baton

@@ -34,7 +34,7 @@ class ToolParser {
   virtual std::vector<std::string> marks() const = 0;
 };
 
-// Null for kNone. `names` are the tools of the request.
+// Returns null for kNone. `names` are the tools of the request.
 std::unique_ptr<ToolParser> MakeToolParser(ToolFormat format, std::vector<std::string> names);
 
 }  // namespace baton

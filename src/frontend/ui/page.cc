@@ -11,8 +11,8 @@
 namespace baton {
 namespace {
 
-// The entry of a Content-Security-Policy, "'sha256-...'", that allows the content of the page's
-// only element of this name.
+// Returns the entry of a Content-Security-Policy, "'sha256-...'", that allows the content of the
+// page's only element of this name.
 std::string SourceOf(const std::string& element) {
   const std::string_view page = UiPage();
   const size_t begin = page.find("<" + element + ">"), end = page.find("</" + element + ">");

@@ -14,9 +14,9 @@ std::string_view UiPage();
 // page's script may request, such as "'self'".
 std::string UiPolicy(std::string_view connect);
 
-// The same document for a file. It draws the workflow of `inlined`, a JSON object {"workflow":
-// name, "trace": an answer of /ui/trace}, and sends no requests. Foreign text in `inlined` cannot
-// end the element that holds it.
+// Returns the same document for a file. It draws the workflow of `inlined`, a JSON object
+// {"workflow": name, "trace": an answer of /ui/trace}, and sends no requests. Foreign text in
+// `inlined` cannot end the element that holds it.
 std::string UiPageWith(std::string_view inlined);
 
 }  // namespace baton
