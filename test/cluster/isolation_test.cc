@@ -33,7 +33,7 @@ struct Cost {
   friend bool operator==(const Cost&, const Cost&) = default;
   friend std::ostream& operator<<(std::ostream& out, const Cost& cost) {
     return out << cost.computed << " computed, " << cost.cached << " cached, " << cost.shared << " shared, "
-               << cost.pushed << " pushed, " << cost.held << " held, told " << cost.told_cached << " of "
+               << cost.pushed << " pushed, " << cost.held << " held, reported " << cost.told_cached << " of "
                << cost.told_prompt;
   }
 };
