@@ -53,7 +53,7 @@ struct ClientRequest {
   int32_t expected_tokens = 0;
   // True also for a Generate request with max_tokens 0.
   bool prefill_only = false;
-  absl::Time deadline = absl::InfiniteFuture();
+  absl::Time deadline = absl::InfiniteFuture();  // RouterCore::EndBy may set an earlier one
   // Id of the call that brought the request, for logs. Empty if the call has none.
   std::string call{};
 };

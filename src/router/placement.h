@@ -78,7 +78,6 @@ struct Placement {
   Route route{};
   // Tokens of the prompt so far.
   int32_t prompt_tokens = 0;
-  absl::Time deadline = absl::InfiniteFuture();
   State state = State::kNone;
   int64_t sequence = 0;  // order of submission
   // Links of the workers that may hold KV of the request. Empty if there is none.

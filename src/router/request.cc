@@ -46,9 +46,7 @@ Request::Request(ClientRequest request, std::vector<BlockKey> first)
 }
 
 void Request::SetRoute(Route route) {
-  placement = {.route = std::move(route),
-               .prompt_tokens = static_cast<int32_t>(asked.spec.tokens.size()),
-               .deadline = asked.deadline};
+  placement = {.route = std::move(route), .prompt_tokens = static_cast<int32_t>(asked.spec.tokens.size())};
 }
 
 std::vector<BlockKey> Request::FixedKeys() const {

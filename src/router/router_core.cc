@@ -112,7 +112,7 @@ absl::Status RouterCore::Submit(Request& request, absl::Time now) {
   placement.sequence = next_sequence_++;
   live_.insert(&request);
   shares_.Begin(asked.spec);
-  if (now >= placement.deadline) {
+  if (now >= asked.deadline) {
     End(request, absl::DeadlineExceededError("the deadline had passed when the request arrived"));
   } else if (placement.route.held) {
     Arm(request);
@@ -169,9 +169,8 @@ void RouterCore::Closed(Request& request, absl::Time now) {
 }
 
 void RouterCore::EndBy(Request& request, absl::Time deadline) {
-  Placement& placement = request.placement;
-  if (placement.state == State::kNone) return;
-  placement.deadline = std::min(placement.deadline, deadline);
+  if (request.placement.state == State::kNone) return;
+  request.asked.deadline = std::min(request.asked.deadline, deadline);
   Arm(request);
 }
 
@@ -439,7 +438,7 @@ void RouterCore::End(Request& request, const absl::Status& status, absl::Duratio
 
 void RouterCore::Arm(Request& request) {
   const Placement& placement = request.placement;
-  absl::Time timer = placement.deadline;
+  absl::Time timer = request.asked.deadline;
   if (placement.state == State::kWaiting) {
     timer = std::min(timer, placement.give_up);
     // A request that waits for a worker is placed by WorkerAttached. A request that waits for room
@@ -463,7 +462,7 @@ void RouterCore::EndOverdue(absl::Time now) {
   for (Request* request : timers_.Due(now)) {
     Placement& placement = request->placement;
     const auto drains = [&](const Placement::Refusal& refusal) { return registry_.IsDraining(refusal.link); };
-    if (now >= placement.deadline) {
+    if (now >= request->asked.deadline) {
       End(*request, absl::DeadlineExceededError("the deadline passed"));
     } else if (now < placement.give_up) {
       continue;
