@@ -120,7 +120,9 @@ class InstantDecode final
  private:
   void OnCommand(const worker::v1::DecodeCommand& command) {
     const std::lock_guard lock(mutex_);
-    if (command.has_decode() && command.decode().sampling().max_tokens() == 1) return AnswerAtOnce(command.decode());
+    if (command.has_decode() && command.decode().spec().sampling().max_tokens() == 1) {
+      return AnswerAtOnce(command.decode());
+    }
     if (command.has_decode()) active_.push_back(command.decode().request_id());
     if (command.has_cancel()) std::erase(active_, command.cancel().request_id());
   }

@@ -1,11 +1,12 @@
 // The number formats of K and V in a block. A new format is a row of kKvFormats and a row in the
-// kernel table of each backend that computes with it. A format with scales needs two more changes:
-// PagedKv::HeadStride of the CUDA kernels, and the wire, which has only element_bytes.
+// kernel table of each backend that computes with it. A format with scales also needs a change of
+// PagedKv::HeadStride of the CUDA kernels.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 namespace baton {
 
@@ -16,6 +17,8 @@ enum class KvFormat : uint8_t {
 
 struct KvFormatRow {
   KvFormat format;
+  // The name on the wire. Releases may have equal protocol versions and different rows, so a name
+  // never gets another meaning.
   const char* name;
   int64_t element_bytes;
   // Bytes of the scales of one head's K or V in a block, or 0 if the format has no scales. The
@@ -41,10 +44,10 @@ static_assert(
 
 constexpr const KvFormatRow& RowOf(KvFormat format) { return kKvFormats[static_cast<size_t>(format)]; }
 
-// Returns the format without scales whose elements have `element_bytes` bytes, or nullopt.
-constexpr std::optional<KvFormat> PlainKvFormat(int64_t element_bytes) {
+// Returns the format of this name, or nullopt.
+constexpr std::optional<KvFormat> KvFormatNamed(std::string_view name) {
   for (const KvFormatRow& row : kKvFormats) {
-    if (row.element_bytes == element_bytes && row.scale_bytes == 0) return row.format;
+    if (row.name == name) return row.format;
   }
   return std::nullopt;
 }

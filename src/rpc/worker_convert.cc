@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_join.h"
+#include "base/named_value.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "rpc/grpc_status.h"
@@ -21,26 +24,32 @@ std::vector<TokenId> Tokens(const Field& field) {
   return {field.begin(), field.end()};
 }
 
-// Writes the fields of a spec that both kinds of job have under the same names. Sampling is
-// separate, because a prefill job has only max_tokens.
-template <typename Job>
-void WriteSpec(const RequestSpec& spec, Job& proto) {
+void ToProto(const RequestSpec& spec, worker::v1::RequestSpec& proto) {
   proto.mutable_tokens()->Assign(spec.tokens.begin(), spec.tokens.end());
   proto.set_cache_salt(spec.cache_domain);
   proto.set_tenant(spec.tenant);
   proto.set_priority(spec.priority);
   proto.set_handicap_us(absl::ToInt64Microseconds(spec.arrival_offset));
+  *proto.mutable_sampling() = ToProto(spec.sampling);
   proto.set_traceparent(spec.traceparent);
 }
 
-template <typename Job>
-RequestSpec ReadSpec(const Job& proto) {
+RequestSpec FromProto(const worker::v1::RequestSpec& proto) {
   return {.tokens = Tokens(proto.tokens()),
           .cache_domain = proto.cache_salt(),
           .tenant = proto.tenant(),
           .priority = proto.priority(),
           .arrival_offset = absl::Microseconds(proto.handicap_us()),
+          .sampling = baton::FromProto(proto.sampling()),
           .traceparent = proto.traceparent()};
+}
+
+// Returns INVALID_ARGUMENT if this release has no format of that name.
+absl::StatusOr<KvFormat> FormatFrom(const std::string& name) {
+  if (const std::optional<KvFormat> format = KvFormatNamed(name)) return *format;
+  return absl::InvalidArgumentError(
+      absl::StrCat("layout: kv_format: expected ", absl::StrJoin(NamesIn(kKvFormats), " or "), ", got '",
+                   absl::CHexEscape(name.substr(0, 64)), "'. All processes of a cluster must run the same release"));
 }
 
 TokenLogprobs FromProto(const v1::TokenLogprobs& proto) {
@@ -84,31 +93,26 @@ worker::v1::KvLayout ToProto(const KvLayout& layout) {
   proto.set_layers(layout.layers);
   proto.set_kv_heads(layout.kv_heads);
   proto.set_head_dim(layout.head_dim);
-  proto.set_element_bytes(layout.ElementBytes());
+  proto.set_kv_format(RowOf(layout.format).name);
   proto.set_order(static_cast<int32_t>(layout.order));
   return proto;
 }
 
 absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto) {
-  for (const int64_t value : {proto.layers(), proto.kv_heads(), proto.head_dim(), proto.element_bytes()}) {
+  for (const int64_t value : {proto.layers(), proto.kv_heads(), proto.head_dim()}) {
     if (value < 1 || value > kMaxDimension) {
       return absl::InvalidArgumentError(absl::StrCat("layout: expected dimensions in [1, ", kMaxDimension, "], got ",
-                                                     proto.layers(), ", ", proto.kv_heads(), ", ", proto.head_dim(),
-                                                     ", ", proto.element_bytes()));
+                                                     proto.layers(), ", ", proto.kv_heads(), ", ", proto.head_dim()));
     }
   }
   if (proto.order() < 0 || proto.order() > static_cast<int32_t>(KvOrder::kRows)) {
     return absl::InvalidArgumentError(absl::StrCat("layout: order: expected 0 or 1, got ", proto.order()));
   }
-  const std::optional<KvFormat> format = PlainKvFormat(proto.element_bytes());
-  if (!format.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "layout: element_bytes: expected the size of a KV format of this version, got ", proto.element_bytes()));
-  }
+  ASSIGN_OR_RETURN(const KvFormat format, FormatFrom(proto.kv_format()));
   return KvLayout{.layers = proto.layers(),
                   .kv_heads = proto.kv_heads(),
                   .head_dim = proto.head_dim(),
-                  .format = *format,
+                  .format = format,
                   .order = static_cast<KvOrder>(proto.order())};
 }
 
@@ -197,8 +201,7 @@ WorkerLoad FromProto(const worker::v1::Load& proto) {
 worker::v1::PrefillJob ToProto(const PrefillJob& job) {
   worker::v1::PrefillJob proto;
   proto.set_request_id(job.request_id);
-  WriteSpec(job.spec, proto);
-  proto.set_max_new_tokens(job.spec.sampling.max_tokens);
+  ToProto(job.spec, *proto.mutable_spec());
   proto.set_decode_worker(job.decode_worker);
   proto.set_open(job.open);
   *proto.mutable_lease() = ToProto(job.lease);
@@ -206,13 +209,11 @@ worker::v1::PrefillJob ToProto(const PrefillJob& job) {
 }
 
 PrefillJob FromProto(const worker::v1::PrefillJob& proto) {
-  PrefillJob job{.request_id = proto.request_id(),
-                 .spec = ReadSpec(proto),
-                 .decode_worker = proto.decode_worker(),
-                 .open = proto.open(),
-                 .lease = FromProto(proto.lease())};
-  job.spec.sampling.max_tokens = proto.max_new_tokens();
-  return job;
+  return {.request_id = proto.request_id(),
+          .spec = FromProto(proto.spec()),
+          .decode_worker = proto.decode_worker(),
+          .open = proto.open(),
+          .lease = FromProto(proto.lease())};
 }
 
 worker::v1::PrefillAppend ToProto(const PrefillAppend& append) {
@@ -294,8 +295,7 @@ PrefillDone FromProto(const worker::v1::PrefillDone& proto) {
 worker::v1::DecodeJob ToProto(const DecodeJob& job) {
   worker::v1::DecodeJob proto;
   proto.set_request_id(job.request_id);
-  WriteSpec(job.spec, proto);
-  *proto.mutable_sampling() = ToProto(job.spec.sampling);
+  ToProto(job.spec, *proto.mutable_spec());
   proto.set_reservation_id(job.reservation.id.value());
   proto.set_generation(job.reservation.generation.value());
   proto.set_decode_incarnation(job.decode_incarnation.value());
@@ -304,13 +304,11 @@ worker::v1::DecodeJob ToProto(const DecodeJob& job) {
 }
 
 DecodeJob FromProto(const worker::v1::DecodeJob& proto) {
-  DecodeJob job{.request_id = proto.request_id(),
-                .spec = ReadSpec(proto),
-                .reservation = {ReservationId(proto.reservation_id()), Generation(proto.generation())},
-                .decode_incarnation = Incarnation(proto.decode_incarnation()),
-                .blocks = proto.blocks()};
-  job.spec.sampling = FromProto(proto.sampling());
-  return job;
+  return {.request_id = proto.request_id(),
+          .spec = FromProto(proto.spec()),
+          .reservation = {ReservationId(proto.reservation_id()), Generation(proto.generation())},
+          .decode_incarnation = Incarnation(proto.decode_incarnation()),
+          .blocks = proto.blocks()};
 }
 
 worker::v1::TokenUpdate ToProto(const TokenUpdate& update) {

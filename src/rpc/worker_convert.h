@@ -15,8 +15,8 @@ namespace baton {
 // The version of proto/worker.proto. Every change of that file raises the version, and tools/tidy
 // checks this by the digest below. A router refuses workers of another version, because all
 // processes of a cluster run one version.
-// proto/worker.proto: bd6d51d1de8b2d43
-inline constexpr uint32_t kWorkerProtocolVersion = 2;
+// proto/worker.proto: 9cf922c241b9122f
+inline constexpr uint32_t kWorkerProtocolVersion = 3;
 
 worker::v1::KvLayout ToProto(const KvLayout& layout);
 absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto);

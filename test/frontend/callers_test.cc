@@ -194,12 +194,12 @@ TEST_CASE("Tenants share no requests, workflows or KV") {
   request.set_cache_salt("salt");
   request.set_workflow("flow");
   KeyedCall first(t, &t.alpha, request);
-  const std::string alpha_salt = t.c->prefill->Next().prefill().cache_salt();
+  const std::string alpha_salt = t.c->prefill->Next().prefill().spec().cache_salt();
 
   // The same name and salt, and then another salt for the same prompt. The tenants' block keys must
   // differ in both cases.
   KeyedCall second(t, &t.beta, request);
-  CHECK(t.c->prefill->Next().prefill().cache_salt() != alpha_salt);
+  CHECK(t.c->prefill->Next().prefill().spec().cache_salt() != alpha_salt);
 
   // A reference to another tenant's request has the same result as one to an unknown request.
   v1::GenerateRequest reader = request;
@@ -265,9 +265,9 @@ TEST_CASE("A reference to an announced request waits for the tenant's own reques
     worker::v1::PrefillJob job = t.c->prefill->Next().prefill();
     REQUIRE(job.request_id() == id);
     CHECK(job.open());
-    CHECK(job.tenant() == "alpha");
+    CHECK(job.spec().tenant() == "alpha");
     job.clear_request_id();
-    job.clear_traceparent();
+    job.mutable_spec()->clear_traceparent();
     return job.SerializeAsString();
   };
   KeyedCall theirs(t, &t.beta, Call::Request("r", "hello"));
@@ -285,7 +285,7 @@ TEST_CASE("A reference to an announced request waits for the tenant's own reques
   t.c->prefill->Send(DoneEvent("r", Incarnation(22)));
   const worker::v1::DecodeJob own_job = t.c->decode->Next().decode();
   REQUIRE(own_job.request_id() == "r");
-  CHECK(own_job.tenant() == "alpha");
+  CHECK(own_job.spec().tenant() == "alpha");
   t.c->decode->Send(TokensEvent("r", "own", FinishReason::kStop));
   const worker::v1::PrefillAppend append = t.c->prefill->Next().append();
   CHECK(append.request_id() == "reader");

@@ -21,10 +21,12 @@ TEST_CASE("RowOf finds the row of each KV format") {
   CHECK(RowOf(KvFormat::kF32).element_bytes == 4);
 }
 
-TEST_CASE("PlainKvFormat finds the format of each element size and no other") {
-  CHECK(PlainKvFormat(2) == KvFormat::kBf16);
-  CHECK(PlainKvFormat(4) == KvFormat::kF32);
-  for (const int64_t bytes : {-1, 0, 1, 3, 8}) CHECK(!PlainKvFormat(bytes).has_value());
+TEST_CASE("KvFormatNamed finds the format of each name and no other") {
+  CHECK(KvFormatNamed("bf16") == KvFormat::kBf16);
+  CHECK(KvFormatNamed("f32") == KvFormat::kF32);
+  for (const std::string_view name : {"", "bf1", "bf161", "BF16", "fp8_e4m3"}) {
+    CHECK(!KvFormatNamed(name).has_value());
+  }
 }
 
 TEST_CASE("KvLayout has room for the elements and scales of every head in each format") {

@@ -21,10 +21,10 @@ TEST_CASE("A request passes both workers and its tokens reach the client") {
   Call call(c);
   const worker::v1::PrefillJob prefill = c.prefill->Next().prefill();
   CHECK(prefill.request_id() == "r");
-  CHECK(std::vector<int32_t>(prefill.tokens().begin(), prefill.tokens().end()) ==
+  CHECK(std::vector<int32_t>(prefill.spec().tokens().begin(), prefill.spec().tokens().end()) ==
         std::vector<int32_t>{'h', 'e', 'l', 'l', 'o'});
   CHECK(prefill.decode_worker() == c.decode->address());
-  CHECK(prefill.max_new_tokens() == 8);
+  CHECK(prefill.spec().sampling().max_tokens() == 8);
   c.prefill->Send(DoneEvent("r", Incarnation(22)));
 
   const DecodeJob decode = FromProto(c.decode->Next().decode());
@@ -83,13 +83,13 @@ TEST_CASE("Priority, salt and log probabilities reach the workers and come back"
   grpc::ClientContext context;
   const auto reader = c.stub->Generate(&context, request);
   const worker::v1::PrefillJob prefill = c.prefill->Next().prefill();
-  CHECK(prefill.priority() == -7);
-  CHECK(prefill.cache_salt() == "tenant");
+  CHECK(prefill.spec().priority() == -7);
+  CHECK(prefill.spec().cache_salt() == "tenant");
   c.prefill->Send(DoneEvent("r", Incarnation(22)));
   const worker::v1::DecodeJob decode = c.decode->Next().decode();
-  CHECK(decode.priority() == -7);
-  CHECK(decode.cache_salt() == "tenant");
-  CHECK(decode.sampling().logprobs() == 1);
+  CHECK(decode.spec().priority() == -7);
+  CHECK(decode.spec().cache_salt() == "tenant");
+  CHECK(decode.spec().sampling().logprobs() == 1);
   worker::v1::DecodeEvent event = TokensEvent("r", "x", FinishReason::kLength);
   v1::TokenLogprobs& logprobs = *event.mutable_updates()->mutable_updates(0)->add_logprobs();
   logprobs.set_logprob(-0.5f);

@@ -23,6 +23,9 @@ TEST_CASE("WorkerRegistry offers only prefill workers whose KV a decode worker r
   stranger.model = "module";
   stranger.module_digest[0] = 1;
   registry.Attach("stranger", stranger);
+  WorkerInfo other_format = Info(WorkerRole::kPrefill, "f32");
+  other_format.layout.format = KvFormat::kF32;
+  registry.Attach("f32", other_format);
   registry.Attach(kP, Info(WorkerRole::kPrefill, kP));
   registry.Attach(kD, Info(WorkerRole::kDecode, kD));
   const auto decodes = registry.Decodes("m");

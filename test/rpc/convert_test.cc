@@ -90,6 +90,32 @@ TEST_CASE("A prefill job's arrival offset survives the wire, set or unset") {
   CHECK(FromProto(ToProto(append)).arrival_offset == absl::ZeroDuration());
 }
 
+TEST_CASE("FromProto reads a job without a spec as a spec without tokens") {
+  for (const RequestSpec& spec : {FromProto(worker::v1::PrefillJob()).spec, FromProto(worker::v1::DecodeJob()).spec}) {
+    CHECK(spec.tokens.empty());
+    CHECK(spec.sampling.max_tokens == 0);
+  }
+}
+
+TEST_CASE("FromProto keeps extreme values of a spec for the checks of the engine") {
+  for (const bool most : {false, true}) {
+    worker::v1::PrefillJob hostile;
+    worker::v1::RequestSpec& sent = *hostile.mutable_spec();
+    const auto extreme = [most]<typename T>(T) {
+      return most ? std::numeric_limits<T>::max() : std::numeric_limits<T>::min();
+    };
+    sent.add_tokens(extreme(int32_t{}));
+    sent.set_priority(extreme(int32_t{}));
+    sent.set_handicap_us(extreme(int64_t{}));
+    sent.mutable_sampling()->set_max_tokens(extreme(int32_t{}));
+    const PrefillJob job = FromProto(hostile);
+    CHECK(job.spec.tokens[0] == sent.tokens(0));
+    CHECK(job.spec.priority == sent.priority());
+    CHECK(absl::ToInt64Microseconds(job.spec.arrival_offset) == sent.handicap_us());
+    CHECK(job.spec.sampling.max_tokens == sent.sampling().max_tokens());
+  }
+}
+
 TEST_CASE("Leases survive the wire, and hostile values are bounded") {
   PrefillJob job;
   job.lease = {.tokens = 7, .duration = absl::Seconds(60), .yields = true};
@@ -107,16 +133,42 @@ TEST_CASE("Leases survive the wire, and hostile values are bounded") {
   CHECK(FromProto(hostile).lease.duration == absl::ZeroDuration());
 }
 
-TEST_CASE("A KV layout survives the wire, and unknown element sizes are refused") {
+TEST_CASE("A KV layout survives the wire in each format") {
   KvLayout layout = kWireLayout;
   for (const KvFormatRow& row : kKvFormats) {
     layout.format = row.format;
-    worker::v1::KvLayout proto = ToProto(layout);
-    CHECK(proto.element_bytes() == row.element_bytes);
+    const worker::v1::KvLayout proto = ToProto(layout);
+    CHECK(proto.kv_format() == row.name);
     CHECK(FromProto(proto).value() == layout);
-    proto.set_element_bytes(3);
-    CHECK(absl::IsInvalidArgument(FromProto(proto).status()));
   }
+}
+
+TEST_CASE("FromProto refuses an unknown KV format and names it and the known ones") {
+  WorkerInfo known;
+  known.address = "host:1";
+  known.layout = kWireLayout;
+  known.blocks_total = known.context = known.max_batch = 1;
+  worker::v1::WorkerInfo info = ToProto(known);
+  LinkRequest request;
+  request.layout = kWireLayout;
+  kv::v1::LinkRequest link = ToProto(request);
+  REQUIRE(FromProto(info, WorkerRole::kDecode).ok());
+  REQUIRE(FromProto(link).ok());
+  const auto check = [&](const std::string& sent, const std::string& shown) {
+    info.mutable_layout()->set_kv_format(sent);
+    link.mutable_layout()->set_kv_format(sent);
+    for (const absl::Status& refusal : {FromProto(info, WorkerRole::kPrefill).status(),
+                                        FromProto(info, WorkerRole::kDecode).status(), FromProto(link).status()}) {
+      CHECK(absl::IsInvalidArgument(refusal));
+      CHECK(refusal.message() == absl::StrCat("layout: kv_format: expected bf16 or f32, got '", shown,
+                                              "'. All processes of a cluster must run the same release"));
+    }
+  };
+  check("fp8_e4m3", "fp8_e4m3");
+  check("BF16", "BF16");
+  check("", "");
+  check(std::string("bf16\0", 5), "bf16\\x00");
+  check("\n" + std::string(1 << 20, 'x'), "\\n" + std::string(63, 'x'));
 }
 
 TEST_CASE("Hand-off messages survive the wire") {

@@ -25,7 +25,7 @@ TEST_CASE("A streaming prompt prefills during its upstream and decodes when comp
   // The worker to which KV may be pushed ahead.
   CHECK(open.decode_worker() == c.decode->address());
   // Less than a block of tokens is certain.
-  CHECK(TextOf(open.tokens()).empty());
+  CHECK(TextOf(open.spec().tokens()).empty());
 
   c.decode->Send(TokensEvent("up", "abcdefgh", std::nullopt));
   const worker::v1::PrefillAppend grown = c.prefill->Next().append();
@@ -58,7 +58,7 @@ TEST_CASE("A prompt is complete at once when its upstream request has ended") {
   Call down(c, Downstream("down", "up"));
   const worker::v1::PrefillJob job = c.prefill->Next().prefill();
   CHECK_FALSE(job.open());
-  CHECK(TextOf(job.tokens()) == "0123456789abc!");
+  CHECK(TextOf(job.spec().tokens()) == "0123456789abc!");
   CHECK(job.decode_worker() == c.decode->address());
 }
 
@@ -207,9 +207,9 @@ TEST_CASE("By default a router serves requests in order of arrival") {
   request.set_agent("a");
   request.set_expected_tokens(5);
   Call call(c, request);
-  CHECK_FALSE(c.prefill->Next().prefill().handicap_us());
+  CHECK_FALSE(c.prefill->Next().prefill().spec().handicap_us());
   c.prefill->Send(DoneEvent("r", Incarnation(22)));
-  CHECK_FALSE(c.decode->Next().decode().handicap_us());
+  CHECK_FALSE(c.decode->Next().decode().spec().handicap_us());
 }
 
 TEST_CASE("Under sjf a router sends workers the work left in a request's workflow") {
@@ -224,15 +224,15 @@ TEST_CASE("Under sjf a router sends workers the work left in a request's workflo
   first.set_expected_tokens(3);
   second.set_workflow("w");  // 8 tokens at most
   Call one(c, first);
-  CHECK(c.prefill->Next().prefill().handicap_us() == prompt + 3 * token);
+  CHECK(c.prefill->Next().prefill().spec().handicap_us() == prompt + 3 * token);
   Call two(c, second);
-  CHECK(c.prefill->Next().prefill().handicap_us() == 2 * prompt + 11 * token);
+  CHECK(c.prefill->Next().prefill().spec().handicap_us() == 2 * prompt + 11 * token);
   c.prefill->Send(DoneEvent("first", Incarnation(22)));
-  CHECK(c.decode->Next().decode().handicap_us() == prompt + 11 * token);
+  CHECK(c.decode->Next().decode().spec().handicap_us() == prompt + 11 * token);
   c.decode->Send(TokensEvent("first", "abc", FinishReason::kStop));
   CHECK(one.Finish().status.ok());
   c.prefill->Send(DoneEvent("second", Incarnation(22)));
-  CHECK(c.decode->Next().decode().handicap_us() == 8 * token);
+  CHECK(c.decode->Next().decode().spec().handicap_us() == 8 * token);
 }
 
 TEST_CASE("Under sjf a prompt counts its upstream's work until the upstream has ended") {
@@ -244,7 +244,7 @@ TEST_CASE("Under sjf a prompt counts its upstream's work until the upstream has 
   Call up(c, long_one);
   PassPrefill(c, "up");
   Call down(c, Downstream("down", "up"));
-  const int64_t open = c.prefill->Next().prefill().handicap_us();
+  const int64_t open = c.prefill->Next().prefill().spec().handicap_us();
   CHECK(open > -bound);
   c.decode->Send(TokensEvent("up", "abc", FinishReason::kStop));
   const worker::v1::PrefillAppend last = c.prefill->Next().append();

@@ -41,12 +41,12 @@ std::pair<v1::PrefillOnlyResponse, std::string> Add(Cluster& c, const v1::Prefil
   std::future<Answer> call = Start(c, request);
   const worker::v1::PrefillJob job = c.prefill->Next().prefill();
   CHECK(job.decode_worker().empty());
-  CHECK(job.lease().tokens() == job.tokens_size());
+  CHECK(job.lease().tokens() == job.spec().tokens_size());
   CHECK(job.lease().duration_us() == 60'000'000);
   c.prefill->Send(DoneEvent(job.request_id(), Incarnation()));
   const Answer answer = call.get();
   CHECK(Message(answer.status) == "");
-  return {answer.response, TextOf(job.tokens())};
+  return {answer.response, TextOf(job.spec().tokens())};
 }
 
 TEST_CASE("A context grows call by call, ignores repeated calls, and Generate continues it") {
@@ -68,11 +68,11 @@ TEST_CASE("A context grows call by call, ignores repeated calls, and Generate co
   for (const std::string more : {"three", ""}) {
     Call call(c, Continuation(more));
     const worker::v1::PrefillJob job = c.prefill->Next().prefill();
-    CHECK(TextOf(job.tokens()) == "one two " + more);
+    CHECK(TextOf(job.spec().tokens()) == "one two " + more);
     CHECK(job.decode_worker() == c.decode->address());
     CHECK(job.lease().tokens() == 8);
     c.prefill->Send(DoneEvent(job.request_id(), Incarnation(22)));
-    CHECK(TextOf(c.decode->Next().decode().tokens()) == "one two " + more);
+    CHECK(TextOf(c.decode->Next().decode().spec().tokens()) == "one two " + more);
     c.decode->Send(TokensEvent(job.request_id(), "!", FinishReason::kStop));
     const Call::Result result = call.Finish();
     CHECK(result.text == "!");
@@ -146,7 +146,7 @@ TEST_CASE("A call may add another request's output, and its repetition adds noth
   CHECK(open.open());
   c.decode->Send(TokensEvent("up", "abc", FinishReason::kStop));
   const worker::v1::PrefillAppend last = c.prefill->Next().append();
-  CHECK(TextOf(open.tokens()) + TextOf(last.tokens()) == "one abc");
+  CHECK(TextOf(open.spec().tokens()) + TextOf(last.tokens()) == "one abc");
   CHECK(last.lease().tokens() == 7);
   c.prefill->Send(DoneEvent(open.request_id(), Incarnation()));
   CHECK(call.get().response.context_length() == 7);
@@ -184,12 +184,12 @@ TEST_CASE("A router computes a context again when its worker is lost") {
   Cluster c;
   Add(c, Addition("one ", 0));
   std::future<Answer> lost = Start(c, Addition("two ", 4));
-  CHECK(TextOf(c.prefill->Next().prefill().tokens()) == "one two ");
+  CHECK(TextOf(c.prefill->Next().prefill().spec().tokens()) == "one two ");
   const WorkerAddress address = c.prefill->address();
   c.prefill.reset();
   c.prefill.emplace(WorkerRole::kPrefill, 12, address);
   const worker::v1::PrefillJob again = c.prefill->Next().prefill();
-  CHECK(TextOf(again.tokens()) == "one two ");
+  CHECK(TextOf(again.spec().tokens()) == "one two ");
   c.prefill->Send(DoneEvent(again.request_id(), Incarnation(0)));
   CHECK(lost.get().status.ok());
 }

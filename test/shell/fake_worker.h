@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -60,7 +61,11 @@ class FakeWorker final : public Base {
  public:
   using Stream = AttachServer<Command, Event>;
 
-  FakeWorker(WorkerRole role, uint64_t incarnation, const std::string& listen = "127.0.0.1:0") {
+  // `edit` changes the worker's introduction.
+  FakeWorker(
+      WorkerRole role, uint64_t incarnation, const std::string& listen = "127.0.0.1:0",
+      std::function<void(worker::v1::WorkerInfo&)> edit = [](worker::v1::WorkerInfo&) {})
+      : edit_(std::move(edit)) {
     auto server = GrpcServer::Start(listen, GrpcServer::Audience::kWorkers, {this});
     REQUIRE(server.ok());
     server_ = *std::move(server);
@@ -79,6 +84,7 @@ class FakeWorker final : public Base {
     if (info_) {
       Event hello;
       *hello.mutable_info() = ToProto(*info_);
+      edit_(*hello.mutable_info());
       stream->Send(hello);
     }
     stream->Start();
@@ -118,6 +124,8 @@ class FakeWorker final : public Base {
   void Die() { server_->Stop(absl::ZeroDuration()); }
 
  private:
+  const std::function<void(worker::v1::WorkerInfo&)> edit_;
+
   void OnCommand(const Command& command) {
     const std::lock_guard lock(mutex_);
     commands_.push_back(command);

@@ -7,6 +7,7 @@
 
 #include "catch.h"
 #include "fake_worker.h"
+#include "log_capture.h"
 #include "model/byte_model.h"
 
 namespace baton {
@@ -124,6 +125,23 @@ struct Routed {
 
   RequestTicket ticket;  // of the last request
 };
+
+TEST_CASE("A router refuses a worker with an unknown KV format and logs both names") {
+  const LogCapture log;
+  FakePrefill prefill(WorkerRole::kPrefill, 11);
+  FakeDecode decode(WorkerRole::kDecode, 22, "127.0.0.1:0",
+                    [](worker::v1::WorkerInfo& info) { info.mutable_layout()->set_kv_format("fp8_e4m3"); });
+  Router::Options options;
+  options.prefill_workers = {prefill.address()};
+  options.decode_workers = {decode.address()};
+  const SteadyClock clock;
+  Metrics metrics;
+  const Router router(options, clock, DialTcp, metrics);
+  const std::string refused =
+      absl::StrCat("worker ", decode.address(), ": refused: layout: kv_format: expected bf16 or f32, got 'fp8_e4m3'");
+  AwaitThat([&] { return log.Count(refused) == 1; });
+  CHECK(absl::IsUnavailable(router.Readiness("bytes")));
+}
 
 TEST_CASE("A router ticks only when an event is due or becomes due earlier") {
   Routed r;

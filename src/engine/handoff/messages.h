@@ -19,9 +19,10 @@
 namespace baton {
 
 // The version of proto/kv_transfer.proto. It rises with every change of that file, and tools/tidy
-// compares the digest below. A decode worker refuses a Link of another version.
+// compares the digest below. It also rises with KvLayout of proto/worker.proto, which a Link
+// contains. A decode worker refuses a Link of another version.
 // proto/kv_transfer.proto: 2c120e33eef7bb2c
-inline constexpr uint32_t kHandoffVersion = 3;
+inline constexpr uint32_t kHandoffVersion = 4;
 // A decode worker may reuse the blocks of a reservation this many leases after the reservation
 // lapsed or was given up, even if the writer has not released it. A writer stops by itself when its
 // lease ends, so this time must be longer than a push that is in flight at the lease's end.

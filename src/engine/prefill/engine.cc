@@ -75,8 +75,7 @@ absl::Status PrefillEngine::CheckTokens(std::span<const TokenId> tokens, int64_t
 absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
   RETURN_IF_ERROR(CheckTokens(job.spec.tokens, 0, job.open ? 0 : 1));
   if (job.spec.sampling.max_tokens < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("max_new_tokens: expected >= 0, got ", job.spec.sampling.max_tokens));
+    return absl::InvalidArgumentError(absl::StrCat("max_tokens: expected >= 0, got ", job.spec.sampling.max_tokens));
   }
   if (scheduler_.Find(job.request_id) != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat("request_id: ", job.request_id, " is in use by a running request"));

@@ -151,7 +151,7 @@ TEST_CASE("PrefillEngine refuses a bad request by field, limit and value, leavin
   CHECK(refusal(JobOf("a", {-1})) == absl::InvalidArgumentError("tokens[0]: expected an id in [0, 10), got -1"));
   PrefillJob negative = JobOf("a", {1});
   negative.spec.sampling.max_tokens = -1;
-  CHECK(refusal(negative) == absl::InvalidArgumentError("max_new_tokens: expected >= 0, got -1"));
+  CHECK(refusal(negative) == absl::InvalidArgumentError("max_tokens: expected >= 0, got -1"));
   CHECK(refusal(JobOf("a", std::vector<TokenId>(100, 1))) ==
         absl::InvalidArgumentError("the prompt can never fit: it needs 6 KV blocks, this prefill worker has 4"));
   REQUIRE_FALSE(engine.Add(JobOf("a", std::vector<TokenId>(20, 1)), absl::UnixEpoch()).has_value());

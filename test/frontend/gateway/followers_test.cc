@@ -68,7 +68,7 @@ TEST_CASE("Prefill hints run with their chat and do not count in its usage") {
   c.decode->Send(TokensEvent("r", "!", FinishReason::kStop));
   const worker::v1::PrefillAppend last = c.prefill->Next().append();
   CHECK(last.last());
-  CHECK(TextOf(follower.tokens()) + TextOf(append.tokens()) + TextOf(last.tokens()) ==
+  CHECK(TextOf(follower.spec().tokens()) + TextOf(append.tokens()) + TextOf(last.tokens()) ==
         "<0123456789abcd><hello, hello and hello!>");
 
   const HttpAnswer answer = client.Read();

@@ -125,7 +125,7 @@ TEST_CASE("A router renders a chat by the template and answers whole or as a str
   HttpClient client = Connect(c);
   const std::string messages = R"("messages": [{"role": "user", "content": "hi"}], "request_id": "r")";
   client.Post("/v1/chat/completions", "{" + messages + "}");
-  const auto prompt = c.prefill->Next().prefill().tokens();
+  const auto prompt = c.prefill->Next().prefill().spec().tokens();
   CHECK(std::string(prompt.begin(), prompt.end()) == "<hi>");
   c.prefill->Send(DoneEvent("r", Incarnation(22)));
   CHECK(c.decode->Next().decode().request_id() == "r");
@@ -159,7 +159,7 @@ TEST_CASE("A router separates a chat's reasoning unless its variables disable th
   const auto message = [&](const std::string& more, const std::string& prompt) {
     client.Post("/v1/chat/completions",
                 R"({"messages": [{"role": "user", "content": "hi"}], "request_id": "r")" + more + "}");
-    const auto tokens = c.prefill->Next().prefill().tokens();
+    const auto tokens = c.prefill->Next().prefill().spec().tokens();
     CHECK(std::string(tokens.begin(), tokens.end()) == prompt);
     c.prefill->Send(DoneEvent("r", Incarnation(22)));
     CHECK(c.decode->Next().decode().request_id() == "r");

@@ -16,9 +16,9 @@ std::string PassThrough(Cluster& c) {
   const worker::v1::PrefillJob prefill = c.prefill->Next().prefill();
   c.prefill->Send(DoneEvent("r", Incarnation(22)));
   const worker::v1::DecodeJob decode = c.decode->Next().decode();
-  CHECK(prefill.traceparent() == decode.traceparent());
+  CHECK(prefill.spec().traceparent() == decode.spec().traceparent());
   c.decode->Send(TokensEvent("r", "ok", FinishReason::kStop));
-  return prefill.traceparent();
+  return prefill.spec().traceparent();
 }
 
 // The trace of a completion with these headers, as its client and its workers received it.
