@@ -1,6 +1,6 @@
-// Attention of one query per sequence over its paged history. Histories are split into parts, so
-// that a few long histories also fill the device. The parts are merged in a fixed order. A row's
-// bits depend on its own query, keys and values, and on the cuts of its history.
+// Attention of one query per sequence over its paged history. Histories are cut into splits, so
+// that a few long histories also fill the device. The results of the splits are merged in a fixed
+// order. A row's bits depend on its own query, keys and values, and on the cuts of its history.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -10,16 +10,16 @@ namespace {
 
 // The design of the kernel:
 //
-// - A block takes tiles of 16 rows of w, one after another. Its warps share a tile's columns in
+// - A CTA takes tiles of 16 rows of w, one after another. Its warps share a tile's columns in
 //   chunks of 64, in rotation. Each warp has a ring of stages that continues from tile to tile, so
 //   that copies never pause. At a tile's end, the warps' sums are added in the order of the warps.
 // - Tensor cores compute transposed products. The other units stay idle for any number of rows.
 //     Y^T [16 rows of w, 8 rows of x] = W [16, 16 columns] X^T [16 columns, 8]
 // - A product may multiply any 16 columns, if both operands use the same columns. Each lane
 //   therefore takes eight adjacent elements of each of its rows, which serve two products.
-// - A block takes more than half of a multiprocessor's shared memory. Blocks are then spread
-//   evenly, even if the previous launch has not ended everywhere, and as many copies as possible
-//   are in flight.
+// - A CTA takes more than half of a multiprocessor's shared memory. CTAs are then spread evenly,
+//   even if the previous launch has not ended everywhere, and as many copies as possible are in
+//   flight.
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 constexpr int kTileRows = 16;
@@ -192,7 +192,7 @@ class Output {
   float before_ = 0;
 };
 
-// Grid: at most one block per tile. Shared memory: the rings, then x.
+// Grid: at most one CTA per tile. Shared memory: the rings, then x.
 template <int kStages>
 __global__ void __launch_bounds__(kThreads, 1) GemvKernel(const __grid_constant__ GemvParams p) {
   extern __shared__ __align__(128) uint8_t rings[];
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(kThreads, 1) GemvKernel(const __grid_constant_
   }
 }
 
-// Returns the shared memory of a block for rings and x. The variables that the kernel declares take
+// Returns the shared memory of a CTA for rings and x. The variables that the kernel declares take
 // the rest.
 cudaError_t SharedBytes(int* bytes) {
   constexpr int kDeclared = 17 << 10;

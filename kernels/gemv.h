@@ -24,9 +24,9 @@ struct GemvArgs {
   void* y = nullptr;     // [rows, n], bf16 or fp32
   int64_t y_stride = 0;  // elements from row to row of y
   bool fp32_output = false;
-  // Whether the product is added to y. REQUIRES: y is fp32.
+  // True if the product is added to y. REQUIRES: y is fp32.
   bool add = false;
-  // Whether w is [gate; up], and y [rows, n / 2] = silu(gate x) * (up x) in bf16. n / 2 is a
+  // True if w is [gate; up], and y [rows, n / 2] = silu(gate x) * (up x) in bf16. n / 2 is a
   // multiple of 8.
   bool swiglu = false;
 };

@@ -8,13 +8,13 @@
 namespace baton::cuda {
 namespace {
 
-// Lengths, in blocks, that are counted separately. Parts are sorted by counting, because this runs
-// in every step. Longer parts count as equal.
+// Lengths, in blocks, that are counted separately. Splits are sorted by counting, because this runs
+// in every step. Longer splits count as equal.
 constexpr int32_t kLengths = 8192 / kBlockTokens;
 
 int32_t LengthOf(int32_t keys) { return std::min((keys - 1) / kBlockTokens, kLengths - 1); }
 
-// The cuts of one history. All parts but the last have `step` keys.
+// The cuts of one history. All splits but the last have `step` keys.
 struct Cut {
   int32_t step, splits, last;
 };
@@ -29,12 +29,12 @@ Cut CutOf(int32_t keys, int32_t least) {
   return {step, splits, keys - (splits - 1) * step};
 }
 
-// The number of parts of each length.
+// The number of splits of each length.
 using Counts = std::array<int32_t, kLengths>;
 
 Counts CountSplits(std::span<const AttentionSlice> slices, int32_t least) {
   Counts counts{};
-  // Parts of `least` keys. Nearly all parts have this length, so they are counted in a register.
+  // Splits of `least` keys. Nearly all splits have this length, so they are counted in a register.
   int32_t shortest = 0;
   for (const AttentionSlice& slice : slices) {
     const Cut cut = CutOf(slice.start + 1, least);
@@ -63,10 +63,10 @@ int64_t KeysUntilDone(const Counts& counts, const DecodeGrid& grid) {
   return keys;
 }
 
-// Writes the parts, longest first.
+// Writes the splits, longest first.
 int32_t PlaceSplits(std::span<const AttentionSlice> slices, int32_t least, const Counts& counts,
                     std::vector<HistorySplit>& splits) {
-  // The index of the next part of each length.
+  // The index of the next split of each length.
   Counts places;
   int32_t total = 0;
   for (int32_t length = kLengths - 1; length >= 0; --length) {

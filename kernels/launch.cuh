@@ -1,6 +1,6 @@
 // Overlapping launches of the small kernels of a decode step. On Hopper, a kernel is launched while
-// the previous kernel still runs ("programmatic dependent launch"). Its blocks start wherever there
-// is room, do the work that depends on no other kernel, and then wait.
+// the previous kernel still runs ("programmatic dependent launch"). Its CTAs start wherever a
+// multiprocessor has space, do the work that depends on no other kernel, and then wait.
 //
 // Rules that make this safe:
 //
@@ -11,9 +11,9 @@
 //   The previous kernel waited too, so the same holds for all kernels before it.
 // - A plain launch, such as that of cuBLASLt or of the first kernel of a pass, starts when all
 //   earlier work has ended.
-// - LetNextStart promises nothing about this kernel's results. It lets blocks of the next kernel
-//   start once every block of this kernel runs. A waiting block therefore never occupies the room
-//   of a block that it waits for.
+// - LetNextStart promises nothing about this kernel's results. It lets CTAs of the next kernel
+//   start once every CTA of this kernel runs. A waiting CTA therefore never occupies the space of a
+//   CTA that it waits for.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -21,8 +21,9 @@ static_assert(kRows == 64 && kKeys == 64);
 template <int kHeadDim>
 constexpr int kSharedBytes = 5 * kTileBytes<kHeadDim>;  // Q, and twice K and V
 
-// Copies K and V of keys [first, first + kKeys) to adjacent swizzled tiles, asynchronously. Keys
-// that the tile's queries do not have become zeros, because they may not exist or may be NaN.
+// Copies K and V of keys [first, first + kKeys) to adjacent swizzled tiles, asynchronously. Writes
+// zeros for keys past the last key of the tile's queries. Such keys may have no block, or their
+// memory may hold NaN.
 template <int kHeadDim>
 __device__ void CopyKeys(uint32_t to, const AttentionArgs& args, const PackedQueries& queries, int first) {
   constexpr int kChunks = kHeadDim / 8;

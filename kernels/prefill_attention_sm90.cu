@@ -312,7 +312,7 @@ __device__ void Consume(Shared<kHeadDim>& shared, const AttentionArgs& args, flo
     Release(v, lane);
     StoreRows<kHeadDim>(args, queries, first_row, o, softmax, lane);
   }
-  if (consumer == 0) turn.Take();  // takes the last permission that was passed
+  if (consumer == 0) turn.Take();  // takes the last permission that another consumer passed on
 }
 
 template <int kHeadDim>

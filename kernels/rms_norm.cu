@@ -24,7 +24,7 @@ __device__ float SumOfSquares(const Float8& v) {
   return squares;
 }
 
-// Normalises one row per block. The order of the sum depends on `columns` alone.
+// Normalises one row per CTA. The order of the sum depends on `columns` alone.
 __global__ void RmsNormKernel(const float* x, const Bf16* weight, float epsilon, int32_t columns, Bf16* out) {
   __shared__ float of_warps[kWarps];
   const int64_t start = int64_t{blockIdx.x} * columns;

@@ -61,7 +61,7 @@ __device__ void Normalise(Halves<kPairs>& x, const Bf16* weight, float epsilon, 
   }
 }
 
-// Rotates x. `turn` has cosines in `low` and sines in `high`.
+// Rotates x. `turn`, the rotation, has cosines in `low` and sines in `high`.
 template <int kPairs>
 __device__ void Turn(Halves<kPairs>& x, const Halves<kPairs>& turn) {
 #pragma unroll

@@ -155,8 +155,8 @@ __global__ void __launch_bounds__(kPartThreads) StatisticsKernel(const __grid_co
 
 // ---- Drawing.
 
-// A row's weights 2^log_weight. The most likely token has the weight 1. A token's key is the bit
-// pattern of its weight, which has the same order.
+// A row's weights 2^log_weight. The most likely token has the weight 1. A token's `key` is the
+// order bits of its weight: the bit pattern, which has the same order as the weights.
 struct Weights {
   const float* logits;
   int vocab;
@@ -171,8 +171,8 @@ struct Weights {
 
 __device__ double Weight(uint32_t key) { return __uint_as_float(key); }
 
-// The candidates: all tokens with keys above `key`, and the first `ties` tokens by id whose keys
-// equal it.
+// The candidates: all tokens with order bits above `key`, and the first `ties` tokens by id whose
+// order bits equal it.
 struct Cut {
   uint32_t key = 0;
   int ties = 0;
@@ -180,7 +180,7 @@ struct Cut {
 
 constexpr int kBins = kDrawThreads;
 constexpr int kBinBits = 10;
-constexpr int kKeyBits = 3 * kBinBits;  // keys are at most the key of weight 1
+constexpr int kKeyBits = 3 * kBinBits;  // order bits are at most those of weight 1
 static_assert(kBins == 1 << kBinBits);
 
 struct DrawScratch {
@@ -222,15 +222,15 @@ __device__ double CtaPrefixSum(double value, double (&warp_sums)[kDrawWarps]) {
   return warp > 0 ? before + value : value;
 }
 
-// The number of tokens, as a measure that Select adds up in bins of keys with equal leading bits.
-// The bins are integers, so the order of additions does not matter.
+// The number of tokens, as a measure that Select adds up in bins of order bits with equal leading
+// bits. The bins are integers, so the order of additions does not matter.
 struct TokenCount {
   static __device__ void Add(uint32_t (&bins)[2][kBins], uint32_t bin, uint32_t) { atomicAdd(&bins[0][bin], 1); }
   static __device__ double Sum(const uint32_t (&bins)[2][kBins], uint32_t bin, uint32_t) { return bins[0][bin]; }
 };
-// The total weight of tokens, as a measure for Select. The keys of a bin share their exponent, so
-// mantissas are added up. Each mantissa is added in two halves, whose sums over 2^18 tokens cannot
-// overflow.
+// The total weight of tokens, as a measure for Select. The order bits of a bin share their
+// exponent, so mantissas are added up. Each mantissa is added in two halves, whose sums over 2^18
+// tokens cannot overflow.
 struct TotalWeight {
   static __device__ void Add(uint32_t (&bins)[2][kBins], uint32_t bin, uint32_t key) {
     const uint32_t mantissa = (key & 0x7fffff) | 0x800000;
@@ -245,12 +245,12 @@ struct TotalWeight {
 // A result of Select.
 struct Selection {
   uint32_t key;
-  double above;  // measure of keys larger than `key`
+  double above;  // measure of order bits larger than `key`
   double target;
 };
 
-// Selects among the keys above `floor`. Returns the largest key for which the keys not below it
-// measure at least target_of(all keys), or 0 if there is none. It is a radix selection that begins
+// Selects among the order bits above `floor`. Returns the largest ones for which those not below
+// them measure at least target_of(all), or 0 if there are none. It is a radix selection that begins
 // with the leading bits.
 template <typename Measure, typename Target>
 __device__ Selection Select(const Weights& weights, uint32_t floor, Target target_of, DrawScratch& scratch) {
@@ -268,7 +268,7 @@ __device__ Selection Select(const Weights& weights, uint32_t floor, Target targe
       }
     });
     __syncthreads();
-    const uint32_t bin = kBins - 1 - threadIdx.x;  // from the largest keys down
+    const uint32_t bin = kBins - 1 - threadIdx.x;  // from the largest order bits down
     const double sum = Measure::Sum(scratch.bins, bin, (prefix << kBinBits | bin) << shift);
     const double tail = selection.above + CtaPrefixSum(sum, scratch.warp_sums);
     scratch.tails[threadIdx.x] = tail;
