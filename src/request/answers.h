@@ -37,8 +37,8 @@ struct PrefillDone {
   int32_t blocks = 0;              // in the prompt's block table
   // The sum of the three counters is at most n-1. It is less if the decode worker held some of the
   // blocks, since the prefill worker may skip those.
-  int32_t cached_tokens = 0;    // found in the prefix cache, or copied back from staging
-  int32_t shared_tokens = 0;    // computed by another request after these tokens had arrived
+  int32_t cached_tokens = 0;    // ready or staged when these tokens arrived; without shared_tokens
+  int32_t shared_tokens = 0;    // computed or copied back by another request after that
   int32_t computed_tokens = 0;  // computed by this request
   int64_t bytes_pushed = 0;     // with those pushed while the prompt streamed
   // The times of a streaming prompt begin with its last append.
@@ -46,7 +46,7 @@ struct PrefillDone {
   absl::Duration compute;  // from then until the last token was computed, without `copied`
   absl::Duration copied;   // in the same interval: copies of evicted KV, in the prompt's steps
   absl::Duration handoff;  // from then until the decode worker acknowledged the commit
-  // In the order of time. Those of a streaming prompt include steps before its last append.
+  // In the order of time. The steps of a streaming prompt include those before its last append.
   std::vector<PrefillStep> steps;
 };
 
@@ -67,7 +67,7 @@ struct TokenUpdate {
 };
 
 // `retry_after` of a worker that shuts down. After that time the worker has probably ended, or
-// another worker has taken its place.
+// another worker has replaced it.
 inline constexpr absl::Duration kDrainRetry = absl::Seconds(1);
 
 // A worker of either role → router: the request has ended, and the worker keeps nothing of it.

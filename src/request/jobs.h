@@ -11,13 +11,14 @@
 
 namespace baton {
 
-// KV that a prefill worker keeps for some time after a request is done.
+// KV that a prefill worker leases or protects for some time after a request is done.
 struct KvLease {
-  // The lease covers the full blocks of the prompt's first `tokens` tokens. 0: no lease.
+  // It covers the full blocks of the prompt's first `tokens` tokens. 0: none.
   int32_t tokens = 0;
   absl::Duration duration{};
-  // False: the blocks cannot be evicted. True: the blocks may be evicted, but after unprotected
-  // ones. Sessions use this between two turns.
+  // If false, the lease refers to the blocks, so they are not evicted before it ends. It ends early
+  // if a request needs room or leases hold too many blocks. If true, this is a session protection:
+  // the blocks are only protected, and are evicted after unprotected ones.
   bool yields = false;
 };
 

@@ -17,8 +17,8 @@ struct RequestSpec {
   std::string cache_domain{};  // requests of one domain may share KV; `cache_salt` in the API
   std::string tenant{};        // the owner of the API key; empty: the router has no keys
   int32_t priority = 0;        // orders requests of one tenant (request/priority.h)
-  // A worker adds this to the time at which the job arrives. Among requests of equal priority, the
-  // one with the earliest sum runs first.
+  // A worker adds this to the time at which the job arrives. Among one tenant's requests of equal
+  // priority, the one with the earliest sum comes first.
   absl::Duration arrival_offset{};
   SamplingParams sampling{};
   std::string traceparent{};  // the router's span (base/trace_context.h); empty: none
