@@ -13,17 +13,17 @@
 
 namespace baton {
 
-// The reason why a path of blocks is evicted after unprotected blocks for now. Only a lease keeps
-// its blocks from eviction, because it also refers to them. Protections are ordered, and the lesser
-// one is the weaker one. From weak to strong:
+// The reason why a path of blocks is evicted after unprotected blocks, until Unprotect. Protections
+// are ordered, and the lesser one is the weaker one. From weak to strong:
 //
 // - A session used the path within the last 10 s (the router's kSessionLease). A protection that
 //   ends earlier is weaker.
 // - A queued job needs the path. The protection of a job that runs later is weaker.
 // - A lease holds the path. A protection that ends earlier is weaker.
 //
-// A leased block is referenced, so it is not evicted. If a request lacks room, whole leases end
-// until the request fits, the weakest lease first. `number` is unique among protections of a kind.
+// A lease also refers to its blocks, so they are not evicted. If a request lacks room, whole leases
+// end until the request fits, the weakest lease first. `number` is unique among protections of a
+// kind.
 class Protection {
  public:
   // If several sessions' protections end at the same time, a higher `number` is weaker.

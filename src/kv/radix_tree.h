@@ -62,8 +62,8 @@ class RadixTree {
   void Promise(std::span<const BlockKey> path, const BlockRef& block);
   // Makes a promised node ready. REQUIRES: the node is promised, and its parent is ready.
   void MakeReady(const BlockKey& key);
-  // Removes a promised node. A request that waited for it may promise it again. REQUIRES: the node
-  // is promised and has no children.
+  // Removes a promised node whose block will not be written. A later step may promise the key
+  // again. REQUIRES: the node is promised and has no children.
   void Break(const BlockKey& key);
 
   // Adds a ready node for a block that is already written, and returns `block`. If the node exists
@@ -121,7 +121,7 @@ class RadixTree {
   BlockPool& pool_;
   absl::flat_hash_map<BlockKey, std::unique_ptr<Node>> nodes_;
   // The ready nodes without children. Eviction skips a leaf whose block is referenced. There is at
-  // most one such leaf for each running request.
+  // most one such leaf for each request, hand-off or lease.
   std::map<EvictionRank, Node*> leaves_;
   absl::flat_hash_map<Protection, Node*> protected_;  // the last nodes of the protected paths
   int64_t uses_ = 0;

@@ -45,7 +45,7 @@ class SlabAccess {
   virtual absl::StatusOr<HostMemory> AllocateHost(size_t bytes) const = 0;
 };
 
-// A device with its own memory. Copy also copies between two places in this memory.
+// A device with its own memory. Copy also copies between two addresses in this memory.
 class SlabDevice : public SlabAccess {
  public:
   // Copies all runs from slab `from` to slab `to`. Both are in this device's memory.
