@@ -1,5 +1,5 @@
-// Macros for absl::Status, the type of operating errors. A message states the event, the place, the
-// expected value and the actual value.
+// Macros for absl::Status, the type of operating errors. A message states the event, its location,
+// the expected value and the actual value.
 #pragma once
 
 #include "absl/status/status.h"

@@ -118,8 +118,8 @@ void Bpe::MergeLong(std::string_view word, std::vector<TokenId>& out) const {
   for (uint32_t i = 0; i < end; ++i) {
     nodes[i] = {bytes[i], i - 1, i + 1, i + 1 < end ? FindRule(bytes[i], bytes[i + 1]) : Rule{}};
   }
-  // An entry is rank << 32 | node, so that the earliest rule comes first, and then the leftmost
-  // node.
+  // An entry is merge index << 32 | node, so that the earliest rule comes first, and then the
+  // leftmost node.
   std::vector<uint64_t> possible;
   for (uint32_t i = 0; i < end; ++i) {
     if (nodes[i].rule.rank != kNoRule) possible.push_back(uint64_t{nodes[i].rule.rank} << 32 | i);

@@ -31,7 +31,7 @@ class Bpe {
   static constexpr uint32_t kNoRule = UINT32_MAX;
 
   struct Rule {
-    uint32_t rank = kNoRule;  // the position in the list of merges
+    uint32_t rank = kNoRule;  // the merge index: the position in the list of merges
     TokenId merged = kNoToken;
   };
 

@@ -9,7 +9,8 @@
 namespace baton {
 
 // Fills nfc, split and prompt_prefix of `spec`. Refuses a step that Baton does not implement, and
-// names it and its place in the file. REQUIRES: `document` is an object, and spec.tokens is filled.
+// names it and its position in the file. REQUIRES: `document` is an object, and spec.tokens is
+// filled.
 absl::Status ReadPipeline(const nlohmann::json& document, TokenizerSpec& spec);
 
 }  // namespace baton
