@@ -1,6 +1,6 @@
 // Sessions of agents as data, and their run in a simulated cluster. The prompt of each turn is the
-// whole conversation so far, for any model. A turn begins a pause after the end of the previous
-// turn.
+// whole conversation so far, for any model. After a turn ends, the session pauses, and then the
+// next turn begins.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct Turn {
   std::string model{};
   // From the end of the previous turn, while a tool works. Unused in the first turn.
   absl::Duration pause{};
-  // Tokens added to the context before this turn.
+  // Tokens added to the conversation before this turn.
   std::vector<NamedTokens> added{};
-  // Tokens of the output, which becomes part of the context.
+  // Tokens of the output, which becomes part of the conversation.
   int32_t output = 0;
 };
 using Session = std::vector<Turn>;

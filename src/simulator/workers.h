@@ -31,7 +31,7 @@ struct StepRecord {
   // Time before `start` in which the step copied staged KV in, and evicted KV out.
   absl::Duration copied{};
   int64_t tokens = 0;  // tokens computed
-  // Tokens before the slices of the batch, to which they attend, summed over all slices.
+  // Tokens before the chunks of the batch, to which they attend, summed over all chunks.
   int64_t history = 0;
   friend bool operator==(const StepRecord&, const StepRecord&) = default;
 };
