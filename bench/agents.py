@@ -242,7 +242,7 @@ def load(args):
     except bench_targets.RequestError as error:
         sys.exit(f"agents: {error}")
     except subprocess.CalledProcessError:
-        sys.exit("agents: the cluster did not start; what it said is above")
+        sys.exit("agents: the cluster did not start; its output is above")
     report(figures)
     return figures, args.server or "one prefill and one decode worker, one thread each; the load generator beside them"
 

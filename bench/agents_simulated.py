@@ -54,7 +54,7 @@ class Simulator:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            sys.exit("agents: the simulator ended; what it said is above")
+            sys.exit("agents: the simulator ended; its output is above")
         self.runs += 1
         result = json.loads(line)
         self.blocks_held += result["blocks_held"]

@@ -290,8 +290,8 @@ int Main(int argc, char** argv) {
   Options options;
   CLI::App app("Measures what a decode worker's host does between two steps, while a device waits.");
   app.add_option("--streams", options.streams, "requests of one batch, for each case")->check(CLI::Range(1, 1024));
-  app.add_option("--steps", options.steps, "of each measurement")->check(CLI::Range(10, 100000));
-  app.add_option("--device-us", options.device_us, "what a step takes of the device")->check(CLI::Range(0, 1000000));
+  app.add_option("--steps", options.steps, "steps of each measurement")->check(CLI::Range(10, 100000));
+  app.add_option("--device-us", options.device_us, "duration of a step on the device")->check(CLI::Range(0, 1000000));
   app.add_option("--model", options.model, "directory whose tokenizer makes the text; default: one of the tests");
   app.add_option("--json", options.json, "write the results to this file");
   CLI11_PARSE(app, argc, argv);

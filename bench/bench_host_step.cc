@@ -99,7 +99,7 @@ int Main(int argc, char** argv) {
   CLI::App app("Measures what the CUDA backend's host does for a decode step, without a GPU.");
   app.add_option("--streams", options.streams, "requests of one batch, for each case")->check(CLI::Range(1, 1024));
   app.add_option("--history", options.history, "tokens before each stream's first step")->check(CLI::Range(0, 100'000));
-  app.add_option("--steps", options.steps, "of each measurement")->check(CLI::Range(10, 10'000));
+  app.add_option("--steps", options.steps, "steps of each measurement")->check(CLI::Range(10, 10'000));
   app.add_option("--seen", options.seen, "tokens that penalties apply to, of each stream")
       ->check(CLI::Range(0, 100'000));
   app.add_option("--json", options.json, "writes the report here");

@@ -300,7 +300,7 @@ int Main(int argc, char** argv) {
   app.add_option("--streams", options.streams, "requests that stream at a time")->check(CLI::Range(1, 1024));
   app.add_option("--step-ms", options.step_ms, "time between a request's tokens")->check(CLI::Range(1, 1000));
   app.add_option("--rounds", options.rounds, "measurements of each case")->check(CLI::Range(1, 1000));
-  app.add_option("--seconds", options.seconds, "of each measurement")->check(CLI::Range(1, 1000));
+  app.add_option("--seconds", options.seconds, "seconds of each measurement")->check(CLI::Range(1, 1000));
   app.add_option("--commit", options.commit, "noted in the results");
   app.add_option("--json", options.json, "write the results to this file");
   app.add_option("--router-of", options.router_of, "for the program itself")->expected(2)->group("");

@@ -67,7 +67,7 @@ std::vector<uint64_t> WordsOf(const Slab& slab) {
 // The path of a run's transfers.
 struct Way {
   bool cuda = false;
-  // Whether the other process maps the device's memory.
+  // True if the other process maps the device's memory.
   bool shared = true;
   // Value of UCX_TLS. Null: all transports.
   const char* transports = nullptr;
@@ -163,7 +163,7 @@ class Bench {
     BATON_CHECK(digest == DigestOf(expected), "the peer has other bytes than were pushed");
   }
 
-  // Block copies and bulk copies take turns, so that other work on the machine slows both equally.
+  // Block copies and bulk copies alternate, so that other work on the machine slows both equally.
   nlohmann::ordered_json MoveBlocks(int64_t block) {
     const std::vector<BlockCopy> scattered = Scattered(block);
     const auto blocks = std::ssize(scattered);

@@ -3,8 +3,8 @@
   bench/followers.py --url http://127.0.0.1:8000 --model smollm2-135m-instruct
 
 A pair is a call of a writer and a call of a critic whose prompt has the writer's output. Pairs with
-hints and pairs without take turns. They have different cache salts. In both, the instructions are
-cached from the first pair on.
+prefill hints and pairs without them alternate. The two kinds have different cache salts. In both,
+the instructions are cached from the first pair on.
 
 Prints JSON: the time to the critic's first token, the time of both calls, and the number of tokens
 in whole blocks of 16 that were not cached.

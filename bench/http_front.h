@@ -16,7 +16,7 @@ class HttpCaller {
 
   struct Answer {
     int status = 0;
-    // Whether the answer has the header Retry-After.
+    // True if the answer has the header Retry-After.
     bool retry_after = false;
     // Microseconds from the call to the first token. 0 if there is none.
     double first_token_us = 0;

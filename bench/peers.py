@@ -1,6 +1,6 @@
 """Compares forward passes of Baton with llama.cpp (llama-cpp-python) and OpenVINO GenAI.
 
-All engines have the same weights and threads, and take turns in one run on this machine.
+All engines have the same weights and threads, and alternate in one run on this machine.
 
 - `bench/peers` measures SmolLM2-135M-Instruct on all cores.
 - `bench/peers --peers llama.cpp --rounds 1` is a quick check.

@@ -31,10 +31,10 @@ PAUSE, PAUSE_SIGMA, LONGEST_PAUSE = 1.5, 1.2, 60.0
 
 
 def session(name, trials, random):
-    """Returns the turns of four agents over one context.
+    """Returns the turns of four agents over one conversation.
 
     In each step of a trial, all four agents take a turn. Then the step's observation is added.
-    ReAct has one trial. Reflexion continues with further trials in the same context.
+    ReAct has one trial. Reflexion continues with further trials in the same conversation.
     """
     turns, added = [], [("system", SYSTEM), (f"{name} question", QUESTION)]
     for trial in range(trials):

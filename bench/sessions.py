@@ -1,4 +1,4 @@
-"""Measures sessions of four agents that take turns over one context. Each agent has its own model.
+"""Measures sessions of four agents that share one conversation. Each agent has its own model.
 
 The program compares two systems: decoders over one shared prefill module, and a prefill worker and
 a decode worker for each model.

@@ -112,7 +112,7 @@ def simulate(row):
     began = time.monotonic()
     done = subprocess.run([binary()], input=json.dumps(run) + "\n", stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        sys.exit("sessions: the simulator ended; what it said is above")
+        sys.exit("sessions: the simulator ended; its output is above")
     workers = sum(group["prefill_workers"] for group in SYSTEMS[row["system"]][0]["groups"])
     row = row | figures(json.loads(done.stdout), workers)
     print(f"{row['model']:13} {row['profile']:10} {row['system']:43} " + (

@@ -6,7 +6,7 @@
 The figure is the time to first token of prompts, with and without the option. The prefill worker
 has the KV of the prompts and the decode worker does not, so the hand-off dominates this time.
 
-Two decode workers run at the same time, each behind its own router, and take turns. Each has room
+Two decode workers run at the same time, each behind its own router, and alternate. Each has room
 for only one prompt, and two prompts alternate. All blocks of a prompt therefore move each time.
 """
 
@@ -62,7 +62,7 @@ async def measure(routers, model, tokens, rounds):
     random = Random(1)
     prompts = [[random.randrange(vocabulary) for _ in range(tokens)] for _ in range(2)]
     times = {name: [] for name in targets}
-    # The first turn computes the prompts and is left out of the figures.
+    # The first round computes the prompts and is left out of the figures.
     for turn in range(-1, rounds):
         for prompt in prompts:
             for name, target in targets.items():
