@@ -54,7 +54,8 @@ absl::Status DecodeEngine::CheckJob(const DecodeJob& job) const {
   if (job.spec.tokens.empty()) return absl::InvalidArgumentError("the prompt is empty");
   if (std::ssize(job.spec.tokens) > options_.model.positions) {
     return absl::InvalidArgumentError(absl::StrCat("the prompt has ", job.spec.tokens.size(), " tokens, limit ",
-                                                   options_.model.positions, " (the context and the KV blocks)"));
+                                                   options_.model.positions,
+                                                   " (the smaller of the model's context length and the KV blocks)"));
   }
   for (size_t i = 0; i < job.spec.tokens.size(); ++i) {
     if (job.spec.tokens[i] < 0 || job.spec.tokens[i] >= options_.model.vocab) {
@@ -168,8 +169,8 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
 }
 
 bool DecodeEngine::MayBeginNext() const {
-  // A row without SampleSpec is sampled on the host. A step that follows it cannot begin before its
-  // token is known.
+  // A row without SampleSpec is sampled on the host. The next step cannot be enqueued before the
+  // row's token is known.
   const auto is_chosen_there = [](const DecodeStep::Row& row) { return row.sample.has_value(); };
   return std::ranges::all_of(running_.step.rows, is_chosen_there) && scheduler_.MayBeginNext();
 }
@@ -226,7 +227,7 @@ void DecodeEngine::DropNext() {
 }
 
 void DecodeEngine::FinishStep(const absl::Status& status, bool next_begun, bool device_waited) {
-  BATON_CHECK(!next_begun || (next_planned_ && status.ok()), "a step has begun, but BeginNext did not plan it");
+  BATON_CHECK(!next_begun || (next_planned_ && status.ok()), "a step is enqueued, but BeginNext did not plan it");
   next_begun_ = next_begun;
   next_ahead_ = next_begun && !device_waited;
   if (std::exchange(next_planned_, false) && !next_begun) DropNext();
@@ -315,7 +316,7 @@ void DecodeEngine::Report(const RequestId& id, absl::Status status) {
 
 void DecodeEngine::Forget(const SequenceId& id) {
   Request& request = At(id);
-  if (request.begun > 0) {  // the next step has begun with a row for it, which is discarded
+  if (request.begun > 0) {  // the next step is enqueued with a row for it, which is discarded
     BATON_CHECK(next_begun_, "a request of the running step ends");
     const auto row = static_cast<size_t>(request.row);
     next_.requests[row] = nullptr;

@@ -28,7 +28,7 @@ namespace baton {
 
 struct DecodeEngineOptions {
   HandoffReceiverOptions handoff;
-  // `model.positions` is the context of the model. The engine lowers it if the pool is smaller.
+  // `model.positions` is the model's context length. The engine lowers it if the pool is smaller.
   DecodeModel model;
   int64_t blocks = 0;  // of the slab
   int32_t max_batch = 64;
@@ -99,9 +99,9 @@ class DecodeEngine {
   // is set, the blocks are checked before. A request whose blocks are not the bytes that were sent
   // then fails with DATA_LOSS. Errors:
   // - INVALID_ARGUMENT: a field is out of range.
-  // - FAILED_PRECONDITION: the hand-off is in doubt, or the request is already being decoded.
+  // - FAILED_PRECONDITION: HandoffReceiver::Start refuses, or the request is already being decoded.
   //
-  // After an error the hand-off is given up. A request that was already being decoded goes on.
+  // After an error the hand-off is given up. A request that was already being decoded continues.
   absl::Status Start(DecodeJob job, absl::Time now);
   // Takes the digests that a check of HandoffReceiver::NextCheck asked for.
   void OnDigests(ReservationId check, const absl::StatusOr<std::vector<BlockDigest>>& digests, absl::Time now);
@@ -119,13 +119,14 @@ class DecodeEngine {
   // Returns false only if BeginNext would return null. If true, BeginNext is likely to plan a step.
   bool MayBeginNext() const;
   // For Meanwhile::next of the running step's Forward. Plans the next step and returns its batch.
-  // If the batch has begun, the next BeginStep returns this step. Returns null if the next step
-  // cannot be planned before the running step ends. REQUIRES: called at most once in a step.
+  // If the backend enqueues the batch, the next BeginStep returns this step. Returns null if the
+  // next step cannot be planned before the running step ends. REQUIRES: called at most once in a
+  // step.
   const Batch* BeginNext();
   // Ends the running step. `status` is that of Forward. If it is an error, the requests of the
   // batch fail. `next_begun` and `device_waited` are those of LogitsView.
   void FinishStep(const absl::Status& status, bool next_begun, bool device_waited = false);
-  // Returns true if the next BeginStep returns a step that has already begun.
+  // Returns true if the next BeginStep returns a step that the backend has already enqueued.
   bool next_begun() const { return next_begun_; }
 
   // Returns the events since the last call. Makes the updates of the last step's tokens. FinishStep
@@ -144,7 +145,7 @@ class DecodeEngine {
     double growth_share = 1;  // learned share of max_new_tokens that requests use
     // The remaining fields count since the start.
     int64_t steps = 0;
-    // Part of `steps`: begun before the previous step was over, so that the device did not wait.
+    // Part of `steps`: enqueued before the previous step was over, so that the device did not wait.
     int64_t steps_ahead = 0;
     int64_t tokens_out = 0;
     int64_t finished = 0;  // with any finish reason

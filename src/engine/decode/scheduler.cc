@@ -211,7 +211,7 @@ bool DecodeScheduler::GrowOne(Order::const_iterator position) {
   return false;
 }
 
-// Makes sure that the table has a block for the token after those that are computed or begun.
+// Makes sure that the table has a block for the token after those of computed and unfinished steps.
 // Returns false if no block is available.
 bool DecodeScheduler::Grow(Sequence& sequence) {
   const int64_t tokens = int64_t{sequence.kv.kv_tokens} + sequence.begun + 1;

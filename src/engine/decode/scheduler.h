@@ -22,9 +22,10 @@ namespace baton {
 
 struct DecodeSchedulerOptions {
   int32_t max_batch = 64;  // upper bound on sequences in one step
-  // Upper bound on KV tokens of one sequence: the smaller of the model's context and the pool.
+  // Upper bound on KV tokens of one sequence: the smaller of the model's context length and the
+  // pool.
   int64_t positions = 0;
-  // A request counts as arrived this much earlier for each level of its priority.
+  // A request counts as arrived this much earlier for each level of its priority, up to 100 levels.
   absl::Duration time_per_priority = absl::Seconds(10);
 };
 
@@ -59,7 +60,7 @@ struct DecodePlan {
   std::vector<SwapCopy> out;
   std::vector<SwapCopy> in;
   std::vector<SequenceId> batch;  // in the scheduler's order
-  // The block table of each sequence of the batch. It has room for the sequence's next token.
+  // The block table of each sequence of the batch. It covers the sequence's next token.
   std::vector<std::span<const BlockId>> tables;
   bool empty() const { return out.empty() && in.empty() && batch.empty(); }
   void Clear() {  // keeps the memory

@@ -19,8 +19,8 @@ class StepPace {
   void Begin(absl::Time now);
   // Returns the time at which to plan the step after the running one.
   absl::Time PlanAt() const { return began_ + duration_ - std::max(margin_, duration_ / 8); }
-  // The running step is over. If the next step was enqueued, it begins now. `device_waited`: it was
-  // enqueued too late.
+  // The running step is over. If the next step was enqueued, it runs from now on. `device_waited`:
+  // it was enqueued too late.
   void Finish(absl::Time now, bool device_waited);
 
  private:

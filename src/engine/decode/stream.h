@@ -46,8 +46,8 @@ class DecodeStream {
   int32_t next_position() const { return static_cast<int32_t>(size()) - 1; }
 
   // Returns the parameters for a backend that samples on the device. next_sample(k) describes the
-  // token that is k places after the next one (Sampler::Spec). Unset if the request wants top log
-  // probabilities, because these need the logits. Valid until Advance.
+  // token that is k positions after the next one (Sampler::Spec). Unset if the request wants top
+  // log probabilities, because these need the logits. Valid until Advance.
   std::optional<SampleSpec> next_sample(int64_t ahead) const;
 
   // Chooses the next token from the logits [vocab] of next_input(). Returns true if the token is

@@ -111,7 +111,7 @@ void DecodeWorker::Shutdown(absl::Duration grace) {
   }
   if (checker_) checker_->Stop();
   loop_.Stop();
-  Step();  // ends a step that has begun, because it uses blocks that FailAll releases
+  Step();  // ends a step that is enqueued, because it uses blocks that FailAll releases
   DecodeEvents events;
   {
     const std::lock_guard lock(mutex_);

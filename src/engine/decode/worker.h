@@ -96,7 +96,7 @@ class DecodeWorker {
   // Guarded by mutex_, except the objects that a running DecodeStep refers to.
   DecodeEngine engine_;
   bool closing_ = false;     // guarded by mutex_; no new reservation is granted
-  bool grace_over_ = false;  // guarded by mutex_; only a step that has begun still runs
+  bool grace_over_ = false;  // guarded by mutex_; only a step that is enqueued still runs
   StepPace pace_;            // used by the step's thread only
   DecodeDelivery delivery_;
   StepLoop loop_;  // its thread uses all members above

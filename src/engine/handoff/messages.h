@@ -40,7 +40,7 @@ struct LinkRequest {
   std::string numerics_id;
   // Its commits have digests if the reply asks for them. False for older workers.
   bool can_digest = false;
-  // It writes under the right of a reservation (WriteGuard). False for older workers.
+  // It writes with the write key of a reservation (WriteGuard). False for older workers.
   bool can_show_right = false;
 };
 struct LinkReply {
@@ -88,7 +88,7 @@ struct Commit {
   // The digests of the missing blocks, in their order. Empty unless LinkReply::wants_digests is
   // set.
   std::vector<BlockDigest> digests{};
-  // The reservation's right, if it has one. It shows that the commit comes from the writer.
+  // The reservation's write key, if it has one. It shows that the commit comes from the writer.
   std::optional<WriteRight> right{};
 };
 

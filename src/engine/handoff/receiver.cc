@@ -68,8 +68,8 @@ absl::Status HandoffReceiver::CheckLink(const LinkRequest& request) const {
   }
   if (options_.guard != nullptr && !request.can_show_right) {
     return absl::FailedPreconditionError(
-        "the decode worker takes KV blocks only under the key of their reservation (--guard-kv), and the prefill "
-        "worker does not support keys because its version is older");
+        "the decode worker takes KV blocks only with the write key of their reservation (--guard-kv), and the prefill "
+        "worker does not support write keys because its version is older");
   }
   const auto link = links_.find(request.prefill_incarnation);
   if (link != links_.end() && link->second.address != request.prefill_address) {
@@ -120,8 +120,8 @@ absl::Status HandoffReceiver::CheckReserve(const ReserveRequest& request) const 
   }
   const int64_t full = request.kv_tokens / kBlockTokens;
   if (static_cast<int64_t>(request.keys.size()) != full) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("reserve: ", request.keys.size(), " keys for ", request.kv_tokens, " tokens, expected ", full));
+    return absl::InvalidArgumentError(absl::StrCat("reserve: ", request.keys.size(), " block keys for ",
+                                                   request.kv_tokens, " tokens, expected ", full));
   }
   return absl::OkStatus();
 }
@@ -180,8 +180,8 @@ Reserved HandoffReceiver::Grant(ReserveRequest request, BlockTable table, size_t
   return reply;
 }
 
-// Revokes the writer's right. Called before other parts of the worker read the blocks, and before
-// the blocks are released.
+// Revokes the writer's key. Called before other parts of the worker read the blocks, and before the
+// blocks are released.
 void HandoffReceiver::RevokeRight(const Reservation& reservation) {
   if (reservation.right.has_value()) options_.guard->Revoke(reservation.right->id);
 }
@@ -201,8 +201,8 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
   Reservation& reservation = it->second;
   if (reservation.right.has_value() &&
       !WriteGuard::Same(reservation.right->key, commit.right.value_or(WriteRight{}).key)) {
-    return options_.guard->Refuse(absl::FailedPreconditionError(
-        absl::StrCat(ToString(commit.reservation), ": the commit lacks the key of the reservation (--guard-kv)")));
+    return options_.guard->Refuse(absl::FailedPreconditionError(absl::StrCat(
+        ToString(commit.reservation), ": the commit lacks the write key of the reservation (--guard-kv)")));
   }
   const int64_t expected = static_cast<int64_t>(reservation.table.size() - reservation.held);
   if (commit.blocks_written != expected) {
@@ -418,7 +418,7 @@ void HandoffReceiver::CheckInvariants() const {
     }
   }
   if (options_.guard != nullptr) {
-    BATON_CHECK(options_.guard->rights() == unwritten, "rights and unwritten reservations differ");
+    BATON_CHECK(options_.guard->rights() == unwritten, "write keys and unwritten reservations differ");
     options_.guard->CheckInvariants();
   }
   for (const auto& [id, check] : checks_) {

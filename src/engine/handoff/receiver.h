@@ -39,9 +39,9 @@ struct HandoffReceiverOptions {
   // Compares written blocks with the digests of their writer before they are used or shared.
   // Refuses to link to prefill workers that send no digests.
   bool verify = false;
-  // If set, a writer gets a right to the missing blocks of a reservation, until the commit. The
-  // receiver then refuses to link to prefill workers that do not write under rights. Must outlive
-  // the receiver.
+  // If set, a writer gets a write key for the missing blocks of a reservation, valid until the
+  // commit. The receiver then refuses to link to prefill workers that do not support write keys.
+  // Must outlive the receiver.
   WriteGuard* guard = nullptr;
   // Upper bound on KV tokens of one sequence. Growth beyond it does not count.
   int64_t positions = std::numeric_limits<int64_t>::max();
@@ -89,7 +89,7 @@ class HandoffReceiver {
   // The next five methods take the messages of prefill workers.
 
   // Returns FAILED_PRECONDITION if the version, digest or layout differs, and names both values.
-  // Also if the prefill worker lacks digests or rights that the options demand, or if one
+  // Also if the prefill worker lacks digests or write keys that the options demand, or if one
   // incarnation links from two addresses.
   absl::StatusOr<LinkReply> OnLink(const LinkRequest& request, absl::Time now);
   // Returns FAILED_PRECONDITION if the writer is not linked, and INVALID_ARGUMENT if the fields of
@@ -99,8 +99,8 @@ class HandoffReceiver {
   // - The reservation is unknown, has lapsed or was claimed. A commit claims a cache-only
   //   reservation.
   // - The commit lacks blocks or digests. The reservation is then given up.
-  // - The commit lacks the reservation's right. Nothing changes, because the writer did not send
-  //   it.
+  // - The commit lacks the reservation's write key. Nothing changes, because the commit is not the
+  //   writer's.
   // - The reservation was committed with other digests before. It is then given up.
   //
   // Returns OK for a repeated commit while the reservation waits for Start.
@@ -109,9 +109,10 @@ class HandoffReceiver {
   // Returns FAILED_PRECONDITION if the writer is not linked.
   absl::StatusOr<HeartbeatReply> OnHeartbeat(const Heartbeat& heartbeat, absl::Time now);
 
-  // Claims a committed reservation for a job of the router. Returns FAILED_PRECONDITION if anything
-  // is in doubt. This includes another incarnation, generation, request, prompt or block count. It
-  // also includes a reservation that is not committed, has lapsed or was claimed before.
+  // Claims a committed reservation for a job of the router. Returns FAILED_PRECONDITION if the job
+  // names another incarnation, generation, request, prompt or block count. Also if the reservation
+  // is not committed, has lapsed or was claimed before. Start does not compare the blocks' bytes.
+  // If HandoffReceiverOptions::verify is set, the check that follows does.
   absl::StatusOr<Claim> Start(const DecodeJob& job, absl::Time now);
   // Returns the oldest check that was not returned before, or nullopt.
   std::optional<BlockCheck> NextCheck();
@@ -159,7 +160,7 @@ class HandoffReceiver {
     BlockTable table;  // [BlocksFor(request.kv_tokens)]
     // Blocks [0, held) of the table were found in the tree. The writer writes blocks [held, size).
     size_t held = 0;
-    // In force until the commit, or until the reservation is given up.
+    // Valid until the commit, or until the reservation is given up.
     std::optional<WriteRight> right;
     bool committed = false;
     // The digests of blocks [held, size), from the commit. Empty if the blocks are not checked.

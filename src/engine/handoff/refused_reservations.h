@@ -12,10 +12,10 @@
 
 namespace baton {
 
-// Each refusal is followed by a report of room for one request. So no refused request waits
-// forever, and there are at most as many reports as refusals. A report names no request, because
-// the router chooses its first request in line. That request may have ended, and another router may
-// take the room first. A request that is refused again counts as another refusal.
+// Each refusal is followed by a report of room for one request, unless Add has forgotten it. There
+// are at most as many reports as refusals. A report names no request, because the router chooses
+// its first request in line. That request may have ended, and another router may take the room
+// first. A request that is refused again counts as another refusal.
 //
 // A report is made only after RoomMayHaveCome. If the router's first request needs more room than
 // was reported, it is therefore refused at most once per RoomMayHaveCome.
@@ -23,7 +23,8 @@ namespace baton {
 // Not thread-safe.
 class RefusedReservations {
  public:
-  // Keeps kv_tokens and max_new_tokens of the request. Beyond 65,536 requests, forgets the largest.
+  // Keeps kv_tokens and max_new_tokens of the request. Beyond kMaxRefused requests, forgets the
+  // largest.
   void Add(const ReserveRequest& request, int64_t blocks_now);
   // There may be room for more requests, because a sequence or a reservation has ended, or because
   // a reservation was granted.

@@ -216,7 +216,7 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
   if (now >= handoff.fenced_at) return Fence(id, handoff, now);
   if (!copies.empty()) {
     const PushId push(next_id_++);
-    // A link that writes under rights has a deadline for each of its messages. A push in its
+    // A connection that uses write keys has a deadline for each of its messages. A push in its
     // backlog may be older than the bound.
     const absl::Time give_up_at =
         handoff.right.has_value() ? absl::InfiniteFuture() : now + kMaxPushLeases * handoff.lease;
@@ -314,8 +314,7 @@ void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl
   if (status.ok()) {
     ++totals_.ended[absl::StatusCode::kOk];
     totals_.blocks_pushed += handoff->blocks.missing();
-    // Other parts of a streaming prompt do not count, because each of them finds the blocks of the
-    // earlier parts.
+    // Early hand-offs do not count, because each of them finds the blocks of the earlier ones.
     if (handoff->part == 0) totals_.blocks_held += handoff->blocks.size() - handoff->blocks.missing();
     actions_.push_back(HandoffCommitted{handoff->request.request_id, handoff->reservation, handoff->decode_incarnation,
                                         handoff->blocks.size(), handoff->bytes_pushed, handoff->part});

@@ -26,7 +26,7 @@
 
 namespace baton {
 
-// Counts since the start. A part that goes ahead of a streaming prompt counts as a hand-off too.
+// Counts since the start. Early hand-offs of streaming prompts count too.
 struct HandoffTotals {
   std::map<absl::StatusCode, int64_t> ended;  // hand-offs, by their result
   int64_t blocks_pushed = 0;                  // of committed hand-offs
@@ -60,8 +60,8 @@ struct HandoffSenderOptions {
 // - A hand-off that fails after room was reserved is released when its pushes have finished. If the
 //   connection broke during a push, there is no release, because bytes in flight may still be
 //   written.
-// - A push hangs if it is in flight at the end of the lease. A push without a right also hangs if
-//   it is in flight for kMaxPushLeases leases. The sender then closes the connection, which ends
+// - A push hangs if it is in flight at the end of the lease. A push without a write key also hangs
+//   if it is in flight for kMaxPushLeases leases. The sender then closes the connection, which ends
 //   the push.
 //
 // docs/design/handoff_leases.md gives the reasons.
@@ -74,10 +74,11 @@ class HandoffSender {
   HandoffSender(const HandoffSender&) = delete;
   HandoffSender& operator=(const HandoffSender&) = delete;
 
-  // Begins to move the request's KV to `decode_worker`. Part 0 is all of the KV, and a Start
-  // follows. The other parts are only for the decode worker's cache, and may run beside other
-  // hand-offs of the request. The sender sets `writer` and `cache_only`. REQUIRES: no hand-off of
-  // this part of the request is without a result, and `keys` has one key for each full block.
+  // Begins to move the request's KV to `decode_worker`. Part 0 is the hand-off of all KV, and a
+  // Start follows. The other parts are early hand-offs, which only fill the decode worker's cache.
+  // They may run beside other hand-offs of the request. The sender sets `writer` and `cache_only`.
+  // REQUIRES: no hand-off of this part of the request is without a result, and `keys` has one key
+  // for each full block.
   void Begin(WorkerAddress decode_worker, ReserveRequest request, absl::Time now, uint64_t part = 0);
   // Reports blocks as ready to be pushed, before or after room is reserved. Blocks that are not
   // missing are not pushed. Does nothing if the request is unknown, because its hand-off may just

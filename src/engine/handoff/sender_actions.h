@@ -37,7 +37,7 @@ struct OpenConnection {
   WorkerAddress to;
   std::string transport_descriptor;
 };
-// Destroys the transport's link. Pushes in flight on the link still have their OnPushDone.
+// Destroys the transport's connection. Pushes in flight on it still have their OnPushDone.
 struct CloseConnection {
   LinkId link;
 };

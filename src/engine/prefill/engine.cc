@@ -12,12 +12,12 @@
 namespace baton {
 namespace {
 
-// Some hand-offs go ahead of a streaming prompt. The new blocks of such a hand-off are at least 1/8
-// of the blocks sent before, because each hand-off lists all blocks from the first on.
+// The new blocks of an early hand-off are at least 1/8 of the blocks sent before, because each
+// early hand-off lists all blocks from the first on.
 constexpr int64_t kAheadShare = 8;
-// Upper bound on such hand-offs in flight, so that hand-offs of closed prompts come first.
+// Upper bound on early hand-offs in flight, so that hand-offs of closed prompts come first.
 constexpr int64_t kMostAhead = 4;
-// Upper bound on such hand-offs that the engine remembers.
+// Upper bound on early hand-offs that the engine remembers.
 constexpr size_t kAheadRemembered = 4096;
 
 // Returns how many of a prompt's tokens get KV. These are all but the last token, which the decode
@@ -60,7 +60,7 @@ absl::Status PrefillEngine::CheckTokens(std::span<const TokenId> tokens, int64_t
   const int64_t all = before + std::ssize(tokens);
   if (all < least || all > options_.context) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tokens: expected 1 to ", options_.context, " tokens (the context), got ", all));
+        absl::StrCat("tokens: expected 1 to ", options_.context, " tokens (the context length), got ", all));
   }
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= options_.vocab) {
@@ -235,8 +235,8 @@ void PrefillEngine::SendAhead(const PrefillPrompt& prompt, absl::Time now) {
                 now, ahead.part);
 }
 
-// Pushes the blocks of a hand-off that goes ahead, since the decode worker has room. Cancels the
-// hand-off instead if the prompt has ended, closed, restarted or given blocks back since it began.
+// Pushes the blocks of an early hand-off, since the decode worker has room. Cancels the hand-off
+// instead if the prompt has ended, closed, restarted or given blocks back since the hand-off began.
 void PrefillEngine::AheadReserved(uint64_t part, absl::Time now) {
   AheadPart& ahead = ahead_.at(part);
   const PrefillPrompt* const prompt = scheduler_.Find(ahead.request);
@@ -262,8 +262,8 @@ void PrefillEngine::AheadEnded(uint64_t part, int64_t bytes, const absl::Status&
     PrefillPrompt::Ahead& ahead = engine_part->ahead;
     ahead.part = 0;
     ahead.bytes += bytes;
-    // If the decode worker has no room, `sent` stays. So the worker is asked again when the prompt
-    // has grown by another hand-off.
+    // If the decode worker has no room, `sent` stays. The worker is therefore asked again only when
+    // the prompt has gained the blocks of another early hand-off.
     if (!status.ok() && !absl::IsResourceExhausted(status)) ahead.sent = 0;
     if (absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status)) ahead.to.clear();
     ahead.again = again;
@@ -514,7 +514,8 @@ void PrefillEngine::CheckInvariants() const {
   BATON_CHECK(yielding == yielding_, "prompts that yield are miscounted");
   const bool ahead = std::ranges::any_of(ahead_, [](const auto& entry) { return !entry.second.sources.empty(); });
   if (scheduler_.prompts().empty() && !scheduler_.step_running() && !ahead) {
-    BATON_CHECK(pool_.counts().referenced == scheduler_.leases().blocks(), "blocks are held for nobody");
+    BATON_CHECK(pool_.counts().referenced == scheduler_.leases().blocks(),
+                "a block is referenced, but no request or lease has it");
   }
 }
 

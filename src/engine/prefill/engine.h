@@ -32,19 +32,20 @@ namespace baton {
 struct PrefillEngineOptions {
   int64_t blocks = 0;         // of the slab
   int64_t vocab = 0;          // token ids are in [0, vocab)
-  int64_t context = 0;        // upper bound on tokens of a prompt
+  int64_t context = 0;        // the model's context length: upper bound on tokens of a prompt
   int64_t step_tokens = 512;  // upper bound on tokens computed per step, >= 16
   // A streaming prompt takes part in a step with other prompts once this many of its tokens wait.
   // 0: so many that the fixed cost of a step, as measured, is a quarter of the cost of a step of
   // these tokens alone. If the worker would idle, fewer tokens are enough: the fixed cost may then
   // be two thirds.
   int64_t increment = 0;
-  // Upper bound on the time, as measured, that streaming prompts and low-priority jobs add to a
-  // step. A closed prompt waits at most this long for them in the step that runs when it arrives,
-  // and as long again in each step that it shares with them. They may always
-  // compute one block per step, and as many tokens as make the fixed cost half of a step's cost.
+  // Upper bound on the measured time of a step that computes only streaming prompts and
+  // low-priority jobs. In a step with other prompts, they compute at most as many tokens. The bound
+  // limits the wait of a closed prompt in the step that runs when it arrives, and its delay in each
+  // later step. Always allowed are one block per step, and as many tokens as make the fixed cost
+  // half of a step's cost.
   absl::Duration open_step = absl::Milliseconds(25);
-  // Lower bound on the new blocks of a hand-off that goes ahead of a streaming prompt.
+  // Lower bound on the new blocks of an early hand-off.
   int64_t least_ahead = 8;
   // Upper bound on streaming prompts and low-priority jobs together, and upper bound on all other
   // requests. The bounds are separate so that a streaming prompt never keeps out the requests that
@@ -94,7 +95,7 @@ using PrefillAction = std::variant<SendLink, OpenConnection, CloseConnection, Se
 // 1. Add puts the prompt into the scheduler, and asks the decode worker for room. Both proceed at
 //    the same time.
 // 2. Steps compute the prompt's KV. Blocks are pushed to the decode worker as steps complete them.
-//    The KV of the prompt's last slice is pushed layer by layer.
+//    The KV of the prompt's last chunk is pushed layer by layer.
 // 3. When all blocks are at the decode worker, the hand-off is committed and the result is
 //    PrefillDone. A prefill-only job has no hand-off. It is done when its KV is in the cache.
 //
@@ -110,13 +111,13 @@ using PrefillAction = std::variant<SendLink, OpenConnection, CloseConnection, Se
 //
 // - Blocks that the decode worker holds already are not pushed. They are computed only if they come
 //   before a missing block.
-// - Blocks of a streaming prompt go ahead to the probable decode worker, which keeps them in its
-//   cache.
+// - Early hand-offs move blocks of a streaming prompt to the probable decode worker, which keeps
+//   them in its cache.
 // - If the decode worker has no room, the request fails at once with RESOURCE_EXHAUSTED. The router
 //   waits for room, not the engine. Meanwhile the KV is in the cache, where it can be evicted, so
 //   the request does not delay other requests.
 // - A request refers to its blocks until its result. If it is done and has a lease, the KV of its
-//   first tokens is kept until the lease ends.
+//   first tokens is leased or protected (KvLease).
 //
 // Not thread-safe. The caller must call TakeActions and staging().TakeTransfers after each event.
 // Events of hand-offs go to sender().
@@ -140,9 +141,9 @@ class PrefillEngine {
   // Fails all streaming prompts and low-priority jobs. A streaming prompt may wait long for tokens,
   // and another worker can compute it. No client waits for a low-priority job.
   void FailYielding(const absl::Status& status, absl::Time now);
-  // Fails all requests and ends all leases.
+  // Fails all requests, and ends all leases and session protections.
   void FailAll(const absl::Status& status, absl::Time now);
-  // Ends the leases of one router, except those of sessions.
+  // Ends the leases of one router. Session protections stay.
   void EndLeases(LeaseHolder holder) { scheduler_.leases().EndAllOf(holder); }
 
   // Plans a step. Returns null if there is nothing to do. The caller first runs copies(), then the
@@ -174,7 +175,7 @@ class PrefillEngine {
   void CheckInvariants() const;
 
  private:
-  // A hand-off of a streaming prompt's first blocks. It may outlive the prompt.
+  // An early hand-off. It may outlive the prompt.
   struct AheadPart {
     RequestId request;
     WorkerAddress to;
@@ -215,11 +216,11 @@ class PrefillEngine {
   PrefillScheduler scheduler_;  // owns the requests
   HandoffSender sender_;
   int64_t yielding_ = 0;                 // number of requests that yield
-  std::map<uint64_t, AheadPart> ahead_;  // hand-offs in flight, by part
+  std::map<uint64_t, AheadPart> ahead_;  // early hand-offs in flight, by part
   uint64_t parts_made_ = 0;
-  std::deque<RequestId> ahead_waits_;  // prompts that wait until fewer such hand-offs are in flight
-  // The last block of each hand-off that went ahead. Another prompt with these blocks does not send
-  // them again.
+  std::deque<RequestId> ahead_waits_;  // prompts that wait until fewer of ahead_ are in flight
+  // The worker and the last block of each early hand-off that has not failed. Another prompt with
+  // these blocks does not push them again.
   absl::flat_hash_set<std::pair<WorkerAddress, BlockKey>> ahead_sent_;
   absl::Time step_started_;
   absl::Duration step_copied_;  // time of the running step's copies

@@ -24,8 +24,8 @@ namespace baton {
 
 // The sources of a prompt's KV. Every number counts tokens.
 struct PrefillCounters {
-  int32_t cached = 0;    // taken from the cache; ready or staged when these tokens arrived
-  int32_t shared = 0;    // computed by another prompt after these tokens arrived
+  int32_t cached = 0;    // ready or staged when these tokens arrived; without the others
+  int32_t shared = 0;    // computed or copied back by another prompt after these tokens arrived
   int32_t computed = 0;  // computed by this prompt
   // Copied back from staged blocks by this prompt.
   int32_t from_host = 0, from_disk = 0;
@@ -38,15 +38,14 @@ struct PrefillCounters {
 // `engine`. After Add the caller changes `engine` through PrefillScheduler::FindEngine, and other
 // fields only through the scheduler's events.
 struct PrefillPrompt {
-  // The hand-offs of a streaming prompt's first blocks to its probable decode worker, before the
-  // prompt closes.
+  // The early hand-offs of a streaming prompt to its probable decode worker.
   struct Ahead {
-    WorkerAddress to{};  // empty: no blocks go ahead
-    int64_t sent = 0;    // blocks that the decode worker has, or that are on their way
+    WorkerAddress to{};  // empty: no early hand-off begins
+    int64_t sent = 0;    // blocks of the latest early hand-off; 0 after a failure
     int64_t bytes = 0;   // pushed so far
-    uint64_t part = 0;   // the hand-off in flight; 0: none
-    bool waits = false;  // the prompt waits until fewer such hand-offs are in flight
-    absl::Time again{};  // the next hand-off does not begin before this time
+    uint64_t part = 0;   // the early hand-off in flight; 0: none
+    bool waits = false;  // the prompt waits until fewer early hand-offs are in flight
+    absl::Time again{};  // the next early hand-off does not begin before this time
   };
   // The engine's state of the request. The scheduler does not read it.
   struct EnginePart {

@@ -113,8 +113,8 @@ class PrefillScheduler {
   // and requests for which it computed tokens are stopped. Returns the ids of these requests. The
   // other requests of a failed step are planned again. REQUIRES: a step is running.
   std::vector<RequestId> FinishStep(bool ok);
-  // Leases the full blocks of the prompt's first `lease.tokens` tokens. If the lease holds blocks
-  // and a step is running, the lease begins when the step ends.
+  // Leases the full blocks of the prompt's first `lease.tokens` tokens. If a step is running, the
+  // lease begins when the step ends. If `lease.yields`, only protects the blocks, and at once.
   void Lease(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now);
   KvLeases& leases() { return leases_; }
   const KvLeases& leases() const { return leases_; }

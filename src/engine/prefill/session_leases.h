@@ -1,5 +1,5 @@
-// Leases of sessions that pause: for some time after a session's turn its KV is evicted late, so
-// that the next turn finds it in the cache.
+// Protections of sessions that pause: for some time after a session's turn its KV is evicted after
+// unprotected blocks. The next turn then probably finds it in the cache.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace baton {
 
-// A lease protects a path in the tree until the lease ends (Protection::OfSession). The lease that
-// ends first is the weakest, because its session has paused for the longest time and is the least
-// likely to continue soon. Unlike leases of KvLeases, these leases do not refer to blocks, so they
-// never take room from a request. A path has at most one lease, the latest. The lease of a turn
-// does not replace the leases of the session's earlier turns.
+// A session protection protects a path in the tree until its end (Protection::OfSession). The one
+// that ends first is the weakest, because its session has paused for the longest time and is the
+// least likely to continue soon. Unlike a lease (KvLeases), a session protection does not refer to
+// blocks, so it takes no room from requests. A path has at most one, the latest. The protection of
+// a turn does not replace those of the session's earlier turns.
 //
 // Not thread-safe. The tree must outlive it.
 class SessionLeases {
  public:
   explicit SessionLeases(RadixTree& tree) : tree_(tree) {}
 
-  // Adds a lease for the ready beginning of `path`, the keys of a prompt from the first on. Does
-  // nothing if no block of the path is ready.
+  // Protects the ready beginning of `path`, the keys of a prompt from the first on. Does nothing if
+  // no block of the path is ready.
   void Add(std::span<const BlockKey> path, absl::Time until);
   void EndAll();
 
@@ -35,7 +35,7 @@ class SessionLeases {
   int64_t size() const { return static_cast<int64_t>(leases_.size()); }
 
  private:
-  using Moment = std::pair<absl::Time, uint64_t>;  // the lease's end, and a unique number
+  using Moment = std::pair<absl::Time, uint64_t>;  // the protection's end, and a unique number
   using Leases = std::map<Moment, BlockKey>;       // the value is the path's last node
   static Protection ProtectionOf(const Moment& moment) { return Protection::OfSession(moment.first, moment.second); }
   void End(Leases::iterator lease);

@@ -1,4 +1,5 @@
-// The link between prompts and staged KV, the evicted blocks in host memory or on disk.
+// The part of the scheduler that connects prompts with staged KV, the evicted blocks in host memory
+// or on disk.
 #pragma once
 
 #include <cstdint>

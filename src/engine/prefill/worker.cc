@@ -20,7 +20,7 @@ constexpr absl::Duration kCancelGrace = absl::Seconds(1);
 constexpr int kDiskThreads = 4;
 constexpr int kMostWriting = 2;  // upper bound on threads that write, so that reads have threads
 
-// Fewer than this many hanging peers do not delay the links of other peers.
+// Fewer than this many hanging peers do not delay the connections of other peers.
 constexpr int kLinkThreads = 4;
 
 absl::Time AgainIf(bool again) { return again ? absl::InfinitePast() : absl::InfiniteFuture(); }
@@ -49,7 +49,7 @@ std::optional<RequestFailed> PrefillWorker::Submit(PrefillJob job) {
     if (accepting_) {
       refused = engine.Add(std::move(job), now);
     } else {
-      // Another worker may have room, or the process that takes this worker's place.
+      // Another worker may have room, or the process that replaces this worker.
       refused = {job.request_id, absl::ResourceExhaustedError("this prefill worker is shutting down"), kDrainRetry};
     }
   });
@@ -224,8 +224,8 @@ void PrefillWorker::Shutdown(absl::Duration grace) {
   });
 }
 
-// Ends the pushes in flight, so that their results come. Closes all links at the same time, since
-// each may wait for a peer that hangs.
+// Ends the pushes in flight, so that their results come. Closes all connections at the same time,
+// since each may wait for a peer that hangs.
 void PrefillWorker::CloseAllLinks() {
   {
     std::unique_lock lock(mutex_);
@@ -422,7 +422,7 @@ void PrefillWorker::Open(const OpenConnection& action) {
   if (status.ok()) {
     spdlog::info("connected to decode worker {}: {}", action.to, (*link)->Description());
     const std::lock_guard lock(links_mutex_);
-    // If the link was closed meanwhile, `link` is destroyed at the end of this function.
+    // If the connection was closed meanwhile, `link` is destroyed at the end of this function.
     if (opening_.erase(action.link) > 0) links_[action.link] = *std::move(link);
   } else {
     spdlog::warn("cannot connect to decode worker {}: {}", action.to, status.ToString());

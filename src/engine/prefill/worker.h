@@ -52,7 +52,7 @@ struct PrefillWorkerParts {
 //
 // - One thread computes steps.
 // - One thread runs timers.
-// - Four threads open and close links of the transport.
+// - Four threads open and close connections of the transport.
 // - One thread digests blocks for decode workers that verify KV.
 // - If there is a disk for staged KV, four threads read and write it.
 class PrefillWorker {
@@ -117,8 +117,8 @@ class PrefillWorker {
   // called.
   template <typename Reply, typename Handler>
   absl::AnyInvocable<void(Reply)> Answer(Handler handler);
-  // Closes or opens one link, or destroys one peer. Each may wait some seconds for a peer that
-  // hangs. Returns false if there was nothing to do.
+  // Closes or opens one connection, or destroys one peer. Each may wait some seconds for a peer
+  // that hangs. Returns false if there was nothing to do.
   bool ServeLinks();
   void WakeConnectors();
   void Open(const OpenConnection& action);
@@ -140,16 +140,16 @@ class PrefillWorker {
 
   std::map<WorkerAddress, std::unique_ptr<DecodePeer>> peers_;  // only the draining thread uses it
 
-  // Guards the members down to to_forget_. Only the draining thread removes links from links_, so
-  // that no link ends while that thread uses it.
+  // Guards the members down to to_forget_. Only the draining thread removes connections from
+  // links_, so that none ends while that thread uses it.
   std::mutex links_mutex_;
-  bool opens_links_ = true;  // false once Shutdown closes links
+  bool opens_links_ = true;  // false once Shutdown closes connections
   std::deque<OpenConnection> to_open_;
-  std::set<LinkId> opening_;  // links to be opened, neither open nor closed yet
+  std::set<LinkId> opening_;  // connections to be opened, neither open nor closed yet
   std::map<LinkId, std::unique_ptr<Link>> links_;
-  // Links and peers that a connector thread is to destroy. The draining thread does not destroy
-  // them, because a link may take time, and because a peer's last answer may have come on a thread
-  // of gRPC, which then drains.
+  // Connections and peers that a connector thread is to destroy. The draining thread does not
+  // destroy them, because a connection may take time, and because a peer's last answer may have
+  // come on a thread of gRPC, which then drains.
   std::deque<std::unique_ptr<Link>> to_close_;
   std::deque<std::unique_ptr<DecodePeer>> to_forget_;
 

@@ -79,7 +79,7 @@ TEST_CASE("DecodeEngine ends the text before a stop string, however tokens split
   CHECK(output.tokens.size() < 30);
 }
 
-TEST_CASE("DecodeEngine ends an output with kLength at the end of the context") {
+TEST_CASE("DecodeEngine ends an output with kLength at the context length") {
   DecodeEngineOptions options = TestOptions(64);
   options.model.positions = 40;
   DecodeWorld world(options);
@@ -337,7 +337,7 @@ TEST_CASE("DecodeEngine uses logits when a request wants top log probabilities")
   }
 }
 
-TEST_CASE("DecodeEngine begins a step ahead unless the last one needs logits") {
+TEST_CASE("DecodeEngine lets a step be enqueued ahead unless the last one needs logits") {
   DecodeWorld world(TestOptions(32));
   world.backend.samples = true;
   world.backend.ahead = FakeBackend::Ahead::kLate;
@@ -348,7 +348,7 @@ TEST_CASE("DecodeEngine begins a step ahead unless the last one needs logits") {
   DecodeJob job = TestJob("with logits", prompt, 2);
   job.spec.sampling.logprobs = 2;
   world.StartJob(job);
-  world.Step();  // has begun before the request arrived
+  world.Step();  // was enqueued before the request arrived
   CHECK(world.engine.load().steps_ahead == 3);
   world.Step();  // has the request; the step before it needed no logits
   CHECK(world.engine.load().steps_ahead == 4);
@@ -548,7 +548,7 @@ TEST_CASE("DecodeEngine refuses a second Start while a request is checked") {
   }
 }
 
-TEST_CASE("DecodeEngine counts no growth of a reservation beyond the context") {
+TEST_CASE("DecodeEngine counts no growth of a reservation beyond the context length") {
   DecodeEngineOptions options = TestOptions(16);
   options.model.positions = 64;
   DecodeWorld world(options);

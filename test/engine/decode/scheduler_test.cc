@@ -95,7 +95,7 @@ class DecodeSchedulerWorld {
     return lines;
   }
 
-  // Runs one step. The next step has begun when it is over.
+  // Runs one step. The next step is enqueued before it is over.
   void StepWithNext() {
     scheduler_.BeginStep();
     REQUIRE(scheduler_.BeginNext() != nullptr);
@@ -197,7 +197,7 @@ std::string Show(const Admission& admission) {
   return absl::StrCat("never fits: ", std::get<NeverFits>(admission).reason, "\n");
 }
 
-TEST_CASE("decode scheduling goes as the scenarios say") {
+TEST_CASE("DecodeScheduler plans each step as its scenarios expect") {
   const std::vector<std::string> files = ScenarioFiles({"decode_"});
   CHECK(files.size() == 17);
   for (const std::string& file : files) {
@@ -293,7 +293,7 @@ TEST_CASE("DecodeScheduler plans no step ahead without blocks or with a swapped 
   CHECK(world.Step() == "runs a b\n");
   CHECK(world.Step() == "ran ahead a b\n");
   CHECK(world.Step() == "b goes out, 2 blocks\n");
-  CHECK(world.Step() == "runs a\n");  // a next step cannot begin ahead while b is out
+  CHECK(world.Step() == "runs a\n");  // no next step can be planned early while b is out
   CHECK(world.Step() == "runs a\n");
   world.ends_early = {"a"};
   CHECK(world.Step() == "runs a\na ends\n");

@@ -382,7 +382,7 @@ TEST_CASE("DecodeWorker counts no step as ahead when the device waited for it") 
   CHECK(worker.Load().steps_ahead == 0);
 }
 
-TEST_CASE("DecodeWorker::Shutdown ends a begun step before it releases blocks") {
+TEST_CASE("DecodeWorker::Shutdown ends an enqueued step before it releases blocks") {
   const SteadyClock clock;
   FakeBackend backend(32);
   backend.samples = true;

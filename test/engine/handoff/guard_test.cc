@@ -1,4 +1,4 @@
-// Tests of the rights to write to a decode worker that guards its blocks, from Reserve to Start.
+// Tests of the write keys of a decode worker that guards its blocks, from Reserve to Start.
 #include <functional>
 #include <string>
 #include <vector>
@@ -72,7 +72,7 @@ class Worker {
                            pool, tree, [](const ReserveRequest&, int64_t) { return Admit{}; }};
 };
 
-TEST_CASE("WriteGuard accepts writes to missing blocks only with their key") {
+TEST_CASE("WriteGuard accepts writes to missing blocks only with their write key") {
   Worker worker;
   const Reserved one = worker.Reserve("one", 1), two = worker.Reserve("two", 2);
   REQUIRE(one.right.has_value());
@@ -84,7 +84,7 @@ TEST_CASE("WriteGuard accepts writes to missing blocks only with their key") {
   }
 }
 
-TEST_CASE("HandoffReceiver ends a right at the commit, also when cache-only") {
+TEST_CASE("HandoffReceiver revokes a write key at the commit, also when cache-only") {
   Worker worker;
   for (const bool cache_only : {false, true}) {
     const Reserved first = worker.Reserve("one", cache_only, cache_only);
@@ -97,11 +97,11 @@ TEST_CASE("HandoffReceiver ends a right at the commit, also when cache-only") {
     CHECK_FALSE(worker.Writes(*next.right, first.missing.front()));
     REQUIRE(worker.Commit(next).ok());
   }
-  // Writes under the key of a revoked right do not count.
+  // Writes with a revoked write key do not count.
   CHECK(worker.receiver.refused_writes() == 2);
 }
 
-TEST_CASE("HandoffReceiver ends a right when its reservation ends") {
+TEST_CASE("HandoffReceiver revokes a write key when its reservation ends") {
   Worker worker;
   const auto release = [&](const Reserved& one) { worker.receiver.OnRelease({one.reservation}, worker.clock.Now()); };
   const auto cancel = [&](const Reserved&) { worker.receiver.Cancel("one", worker.clock.Now()); };
@@ -141,7 +141,7 @@ TEST_CASE("WriteGuard refuses late writes without counting them") {
   CHECK(worker.receiver.refused_writes() == 1);
 }
 
-TEST_CASE("HandoffReceiver ignores a commit without the key") {
+TEST_CASE("HandoffReceiver ignores a commit without the write key") {
   Worker worker;
   const Reserved one = worker.Reserve("one", 1), two = worker.Reserve("two", 2);
   for (std::optional<WriteRight> right : {std::optional<WriteRight>(), two.right, std::optional(WriteRight{})}) {
@@ -158,7 +158,7 @@ TEST_CASE("HandoffReceiver ignores a commit without the key") {
   CHECK(worker.Commit(one).ok());
 }
 
-TEST_CASE("HandoffReceiver refuses a link without support for keys") {
+TEST_CASE("HandoffReceiver refuses a link without support for write keys") {
   Worker worker;
   LinkRequest old = Worker::Link();
   old.can_show_right = false;

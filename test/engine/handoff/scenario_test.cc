@@ -186,7 +186,7 @@ class Scenario {
   std::string said_;
 };
 
-TEST_CASE("the hand-off scenarios go as they are written down") {
+TEST_CASE("Hand-offs behave as their scenarios when messages and workers are lost") {
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<Scenario>({"handoff_"});
   spdlog::set_level(spdlog::level::info);

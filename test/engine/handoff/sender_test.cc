@@ -60,7 +60,7 @@ class Linked {
   HandoffId handoff;
 };
 
-TEST_CASE("HandoffSender uses the reservation's right for pushes and the commit") {
+TEST_CASE("HandoffSender uses the reservation's write key for pushes and the commit") {
   const WriteRight right{.id = 7, .key = {1, 2, 3}};
   for (const std::optional<WriteRight>& given : {std::optional<WriteRight>(), std::optional(right)}) {
     Linked linked;
@@ -300,7 +300,7 @@ TEST_CASE("HandoffSender refuses a peer with another transport version") {
   CHECK(linked.sender.link_state("e") == HandoffSender::LinkState::kRefused);
 }
 
-TEST_CASE("HandoffSender closes the link when a push outlives a cancelled lease") {
+TEST_CASE("HandoffSender closes the connection when a push outlives a cancelled lease") {
   Linked linked;
   linked.Ready(0, 30, 4);
   linked.Reserve({{0, BlockId(50)}});
@@ -320,7 +320,7 @@ TEST_CASE("HandoffSender closes the link when a push outlives a cancelled lease"
   CHECK(linked.sender.totals().expired_leases == 0);  // the hand-off was cancelled before
 }
 
-TEST_CASE("HandoffSender sets no time limit on a push under a right") {
+TEST_CASE("HandoffSender sets no time limit on a push with a write key") {
   Linked linked;
   linked.Ready(0, 30, 4);
   linked.Ready(1, 31, 4);
@@ -354,7 +354,7 @@ TEST_CASE("HandoffSender sets no time limit on a push under a right") {
   }
 }
 
-TEST_CASE("HandoffSender closes the link when a push takes two leases") {
+TEST_CASE("HandoffSender closes the connection when a push takes two leases") {
   Linked linked;
   linked.Ready(0, 30, 4);
   linked.Reserve({{0, BlockId(50)}});

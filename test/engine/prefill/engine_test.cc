@@ -125,7 +125,7 @@ TEST_CASE("PrefillEngine lets requests wait for room, refuses them or uses cache
 TEST_CASE("PrefillEngine computes a streaming prompt as it arrives and hands it off closed") {
   RunEngineFiles("prefill_engine_streaming_", 8);
 }
-TEST_CASE("PrefillEngine pushes a streaming prompt's KV ahead to its probable worker") {
+TEST_CASE("PrefillEngine hands a streaming prompt off early to its probable worker") {
   RunEngineFiles("prefill_engine_ahead_", 11);
 }
 TEST_CASE("Requests that end early at any stage leave no block") { RunEngineFiles("prefill_engine_cancel_", 8); }
@@ -144,9 +144,10 @@ TEST_CASE("PrefillEngine refuses a bad request by field, limit and value, leavin
   options.max_requests = 1;
   PrefillEngine engine(options);
   const auto refusal = [&](PrefillJob job) { return engine.Add(std::move(job), absl::UnixEpoch())->status; };
-  CHECK(refusal(JobOf("a", {})) == absl::InvalidArgumentError("tokens: expected 1 to 100 tokens (the context), got 0"));
+  CHECK(refusal(JobOf("a", {})) ==
+        absl::InvalidArgumentError("tokens: expected 1 to 100 tokens (the context length), got 0"));
   CHECK(refusal(JobOf("a", std::vector<TokenId>(101, 1))) ==
-        absl::InvalidArgumentError("tokens: expected 1 to 100 tokens (the context), got 101"));
+        absl::InvalidArgumentError("tokens: expected 1 to 100 tokens (the context length), got 101"));
   CHECK(refusal(JobOf("a", {1, 10})) == absl::InvalidArgumentError("tokens[1]: expected an id in [0, 10), got 10"));
   CHECK(refusal(JobOf("a", {-1})) == absl::InvalidArgumentError("tokens[0]: expected an id in [0, 10), got -1"));
   PrefillJob negative = JobOf("a", {1});
@@ -238,7 +239,7 @@ TEST_CASE("Low-priority jobs do not use up the limits of other jobs") {
   engine.CheckInvariants();
 }
 
-TEST_CASE("FailOverlapping fails streaming prompts and low-priority jobs only") {
+TEST_CASE("PrefillEngine::FailYielding fails streaming prompts and low-priority jobs only") {
   PrefillEngine engine(SmallOptions());
   const absl::Time now = absl::UnixEpoch();
   PrefillJob job = JobOf("growing", {1, 2});
@@ -313,10 +314,10 @@ TEST_CASE("A streaming prompt fails when it gets invalid tokens, and leaves noth
   };
   CHECK(open({1}, {10}, false) == "tokens[1]: expected an id in [0, 10), got 10");
   CHECK(open(std::vector<TokenId>(60, 1), std::vector<TokenId>(41, 1), false) ==
-        "tokens: expected 1 to 100 tokens (the context), got 101");
+        "tokens: expected 1 to 100 tokens (the context length), got 101");
   CHECK(open(std::vector<TokenId>(60, 1), std::vector<TokenId>(40, 1), false) ==
         "the prompt can never fit: it needs 6 KV blocks, this prefill worker has 4");
-  CHECK(open({}, {}, true) == "tokens: expected 1 to 100 tokens (the context), got 0");
+  CHECK(open({}, {}, true) == "tokens: expected 1 to 100 tokens (the context length), got 0");
   engine.Append({.request_id = "nobody", .tokens = std::vector<TokenId>{1}, .last = true, .decode_worker = "d"}, now);
   CHECK(engine.TakeActions(now).empty());
 }
@@ -350,7 +351,7 @@ TEST_CASE("PrefillEngine reserves for the spec's max_tokens, or for the last app
   CHECK(max_new_tokens == std::map<RequestId, int32_t>{{"closed", 7}, {"open", 9}});
 }
 
-TEST_CASE("times say how long a request queued, computed and was handed off") {
+TEST_CASE("PrefillDone reports how long a request queued, computed and was handed off") {
   PrefillEngine engine(SmallOptions());
   absl::Time now = absl::UnixEpoch();
   const auto later = [&](int64_t ms) { return now += absl::Milliseconds(ms); };

@@ -34,26 +34,26 @@ struct SessionLeaseWorld {
   }
 };
 
-TEST_CASE("A leased path is evicted last until its lease ends") {
+TEST_CASE("A protected path is evicted last until its protection ends") {
   SessionLeaseWorld w;
   w.leases.Add(w.first, kStart + absl::Seconds(10));
-  SECTION("when the lease has not ended") {
+  SECTION("when the protection has not ended") {
     w.leases.Tick(kStart + absl::Seconds(9));
     CHECK(w.Evict() == &w.second);
   }
-  SECTION("when the lease has ended") {
+  SECTION("when the protection has ended") {
     CHECK(w.leases.NextTick() == kStart + absl::Seconds(10));
     w.leases.Tick(kStart + absl::Seconds(10));
     CHECK(w.leases.size() == 0);
     CHECK(w.Evict() == &w.first);
   }
-  SECTION("when EndAll has ended all leases") {
+  SECTION("when EndAll has ended all protections") {
     w.leases.EndAll();
     CHECK(w.Evict() == &w.first);
   }
 }
 
-TEST_CASE("SessionLeases keeps one lease of a path, the latest") {
+TEST_CASE("SessionLeases keeps one protection of a path, the latest") {
   SessionLeaseWorld w;
   for (int i = 0; i < 1000; ++i) w.leases.Add(w.first, kStart + absl::Seconds(10 + i));
   CHECK(w.leases.size() == 1);
@@ -64,16 +64,16 @@ TEST_CASE("SessionLeases keeps one lease of a path, the latest") {
   CHECK(w.leases.NextTick() == absl::InfiniteFuture());
 }
 
-TEST_CASE("Leased paths are evicted in the order in which their leases end") {
+TEST_CASE("Protected paths are evicted in the order in which their protections end") {
   SessionLeaseWorld w;
   w.leases.Add(w.second, kStart + absl::Seconds(10));
   w.leases.Add(w.first, kStart + absl::Seconds(20));
   CHECK(w.Evict() == &w.second);
-  w.leases.Tick(kStart + absl::Seconds(10));  // the path of the lease that ends is already evicted
+  w.leases.Tick(kStart + absl::Seconds(10));  // its path is already evicted
   CHECK(w.leases.size() == 1);
 }
 
-TEST_CASE("SessionLeases gives no lease to a path that is not in the cache") {
+TEST_CASE("SessionLeases does not protect a path that is not in the cache") {
   SessionLeaseWorld w;
   w.leases.Add(SessionLeaseWorld::Keys(3), kStart);
   CHECK(w.leases.size() == 0);

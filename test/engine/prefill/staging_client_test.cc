@@ -110,7 +110,7 @@ TEST_CASE("StagingClient protects blocks longer when the queued prompt has highe
   c.client.Unprotect(*other);
 }
 
-TEST_CASE("streaming prompts and those of negative priority are not protected") {
+TEST_CASE("StagingClient protects no prompt that streams or has negative priority") {
   Client c;
   const auto prompt = MakePrompt("a", 1, 2);
   c.client.Protect(*prompt);

@@ -115,8 +115,8 @@ class SilentPeer final : public DecodePeer {
   std::vector<absl::AnyInvocable<void()>> answers_;
 };
 
-// A connector whose links to one peer hang until let_go is released, as if the peer's process were
-// stopped. They hang when they are opened, or when they are closed.
+// A connector whose connections to one peer hang until let_go is released, as if the peer's process
+// were stopped. They hang when they are opened, or when they are closed.
 class HangingConnector final : public Connector {
  public:
   enum class When { kOpened, kClosed };
@@ -143,7 +143,7 @@ class HangingConnector final : public Connector {
     void Push(std::span<const BlockCopy>, absl::AnyInvocable<void(absl::Status)> done) override {
       done(absl::UnavailableError("the peer does not answer"));
     }
-    std::string Description() const override { return "a link that hangs"; }
+    std::string Description() const override { return "a connection that hangs"; }
 
    private:
     HangingConnector& connector_;
@@ -364,7 +364,7 @@ TEST_CASE("An unreachable decode worker fails its request and nothing else") {
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }
 
-TEST_CASE("A decode worker that hangs when its link opens delays no other") {
+TEST_CASE("A decode worker that hangs when its connection opens delays no other") {
   Cluster cluster;
   // Released even if a check fails.
   const absl::Cleanup let_go = [&] { cluster.connector.let_go.release(); };
@@ -380,12 +380,12 @@ TEST_CASE("A decode worker that hangs when its link opens delays no other") {
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }
 
-TEST_CASE("A decode worker that hangs when its link closes delays no other") {
+TEST_CASE("A decode worker that hangs when its connection closes delays no other") {
   Cluster cluster;
   // Released even if a check fails.
   const absl::Cleanup let_go = [&] { cluster.connector.let_go.release(2); };
   cluster.connector.HangAt(cluster.other_decode.descriptor(), HangingConnector::When::kClosed);
-  // The push fails, so the link is closed.
+  // The push fails, so the connection is closed.
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("fails", Prompt(40), "hangs")).has_value());
   cluster.connector.hanging.acquire();
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("well", Prompt(40))).has_value());
