@@ -13,7 +13,7 @@ namespace baton {
 namespace {
 
 constexpr uint64_t kStripeMagic = 0x0001'5453'4e54'4142;  // "BATNST" and the format's version
-// Upper bound on the parts of a peer. Each needs a link with its own thread.
+// Upper bound on the stripes of a peer. Each needs a connection with its own thread.
 constexpr uint64_t kMostParts = 64;
 
 struct PeerPart {

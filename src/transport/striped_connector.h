@@ -1,6 +1,6 @@
-// The connector of slabs that ranks share (kv/striped_slab.h). It makes a link from each rank to
-// each of the peer's ranks that has some of the same heads. The numbers of ranks on the two sides
-// may differ.
+// The connector of slabs that ranks share (kv/striped_slab.h). It makes a connection from each rank
+// to each of the peer's ranks that has some of the same heads. The numbers of ranks on the two
+// sides may differ.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@ class StripedConnector final : public Connector {
     Connector* connector;
     StripeRange range;
   };
-  // A worker without ranks has one part. REQUIRES: there is at least one part, and the ranges are
-  // valid for StripedSlab.
+  // A worker without ranks has one stripe. REQUIRES: there is at least one stripe, and the ranges
+  // are valid for StripedSlab.
   StripedConnector(int64_t plane_bytes, std::vector<Part> parts);
 
   std::string Descriptor() const override;
-  // Fails as the connectors of the parts do. Also fails with INVALID_ARGUMENT if the descriptor is
-  // of another kind, and with FAILED_PRECONDITION if the peer's planes have another size. The
-  // link's copies must be whole planes.
+  // Fails as the connectors of the stripes do. Also fails with INVALID_ARGUMENT if the descriptor
+  // is of another kind, and with FAILED_PRECONDITION if the peer's planes have another size. The
+  // connection's copies must be whole planes.
   absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) override;
 
  private:

@@ -18,13 +18,13 @@
 namespace baton {
 
 // A connection that writes into one peer's slab. The destructor may wait briefly for pushes in
-// flight, and then aborts them. It returns after every `done` has been called. REQUIRES: a link is
-// not destroyed inside `done`, and it is destroyed before its transport.
+// flight, and then aborts them. It returns after every `done` has been called. REQUIRES: a
+// connection is not destroyed inside `done`, and it is destroyed before its transport.
 class Link {
  public:
   virtual ~Link() = default;
   // Starts the copies. Neighbouring copies become one transfer. `done` is called once, either on a
-  // thread of the link or before Push returns:
+  // thread of the connection or before Push returns:
   // - OK: all copies are visible to the peer.
   // - INVALID_ARGUMENT: nothing was written.
   // - UNAVAILABLE: the connection broke. Some copies may be written. If the peer is alive, copies
@@ -32,8 +32,8 @@ class Link {
   //
   // REQUIRES: the source blocks do not change before `done` is called.
   virtual void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) = 0;
-  // Pushes to a peer that guards its blocks (WriteGuard) and refuses writes without a right. A
-  // refused write ends with PERMISSION_DENIED. Links to other peers ignore the right.
+  // Pushes to a peer that guards its blocks (WriteGuard) and refuses writes without a write key. A
+  // refused write ends with PERMISSION_DENIED. Connections to other peers ignore the write key.
   virtual void PushUnder(const WriteRight&, std::span<const BlockCopy> copies,
                          absl::AnyInvocable<void(absl::Status)> done) {
     Push(copies, std::move(done));

@@ -16,7 +16,7 @@
 namespace baton {
 namespace {
 
-// Upper bound on recently revoked rights. Far fewer rights have messages in flight at a time.
+// Upper bound on recently revoked write keys. Far fewer have messages in flight at a time.
 constexpr int64_t kMostEnded = 1024;
 
 }  // namespace
@@ -68,13 +68,13 @@ absl::Status WriteGuard::Check(const WriteRight& right, std::span<const BlockCop
                                std::string_view bytes) const {
   RETURN_IF_ERROR(CheckCopies(copies, std::ssize(bytes), static_cast<int64_t>(slab_.size())));
   const auto granted = rights_.find(right.id);
-  // The keys are compared even if there is no such right, so that the time is the same.
+  // The write keys are compared even if none has this id, so that the time is the same.
   const WriteKey key = granted == rights_.end() ? WriteKey{} : granted->second->key;
   const bool same = Same(key, right.key);
   if (!same || granted == rights_.end()) {
     return absl::PermissionDeniedError(
-        "the write has no key of a current reservation (--guard-kv): the reservation ended long ago, or was never "
-        "granted to the writer");
+        "the write has no write key of a current reservation (--guard-kv): the reservation ended long ago, or was "
+        "never granted to the writer");
   }
   for (const BlockCopy& copy : copies) RETURN_IF_ERROR(CheckPlace(*granted->second, copy));
   return absl::OkStatus();
@@ -108,7 +108,7 @@ absl::Status WriteGuard::Write(const WriteRight& right, std::span<const BlockCop
   {
     const std::lock_guard lock(mutex_);
     if (const absl::Status status = Check(right, copies, bytes); !status.ok()) {
-      return EndedRecently(right) ? absl::PermissionDeniedError("the reservation of the write's key has ended")
+      return EndedRecently(right) ? absl::PermissionDeniedError("the reservation of the write key has ended")
                                   : CountRefused(status);
     }
     granted = rights_.at(right.id);
@@ -137,13 +137,13 @@ int64_t WriteGuard::rights() const {
 
 void WriteGuard::CheckInvariants() const {
   const std::lock_guard lock(mutex_);
-  BATON_CHECK(std::ssize(recently_revoked_) <= kMostEnded, "too many ended rights");
+  BATON_CHECK(std::ssize(recently_revoked_) <= kMostEnded, "too many ended write keys");
   absl::flat_hash_set<BlockId> blocks;
   for (const auto& [id, right] : rights_) {
-    BATON_CHECK(id > 0 && id <= granted_, "a right that was never granted");
+    BATON_CHECK(id > 0 && id <= granted_, "a write key that was never granted");
     BATON_CHECK(right->writing >= 0, "writes miscounted");
     for (const BlockId block : right->blocks) {
-      BATON_CHECK(blocks.insert(block).second, "two rights for one block");
+      BATON_CHECK(blocks.insert(block).second, "two write keys for one block");
     }
   }
 }

@@ -23,28 +23,27 @@
 
 namespace baton {
 
-// The receiving side of the hand-off grants and revokes rights. Messages from peers use them.
+// The receiving side of the hand-off grants and revokes write keys. Messages from peers use them.
 // Thread-safe.
 class WriteGuard {
  public:
   // The slab's memory must outlive the guard.
   WriteGuard(const Slab& slab, const KvLayout& layout) : slab_(slab), layout_(layout) {}
 
-  // Grants a right to write to these blocks, and to no other blocks, until Revoke. Its key is 128
-  // bits of the system's random source. REQUIRES: no other right in force covers one of the blocks.
+  // Grants a write key for these blocks, and for no other blocks, until Revoke. It is 128 bits of
+  // the system's random source. REQUIRES: no other valid write key covers one of the blocks.
   WriteRight Grant(std::span<const BlockId> blocks);
-  // Revokes a right, and waits until the running writes under it are complete. Does nothing if the
-  // right is not in force.
+  // Revokes a write key, and waits until the running writes with it are complete. Does nothing if
+  // the write key is not valid.
   void Revoke(uint64_t right);
 
   // Copies parts of `bytes` to the slab. The source_offset of a copy is an offset in `bytes`.
   // Either all copies are made or, after a check that fails, none:
-  // - PERMISSION_DENIED: the right is not in force, or a copy leaves its blocks.
+  // - PERMISSION_DENIED: the write key is not valid, or a copy leaves its blocks.
   // - INVALID_ARGUMENT: a copy leaves `bytes` or is not whole planes.
   //
-  // Both count as refused. A write under the key of a recently revoked right does not count,
-  // because its writer may not have learned of the end. Other errors mean that the slab's device
-  // failed.
+  // Both count as refused. A write with a recently revoked write key does not count, because its
+  // writer may not have learned of the end. Other errors mean that the slab's device failed.
   absl::Status Write(const WriteRight& right, std::span<const BlockCopy> copies, std::string_view bytes);
 
   // Counts a refusal outside of Write, logs `why` and returns it. Logs at most one line in ten
@@ -55,14 +54,14 @@ class WriteGuard {
   static bool Same(const WriteKey& a, const WriteKey& b);
 
   int64_t refused() const;  // refusals since the start
-  int64_t rights() const;   // rights in force
+  int64_t rights() const;   // valid write keys
   void CheckInvariants() const;
 
  private:
   struct Right {
     WriteKey key{};
     absl::flat_hash_set<BlockId> blocks;
-    int64_t writing = 0;  // running calls of Write under this right
+    int64_t writing = 0;  // running calls of Write with this write key
   };
 
   // The next four methods require that the caller holds mutex_.

@@ -1,5 +1,5 @@
-// The right to write to a worker that guards its blocks (transport/write_guard.h). A peer sends it
-// with each write.
+// The write key of a worker that guards its blocks (transport/write_guard.h), with its id. A peer
+// sends both with each write.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 namespace baton {
 
-// A secret of the worker and the one peer that received it. It must not be logged.
+// A secret that the worker and the one peer share. It must not be logged.
 using WriteKey = std::array<uint8_t, 16>;
 
 struct WriteRight {

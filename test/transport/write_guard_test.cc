@@ -45,7 +45,7 @@ class Guarded {
   WriteGuard guard{Slab(memory_), kLayout};
 };
 
-TEST_CASE("WriteGuard lets a right write its blocks, whole or in part, and no others") {
+TEST_CASE("WriteGuard lets a write key write its blocks, whole or in part, and no others") {
   Guarded slab;
   const WriteRight right = slab.Grant({BlockId(2), BlockId(3), BlockId(6)});
   CHECK(slab.Write(right, 2 * kBlock, 2 * kBlock) == absl::StatusCode::kOk);
@@ -58,7 +58,7 @@ TEST_CASE("WriteGuard lets a right write its blocks, whole or in part, and no ot
   CHECK(slab.guard.refused() == 0);
 }
 
-TEST_CASE("WriteGuard refuses a write without the right key and changes nothing") {
+TEST_CASE("WriteGuard refuses a write without the block's write key and changes nothing") {
   Guarded slab;
   const WriteRight right = slab.Grant({{BlockId(2)}});
   const WriteRight other = slab.Grant({{BlockId(3)}});
@@ -101,7 +101,7 @@ TEST_CASE("WriteGuard refuses a write whole when a part leaves its blocks, slab 
   CHECK(slab.guard.refused() == 12);
 }
 
-TEST_CASE("WriteGuard refuses a revoked right and grants its blocks under another right") {
+TEST_CASE("WriteGuard refuses a revoked write key and grants its blocks under another") {
   Guarded slab;
   const WriteRight right = slab.Grant({{BlockId(2)}});
   slab.guard.Revoke(right.id);
@@ -116,7 +116,7 @@ TEST_CASE("WriteGuard refuses a revoked right and grants its blocks under anothe
   CHECK(slab.Write(next, 2 * kBlock, kBlock) == absl::StatusCode::kOk);
 }
 
-TEST_CASE("WriteGuard does not count writes under recently ended rights as forged") {
+TEST_CASE("WriteGuard does not count writes with recently revoked write keys as forged") {
   Guarded slab;
   const WriteRight first = slab.Grant({{BlockId(2)}});
   slab.guard.Revoke(first.id);
@@ -160,7 +160,7 @@ TEST_CASE("WriteGuard copies all parts of a message at once") {
   CHECK(memory.runs == 3);  // one for each plane
 }
 
-// Memory whose copy ends only after the right of the write has ended.
+// Memory whose copy ends only after the write key of the write has been revoked.
 class SlowMemory final : public SlabAccess {
  public:
   absl::Status Copy(std::span<const MemoryCopy>) const override {
@@ -175,7 +175,7 @@ class SlowMemory final : public SlabAccess {
   mutable std::atomic<bool> begun = false, ended = false;
 };
 
-TEST_CASE("WriteGuard revokes a right after a write in progress has ended") {
+TEST_CASE("WriteGuard revokes a write key after a write in progress has ended") {
   SlowMemory memory;
   std::vector<std::byte> addresses(static_cast<size_t>(kBlocks * kBlock));
   WriteGuard guard(Slab(addresses, &memory), kLayout);

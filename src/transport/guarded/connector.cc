@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<Link>> GuardedConnector::Connect(std::string_view
   const bool guarded = peer.ok() && peer->has_value();
   if (!guarded && options_.guarded_only) {
     return absl::FailedPreconditionError(
-        "this prefill worker pushes KV only with keys (--guard-kv), and the decode worker grants none: start the "
+        "this prefill worker pushes KV only with write keys (--guard-kv), and the decode worker grants none: start the "
         "decode worker with --guard-kv as well");
   }
   if (!guarded) return unguarded_.Connect(peer_descriptor);

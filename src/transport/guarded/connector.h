@@ -20,7 +20,7 @@ namespace baton {
 std::string GuardedDescriptor(const WorkerAddress& address, int64_t slab_bytes);
 
 struct GuardedConnectorOptions {
-  Slab source;  // the slab of this worker; its memory must outlive the links
+  Slab source;  // the slab of this worker; its memory must outlive the connections
   KvLayout layout{};
   ChannelFactory reach{};
   bool guarded_only = false;  // refuse to push to workers that do not guard their blocks

@@ -44,12 +44,12 @@ KvWriteLink::~KvWriteLink() {
 }
 
 std::string KvWriteLink::Description() const {
-  return absl::StrCat("gRPC to ", peer_.address, ", under keys of reservations");
+  return absl::StrCat("gRPC to ", peer_.address, ", with the write keys of reservations");
 }
 
 void KvWriteLink::Push(std::span<const BlockCopy>, absl::AnyInvocable<void(absl::Status)> done) {
   done(absl::FailedPreconditionError(absl::StrCat(
-      "decode worker ", peer_.address, " guards its KV blocks (--guard-kv) and granted no key for this push")));
+      "decode worker ", peer_.address, " guards its KV blocks (--guard-kv) and granted no write key for this push")));
 }
 
 void KvWriteLink::PushUnder(const WriteRight& right, std::span<const BlockCopy> copies,

@@ -1,5 +1,5 @@
-// A link to a decode worker that guards its blocks (WriteGuard). It writes by gRPC, and thus under
-// the certificates of gRPC.
+// A connection to a decode worker that guards its blocks (WriteGuard). It writes by gRPC, and thus
+// under the certificates of gRPC.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@
 
 namespace baton {
 
-// The two ends of a link.
+// The two ends of a connection.
 struct KvWritePeer {
   Slab source{};  // the slab of this worker
   // The bytes of the K or V of one layer of a block. Messages have whole planes, because the ranks
@@ -37,11 +37,12 @@ struct KvWritePeer {
 class KvWriteLink final : public Link {
  public:
   KvWriteLink(std::shared_ptr<grpc::Channel> channel, KvWritePeer peer);
-  // Cancels the messages in flight at once. A link is destroyed when its peer is lost or replaced,
-  // or when nothing is in flight.
+  // Cancels the messages in flight at once. A connection is destroyed when its peer is lost or
+  // replaced, or when nothing is in flight.
   ~KvWriteLink() override;
 
-  // Calls `done` with FAILED_PRECONDITION at once, because the peer takes no write without a right.
+  // Calls `done` with FAILED_PRECONDITION at once, because the peer takes no write without a write
+  // key.
   void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) override;
   void PushUnder(const WriteRight& right, std::span<const BlockCopy> copies,
                  absl::AnyInvocable<void(absl::Status)> done) override;
@@ -64,12 +65,12 @@ class KvWriteLink final : public Link {
   std::vector<Message> Cut(const std::shared_ptr<Job>& job, std::span<const BlockCopy> copies) const;
   void Run();
   // Sends one message and returns the peer's answer. Fails with UNAVAILABLE if the peer cannot be
-  // reached or this link is closed. Also fails if this worker's slab cannot be read.
+  // reached or this connection is closed. Also fails if this worker's slab cannot be read.
   absl::Status Send(const Message& message);
   absl::Status Write(grpc::ClientContext& context, const Message& message);
   // Records an answer and returns the jobs that end with it. After a failure, drops the other
   // messages of the push from the queue. After a refusal (PERMISSION_DENIED), drops all messages
-  // under the same right. REQUIRES: the caller holds mutex_.
+  // with the same write key. REQUIRES: the caller holds mutex_.
   std::vector<std::shared_ptr<Job>> Settle(const Message& sent, const absl::Status& status);
 
   const std::shared_ptr<grpc::Channel> channel_;

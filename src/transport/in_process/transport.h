@@ -21,7 +21,8 @@ namespace baton {
 class InProcessNetwork {
  public:
   // The memory of a slab. It is either zeroed host memory that this object maps, or memory of
-  // another owner. A link shares ownership during a copy, so that the memory outlives the copy.
+  // another owner. A connection shares ownership during a copy, so that the memory outlives the
+  // copy.
   class Memory {
    public:
     static absl::StatusOr<std::shared_ptr<Memory>> Map(int64_t bytes);
@@ -46,7 +47,7 @@ class InProcessNetwork {
   std::map<std::string, std::weak_ptr<Memory>, std::less<>> slabs_;
 };
 
-// Each link copies on its own thread.
+// Each connection copies on its own thread.
 class InProcessTransport final : public Transport {
  public:
   explicit InProcessTransport(std::shared_ptr<InProcessNetwork> network) : network_(std::move(network)) {}

@@ -39,8 +39,9 @@ const char* NameOf(UcxPath path) {
   return "";
 }
 
-// One Write or Probe. It ends when `pending` is 0. Each awaited completion of UCX and each awaited
-// reply counts as 1 in `pending`, and so does the call that starts or continues the operation.
+// One Write or Probe. The operation ends when `pending` is 0. Each awaited completion of UCX and
+// each awaited reply counts as 1 in `pending`, and so does the call that starts or continues the
+// operation.
 struct UcxEndpoint::Operation {
   UcxEndpoint* endpoint;
   std::vector<BlockCopy> runs;

@@ -1,5 +1,5 @@
-// The active messages between UCX transports: writes for links that do not use put, probes, and
-// replies to both.
+// The active messages between UCX transports: writes for connections that do not use put, probes,
+// and replies to both.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ struct UcxReply {
   uint64_t probed = 0;  // for a probe: the 8 bytes at target_offset
 };
 
-// The receiver of a UCX worker's messages. All calls except the constructor come from the progress
-// thread.
+// The receiver of the messages of a UCX worker. All calls except the constructor come from the
+// progress thread.
 class UcxInbox {
  public:
   using OnReply = absl::AnyInvocable<void(const UcxReply&)>;

@@ -23,7 +23,7 @@ constexpr std::chrono::seconds kAnswerWithin(10);
 constexpr std::chrono::seconds kDrainWithin(2);
 // The scratch area begins with kMeasuredBytes bytes, whose transfer the self-test measures. Behind
 // them are kWords words. The self-test writes one word to check that writes arrive. Several peers
-// may test at the same time, so each link uses another word, with a high probability.
+// may test at the same time, so each connection uses another word, with a high probability.
 constexpr int64_t kWords = int64_t{8} << 10;
 constexpr int64_t kWordsBytes = kWords * 8;
 constexpr int64_t kMeasuredBytes = kScratchBytes - kWordsBytes;
@@ -49,8 +49,8 @@ uint64_t Random() {
   return (uint64_t{device()} << 32) | device();
 }
 
-// Returns the word of the next link. Links of this process that test at the same time have
-// different words. Other processes start at another random word.
+// Returns the word of the next connection. Connections of this process that test at the same time
+// have different words. Other processes start at another random word.
 int64_t NextWord() {
   static std::atomic<uint64_t> next = Random();
   return static_cast<int64_t>(next++ % kWords);
@@ -167,7 +167,7 @@ UcxLink::~UcxLink() {
   std::future<void> future = closed.get_future();
   progress_->Post([&] { endpoint_->Close([&] { closed.set_value(); }); });
   if (future.wait_for(kDrainWithin) != std::future_status::ready) {
-    progress_->Post([this] { endpoint_->Break(absl::UnavailableError("the link was closed")); });
+    progress_->Post([this] { endpoint_->Break(absl::UnavailableError("the connection was closed")); });
     future.wait();
   }
   // The progress thread may still be inside a method of the endpoint, so that thread destroys it.

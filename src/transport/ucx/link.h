@@ -1,8 +1,8 @@
-// A link over UCX: an endpoint and the path that its self-test found to be the fastest.
+// A connection over UCX: an endpoint and the path that its self-test found to be the fastest.
 //
-// Each link has its own UCX worker and thread, which end with the link. UCX 1.13 and 1.22 crashed
-// in our tests when a worker connected again to a peer after it had closed a connection to that
-// peer with writes in flight.
+// Each connection has its own UCX worker and thread, which end with the connection. UCX 1.13 and
+// 1.22 crashed in our tests when a worker connected again to a peer after it had closed a
+// connection to that peer with writes in flight.
 #pragma once
 
 #include <cstddef>

@@ -43,7 +43,7 @@ class UcxTransport final : public Transport {
   const UcxOptions options_;
   std::shared_ptr<void> owner_;            // of memory_, after AdoptSlab
   std::unique_ptr<UcxInbox> inbox_;        // outlives the thread that uses it
-  std::unique_ptr<UcxProgress> progress_;  // for writes of peers; each link has its own
+  std::unique_ptr<UcxProgress> progress_;  // for writes of peers; each connection has its own
   ucp_mem_h memory_handle_ = nullptr;
   Slab memory_;  // slab and scratch area
   int64_t slab_bytes_ = 0;

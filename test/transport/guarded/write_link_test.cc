@@ -152,7 +152,7 @@ std::unique_ptr<KvWriteLink> LinkTo(const GrpcServer& server, const Slab& source
                                                                               .write_within = write_within});
 }
 
-// A service that waits for `takes` before it answers a Write. It refuses writes under the right
+// A service that waits for `takes` before it answers a Write. It refuses writes with the write key
 // `refuses`, once `hold` is false.
 class PatientService final : public kv::v1::KvTransfer::Service {
  public:
@@ -203,7 +203,7 @@ TEST_CASE("KvWriteLink completes a backlog that takes longer than one message's 
   while (!BacklogArrives(within)) within *= 2;  // a slow machine needs longer
 }
 
-TEST_CASE("KvWriteLink ends all waiting pushes of a refused right and no others") {
+TEST_CASE("KvWriteLink ends all waiting pushes with a refused write key and no others") {
   PatientService service;
   service.refuses = 1;
   const auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();

@@ -60,7 +60,7 @@ TEST_CASE("InProcessTransport refuses a copy beyond the peer's slab and moves no
   CHECK((*target)[0] == std::byte{0});
 }
 
-TEST_CASE("InProcessTransport finishes all pushes when a link is destroyed") {
+TEST_CASE("InProcessTransport finishes all pushes when a connection is destroyed") {
   const auto network = std::make_shared<InProcessNetwork>();
   InProcessTransport prefill(network);
   InProcessTransport decode(network);

@@ -130,7 +130,7 @@ TEST_CASE("UcxTransport finishes many concurrent pushes") {
   }
 }
 
-TEST_CASE("UcxTransport lets several threads open, use and close links") {
+TEST_CASE("UcxTransport lets several threads open, use and close connections") {
   constexpr int64_t kThreads = 4;
   for (const char* transports : kTransports) {
     CAPTURE(transports == nullptr ? "shared memory" : transports);
@@ -161,7 +161,7 @@ TEST_CASE("UcxTransport lets several threads open, use and close links") {
   }
 }
 
-TEST_CASE("UcxTransport returns UNAVAILABLE for a killed target and links its successor") {
+TEST_CASE("UcxTransport returns UNAVAILABLE for a killed target and reaches its successor") {
   const std::set<std::string> files = SharedMemoryFiles();
   for (const char* transports : kTransports) {
     CAPTURE(transports == nullptr ? "shared memory" : transports);
@@ -193,7 +193,7 @@ TEST_CASE("UcxTransport returns UNAVAILABLE for a killed target and links its su
   CHECK(SharedMemoryFiles() == files);
 }
 
-TEST_CASE("UcxTransport closes a link to a hanging target and ends its pushes") {
+TEST_CASE("UcxTransport closes a connection to a hanging target and ends its pushes") {
   const OnlyTransports only("tcp");
   auto peer = std::make_unique<UcxPeer>(kSlab);
   const Ours ours = MakeOurs();
