@@ -23,7 +23,7 @@
 namespace baton {
 
 struct ContextLimits {
-  absl::Duration lease = absl::Seconds(60);  // since the last use of a context
+  absl::Duration lease = absl::Seconds(60);  // a context is deleted this long after its last use
   int64_t contexts = 16384;
   // Upper bound on the tokens of all contexts together; they take 64 MiB.
   int64_t tokens = int64_t{16} << 20;
@@ -50,7 +50,8 @@ class ContextStore {
   struct View {
     // The tokens that precede those of the call.
     std::vector<TokenId> tokens;
-    // Link of the prefill worker that last computed the context. Empty if there is none.
+    // Configured address of the prefill worker that last computed the context. Empty if there is
+    // none.
     WorkerAddress holder;
   };
 
@@ -75,9 +76,9 @@ class ContextStore {
   //   continue with the call's tokens.
   // - RESOURCE_EXHAUSTED: the contexts have too many tokens.
   absl::Status Complete(const ContextKey& key, std::span<const TokenId> prompt);
-  // Ends a call of BeginAppend. `holder` is the link of the prefill worker that computed the
-  // prompt. The context then includes the call's tokens. An empty `holder` states that the call
-  // failed, and leaves the context as it was.
+  // Ends a call of BeginAppend. `holder` is the configured address of the prefill worker that
+  // computed the prompt. The context then includes the call's tokens. An empty `holder` states that
+  // the call failed, and leaves the context as it was.
   void EndAppend(const ContextKey& key, const WorkerAddress& holder, absl::Time now);
 
   // Begins a call whose prompt begins with the whole context.
@@ -93,7 +94,7 @@ class ContextStore {
 
   // Forgets that this worker holds any context.
   void WorkerLost(const WorkerAddress& link);
-  // Deletes the contexts whose lease has ended.
+  // Deletes the contexts that no call has used for limits.lease.
   void Tick(absl::Time now);
   // Before this time Tick does nothing.
   absl::Time NextTick() const { return expiries_.empty() ? absl::InfiniteFuture() : expiries_.begin()->first; }
@@ -109,8 +110,8 @@ class ContextStore {
     std::vector<TokenId> tokens;
     WorkerAddress holder;
     int32_t calls = 0;   // calls that use it
-    absl::Time expires;  // end of the lease, if no call uses it
-    // Whether a call appends to the context. That call's prompt has the context's first `begin`
+    absl::Time expires;  // time of deletion, if no call uses it
+    // True if a call appends to the context. That call's prompt has the context's first `begin`
     // tokens and then `added`, which is empty until the prompt is complete.
     bool appending = false;
     size_t begin = 0;

@@ -28,14 +28,14 @@ class Output {
   explicit Output(const Tokenizer& tokenizer) : tokenizer_(tokenizer), detokenizer_(tokenizer) {}
 
   // Appends generated tokens and text, as in a TokenUpdate. Over the whole stream, `text` is the
-  // text of the tokens before the stop string or stop id. REQUIRES: not closed.
+  // text of the tokens before the stop string or stop id. REQUIRES: the output is not closed.
   void Push(std::span<const TokenId> tokens, std::string_view text);
   // Ends the output. If `status` is not OK, the request failed, and the output so far is a part.
-  // REQUIRES: not closed.
+  // REQUIRES: the output is not closed.
   void Close(absl::Status status);
 
   bool closed() const { return closed_; }
-  const absl::Status& status() const { return status_; }  // REQUIRES: closed
+  const absl::Status& status() const { return status_; }  // REQUIRES: the output is closed
   // Returns the tokens for prompts of a model with tokenizer `reader`. Until the output is closed,
   // later calls return the same tokens and possibly more. Valid until the next call of Push, Close
   // or TokensFor.
@@ -61,12 +61,12 @@ class Output {
   const Tokenizer& tokenizer_;
   Detokenizer detokenizer_;
   std::string text_;  // text that Push received
-  // Bytes of text that the tokens stand for. At least text_.size(), except for a cut-off character.
+  // Bytes of text that the tokens stand for: at least text_.size(), except for a cut-off character.
   size_t made_ = 0;
   // Groups whose text text_ does not contain as a whole. The last may wait for the end of a
   // character.
   std::deque<Group> pending_;
-  // Whether the last group waits for the end of a character.
+  // True if the last group waits for the end of a character.
   bool last_is_open_ = false;
   // Sealed tokens, and then the tokens of pending_.
   std::vector<TokenId> tokens_;

@@ -44,7 +44,7 @@ std::optional<size_t> Prompt::Source(size_t place) const {
   if (spec_->join == Join::kOrder) return place;
   if (place < arrivals_.size()) return arrivals_[place];
   if (arrivals_.size() + 1 != references_.size()) return std::nullopt;
-  // The last place belongs to the only reference that is not settled.
+  // The last position belongs to the only reference that is not settled.
   return std::ranges::find(references_, false, &State::settled) - references_.begin();
 }
 

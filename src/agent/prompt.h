@@ -25,7 +25,7 @@ struct Reference {
   // A ScopedId. In a ClientRequest that ScopePrompt has not seen, the client's name for the
   // request.
   RequestId upstream{};
-  // Whether the upstream request may be submitted later than this prompt.
+  // True if the upstream request may be submitted later than this prompt.
   bool announced = false;
   OnFailure on_failure = OnFailure::kAbort;
   std::vector<TokenId> substitute{};
@@ -38,8 +38,8 @@ using PromptSegment = std::variant<std::vector<TokenId>, Reference>;
 
 enum class Join {
   kOrder,  // each output replaces its own reference
-  // The outputs replace the references in the order in which they complete. The place of the last
-  // output is fixed as soon as all other outputs are complete.
+  // The outputs replace the references in the order in which they complete. The position of the
+  // last output is fixed as soon as all other outputs are complete.
   kArrival,
 };
 
@@ -70,8 +70,8 @@ class Prompt {
   const Reference& reference(size_t index) const;
   bool settled(size_t index) const { return references_[index].settled; }
 
-  // Records that the reference's output is complete. Under Join::kArrival this fixes its place.
-  // REQUIRES: not settled.
+  // Records that the reference's output is complete. Under Join::kArrival this fixes its position.
+  // REQUIRES: the reference is not settled.
   void Settle(size_t index);
   // Settles the reference with these tokens in place of its output. Returns true if Take has
   // already returned a part of the output. Then all tokens that Take has returned are void, and the
@@ -96,8 +96,8 @@ class Prompt {
     bool settled = false;
     std::optional<std::vector<TokenId>> replaced;
   };
-  // Returns the reference whose output fills the place of reference `place`. Returns nullopt if it
-  // is not fixed yet.
+  // Returns the reference whose output replaces the reference with the index `place`. Returns
+  // nullopt if it is not fixed yet.
   std::optional<size_t> Source(size_t place) const;
 
   const PromptSpec* spec_;

@@ -84,7 +84,7 @@ TEST_CASE("AgentGraph fills references in order of completion under Join::kArriv
   CHECK(world.Text("c").empty());
   world.Made("b", std::string(14, 'b'));
   world.End("b");
-  // Output "a" gets the last place, and its tokens are reported as they arrive.
+  // Output "a" gets the last position, and its tokens are reported as they arrive.
   CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(14, 'a'));
   world.Made("a", std::string(10, 'a'));
   CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(30, 'a'));
@@ -404,7 +404,7 @@ TEST_CASE("AgentGraph fails a prompt that exceeds its limit or stays empty") {
   CHECK(world.told["d"].failure.code() == Code::kInvalidArgument);
 }
 
-TEST_CASE("AgentGraph serves a thousand readers of one output when one of them ends") {
+TEST_CASE("AgentGraph serves a thousand downstream prompts when one of them ends") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   for (int i = 0; i < 1000; ++i) REQUIRE(world.Submit(Spec(absl::StrCat("r", i), {Reference{"a"}})).ok());

@@ -91,7 +91,7 @@ TEST_CASE("ContextStore drops a context when its lease ends and no call uses it"
   REQUIRE(w.Append(Tokens(0, 4), 0).ok());
   for (int i = 0; i < 2; ++i) {
     w.clock.Advance(w.store.lease() - absl::Seconds(1));
-    CHECK(w.Read().ok());  // renews the lease
+    CHECK(w.Read().ok());  // counts as a use
   }
   REQUIRE(w.store.BeginRead(kKey, "m", {}, w.clock.Now()).ok());
   w.clock.Advance(10 * w.store.lease());
