@@ -42,7 +42,7 @@ struct CancelJob {
   RequestId request_id;
 };
 struct WorkerCommand {
-  WorkerAddress worker;  // its link
+  WorkerAddress worker;  // its configured address
   std::variant<PrefillJob, PrefillAppend, DecodeJob, CancelJob> what;
 };
 struct RequestProgress {

@@ -1,6 +1,7 @@
 // Prefill hints. Frameworks submit an agent's prompt only when it is complete, but a client can
 // state with a call which prompts it expects to submit next. Baton prefills these prompts while the
-// call decodes. The next call then finds all KV but that of its last tokens.
+// call decodes. If a prefill hint has run and its blocks are not evicted, a call that begins with
+// it computes only the tokens after the hint's last full block.
 //
 // The router does this with internal low-priority requests that no client sees. Each has a
 // streaming prompt with a reference to the call's output. If the call fails, its prefill hints

@@ -23,14 +23,14 @@ struct Route {
   std::string session{};  // ScopedSession; empty: none
   // Keys of the prompt's full blocks, for comparisons within this router.
   std::vector<BlockKey> keys{};
-  // Whether the prompt is a streaming prompt.
+  // True for a streaming prompt.
   bool open = false;
   // The first upstream request of a streaming prompt.
   RequestId upstream{};
-  // Whether the request may run only at the holder of its context. It ends if it would run
+  // True if the request may run only at the holder of its context. It ends if it would run
   // elsewhere.
   bool at_holder = false;
-  // Whether SessionGate holds the request. The core does nothing with it until RouterCore::Admit.
+  // True if SessionGate holds the request. The core does nothing with it until RouterCore::Admit.
   bool held = false;
   // Queue order among requests of equal priority; the earlier time goes first. Requests with equal
   // times are ordered by submission.
@@ -41,7 +41,7 @@ struct Request;
 
 // A worker that is attached to the router.
 struct AttachedWorker {
-  WorkerAddress link{};  // as configured at this router
+  WorkerAddress link{};  // the worker's address as configured at this router
   WorkerInfo info{};
   // As last reported. Covers the requests of all routers.
   WorkerLoad load{};
@@ -54,8 +54,8 @@ struct AttachedWorker {
   std::optional<PrefixMemory> prefix_memory{};
   // Decode workers only. Number of requests for which the worker reported room while no request
   // waited for it. Such a report may have overtaken refusals, which arrive through prefill workers.
-  // Each unit lets one request whose refusal arrives later ask again. Each use first lowers this
-  // number to the number of requests with a hand-off to the worker under way.
+  // Each unit lets one request whose refusal arrives later ask again at once. Each use first lowers
+  // this number to the number of requests with a hand-off to the worker under way.
   int64_t unclaimed_room = 0;
 };
 
@@ -80,9 +80,9 @@ struct Placement {
   int32_t prompt_tokens = 0;
   State state = State::kNone;
   int64_t sequence = 0;  // order of submission
-  // Links of the workers that may hold KV of the request. Empty if there is none.
+  // Configured addresses of the workers that may hold KV of the request. Empty if there is none.
   WorkerAddress prefill{}, decode{};
-  // kStreaming: link of the worker that will probably decode. May be empty.
+  // kStreaming: configured address of the worker that will probably decode. May be empty.
   WorkerAddress expected_at{};
   // Tokens of the prompt that `prefill` has to compute.
   int64_t queued_tokens = 0;
@@ -96,7 +96,7 @@ struct Placement {
   // Refusals of workers that are left out for now. A worker occurs at most once.
   std::vector<Refusal> refusals{};
   absl::Status last_refusal{};
-  // Whether the request was placed again after a worker was lost that had not announced its
+  // True if the request was placed again after a worker was lost that had not announced its
   // shutdown.
   bool placed_again = false;
   absl::Time timer = absl::InfiniteFuture();
@@ -135,7 +135,7 @@ int64_t PrefillCost(const AttachedWorker& worker, const Request& request);
 // Returns how many requests the worker runs or has queued.
 int64_t DecodeLoad(const AttachedWorker& worker);
 
-// Returns whether the worker lacks a place in its batch, or blocks, for this request.
+// Returns true if the worker lacks a row in its batch, or blocks, for this request.
 bool IsOverloaded(const AttachedWorker& decode, const Request& request);
 
 // Returns whether each worker can use KV of the other.

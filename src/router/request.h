@@ -104,9 +104,9 @@ struct Request {
   // Returns the increment for the prefill worker of a kAppend or kClose action. All tokens so far
   // then count as sent.
   PrefillAppend AppendPrompt(const RouterAction& action);
-  DecodeJob StartDecode() const;  // REQUIRES: done
+  DecodeJob StartDecode() const;  // REQUIRES: `done` is set
   // Returns how many of the prompt's first `blocks` blocks its prefill worker has now. The worker
-  // may lack blocks that the decode worker held already. REQUIRES: done.
+  // may lack blocks that the decode worker held already. REQUIRES: `done` is set.
   size_t BlocksAt(size_t blocks) const;
 
   // Returns the outcome of a request that ends now with `status`. The caller sets retry_after and
@@ -115,7 +115,7 @@ struct Request {
   RequestLife Life(RequestOutcome outcome) const;
 
  private:
-  int32_t CachedTokens() const;  // REQUIRES: done
+  int32_t CachedTokens() const;  // REQUIRES: `done` is set
 };
 
 }  // namespace baton

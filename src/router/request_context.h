@@ -30,7 +30,8 @@ KvLease LeaseOf(const ContextStore& contexts, const ClientRequest& request);
 // where longest_linger of session_gate.h fits. A faster device or a smaller memory needs a shorter
 // time.
 inline constexpr absl::Duration kSessionLease = absl::Seconds(10);
-// Returns the lease for the request's prefill worker: the context's, or else the session's.
+// Returns the lease of the request's context for its prefill worker, or else the protection of the
+// request's session.
 KvLease PrefillLease(const ContextStore& contexts, const ClientRequest& request);
 
 }  // namespace baton

@@ -16,21 +16,21 @@ namespace baton {
 struct RequestOutcome {
   RequestId id;  // the client's name
   std::string call, tenant, model, trace_id;
-  WorkerAddress prefill_worker, decode_worker;  // the last links; empty: none
+  WorkerAddress prefill_worker, decode_worker;  // the last configured addresses; empty: none
   bool prefill_only = false;
   absl::Status status;
   absl::Duration retry_after;  // zero: unknown
   FinishReason finish = FinishReason::kStop;
   int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;
-  int32_t shared_tokens = 0;  // included in cached_tokens
+  int32_t cached_tokens = 0;  // all with KV that this request's prefill did not compute
+  int32_t shared_tokens = 0;  // part of cached_tokens: computed or copied back by another request
   int32_t completion_tokens = 0;
   // Wait for admission of the session. Included in `queue`.
   absl::Duration session_wait;
   absl::Duration upstream, queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
   // Time until a prefill worker received the request. Included in `queue`.
   absl::Duration router_queue;
-  // Whether PrefillDone arrived. Otherwise the figures of prefill are zero.
+  // True if PrefillDone arrived. Otherwise the figures of prefill are zero.
   bool prefilled = false;
   // The lease on the KV of the context that the request used.
   KvLease context;

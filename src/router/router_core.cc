@@ -12,7 +12,7 @@ namespace baton {
 namespace {
 
 // The shortest times between attempts at a worker, for one request and for all waiting requests
-// together. They bound the attempts if hints are short and many requests wait.
+// together. They bound the attempts if retry delays are short and many requests wait.
 constexpr absl::Duration kShortestRetry = absl::Milliseconds(10);
 constexpr absl::Duration kRetrySpacing = absl::Milliseconds(1);
 
@@ -106,7 +106,7 @@ absl::Status RouterCore::Submit(Request& request, absl::Time now) {
   if (!waiting_.HasRoom(asked.spec) && !registry_.Readiness(asked.served->name, asked.prefill_only).ok()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("overloaded: ", waiting_requests(), " requests wait, limit ", limits_.waiting_requests,
-                     asked.spec.tenant.empty() ? "" : ", and of one tenant at most as many as places are free"));
+                     asked.spec.tenant.empty() ? "" : ", and of one tenant at most as many as slots are free"));
   }
   placement.state = State::kHeld;
   placement.sequence = next_sequence_++;
@@ -442,7 +442,7 @@ void RouterCore::Arm(Request& request) {
   if (placement.state == State::kWaiting) {
     timer = std::min(timer, placement.give_up);
     // A request that waits for a worker is placed by WorkerAttached. A request that waits for room
-    // asks again when a hint expires.
+    // asks again when the retry delay of a refusal ends.
     for (const Placement::Refusal& refusal : placement.refusals) timer = std::min(timer, refusal.until);
   }
   timers_.Set(request, timer);

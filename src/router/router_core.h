@@ -5,7 +5,8 @@
 //      └────────────┴─────────────┘
 //
 // - If a worker refuses a request with RESOURCE_EXHAUSTED, the core tries another worker at once.
-//   If all workers have refused, the request waits until one of them has room.
+//   If all workers have refused, the request waits and asks again. After `capacity_wait` it ends
+//   with the last refusal.
 // - A held request is not placed before Admit. It may end before.
 // - A streaming prompt that all prefill workers have refused is collected here, and is placed when
 //   it is complete.
@@ -60,7 +61,7 @@ struct RouterAction {
   enum class Kind { kStartPrefill, kAppend, kClose, kStartDecode, kCancel, kEnd };
   Kind kind = Kind::kEnd;
   Request* request = nullptr;
-  WorkerAddress worker{};  // link; empty for kEnd
+  WorkerAddress worker{};  // its configured address; empty for kEnd
   // kStartPrefill, kClose: address of the decode worker that receives the KV, or empty. The decode
   // worker of a streaming prompt may still change.
   WorkerAddress decode_worker{};

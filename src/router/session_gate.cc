@@ -16,7 +16,7 @@ constexpr double kNewest = 1.0 / 16;  // weight of the latest pause in the mean
 // linger() is kPatience times the mean pause.
 constexpr int64_t kPatience = 16;
 // A pause counts at most kMostAtOnce times the mean. One client's long pause thus does not keep the
-// places of all sessions.
+// slots of all sessions.
 constexpr int64_t kMostAtOnce = 4;
 // Upper bound on the branches of a session's context whose KV is remembered.
 constexpr size_t kBranches = 4;
@@ -165,7 +165,7 @@ void SessionGate::Run(Request& request, Session& session, const SessionKey& key)
   admitted_.push_back(&request);
 }
 
-// --- places --------------------------------------------------------------------------------------
+// --- slots ---------------------------------------------------------------------------------------
 
 bool SessionGate::QuantumExpired(const Session& session, absl::Time now) const {
   return !queues_.empty() && now - session.since >= limits_.turn;
@@ -283,7 +283,7 @@ void SessionGate::AdmitNext(absl::Time now) {
 
 // --- time ----------------------------------------------------------------------------------------
 
-// Pauses longer than longest_linger are left out, because no place is kept that long.
+// Pauses longer than longest_linger are left out, because no slot is kept that long.
 void SessionGate::LearnPause(const SessionKey& key, absl::Time now) {
   const absl::Time* ended = ended_.Find(key);
   if (ended == nullptr || now - *ended > limits_.longest_linger) return;
@@ -341,9 +341,9 @@ void SessionGate::CheckInvariants() const {
   BATON_CHECK(held_blocks == held_blocks_ && holding_sessions == holding_sessions_,
               "the counts of held blocks are wrong");
   BATON_CHECK(queued == static_cast<size_t>(counts.waiting), "a queue has a session without waiting requests");
-  BATON_CHECK(!some_want_a_place || counts.active >= Places(), "sessions wait although places are free");
+  BATON_CHECK(!some_want_a_place || counts.active >= Places(), "sessions wait although slots are free");
   BATON_CHECK(some_want_a_place || counts.waiting == 0,
-              "sessions with an expired quantum wait although no session needs a place");
+              "sessions with an expired quantum wait although no session needs a slot");
 }
 
 }  // namespace baton

@@ -4,17 +4,17 @@
 // All sessions together then get less done than a few sessions one after the other. SessionGate
 // therefore admits a limited number of sessions. Requests of other sessions wait here.
 //
-// A session is active, and has a place, from the admission of its first request. Its further
-// requests are admitted at once. It loses its place when none of its requests runs and one of these
+// A session is active, and has a slot, from the admission of its first request. Its further
+// requests are admitted at once. It loses its slot when none of its requests runs and one of these
 // holds:
 // - It has been idle for options.keep, and no session waits.
 // - It has been idle for linger(), and a session waits.
-// - Its quantum (options.turn) has expired, and a session waits for a place. Such a session gets no
+// - Its quantum (options.turn) has expired, and a session waits for a slot. Such a session gets no
 //   further request admitted.
 // - The limit has fallen, and the session is among the youngest of those beyond it. It is then
 //   parked at its next request, before later sessions of its tenant.
 //
-// The limit is options.sessions, or else SessionWindow's. Places go to tenants in turn, and to a
+// The limit is options.sessions, or else SessionWindow's. Slots go to tenants alternately, and to a
 // tenant's sessions in order of arrival. A session is admitted with all its waiting requests.
 //
 // A request that an admitted request depends on (Needed) is admitted whatever the limit. If
@@ -51,11 +51,11 @@ struct SessionLimits {
   int32_t waiting_requests = 2048;
   // Longest idle time of an active session while no session waits.
   absl::Duration keep = absl::Minutes(1);
-  // The quantum: how long a session stays active while other sessions wait for a place.
+  // The quantum: how long a session stays active while other sessions wait for a slot.
   absl::Duration turn = absl::Minutes(2);
-  // Bounds of linger(). The upper bound is about the time in which prefill computes as much KV as
-  // memory holds: 36 s for Llama-3.1-8B on an A100. A place that is kept for longer costs other
-  // sessions more than computing the KV again (the five-minute rule, Gray and Putzolu 1987).
+  // Bounds of linger(). The upper bound is a constant near the time in which prefill computes as
+  // much KV as memory holds: 36 s for Llama-3.1-8B on an A100. A slot that is kept for longer costs
+  // other sessions more than computing the KV again (the five-minute rule, Gray and Putzolu 1987).
   absl::Duration shortest_linger = absl::Milliseconds(100), longest_linger = absl::Seconds(30);
 };
 
@@ -75,8 +75,8 @@ class SessionGate {
   explicit SessionGate(const SessionLimits& limits) : limits_(limits) {}
 
   // Adds a request, which is admitted now or later. `needed`: as if Needed followed. Returns
-  // RESOURCE_EXHAUSTED if too many requests wait; the request is then not added. REQUIRES:
-  // kUnknown.
+  // RESOURCE_EXHAUSTED if too many requests wait; the request is then not added. REQUIRES: the
+  // request's state is kUnknown.
   absl::Status Arrived(Request& request, const SessionKey& session, bool needed, absl::Time now);
   // Memory of all prefill workers. The sessions that should fit in half of `blocks` may always
   // be active.
@@ -186,7 +186,7 @@ class SessionGate {
   void Enqueue(const SessionKey& key, const Session& session);
   void Unqueue(const SessionKey& key, const Session& session);
   void ForgetUnlessUsed(const SessionKey& key);
-  // Returns the next session to get a place. REQUIRES: a session waits for a place.
+  // Returns the next session to get a slot. REQUIRES: a session waits for a slot.
   SessionKey Next() const;
   void AdmitNext(absl::Time now);
   void LearnPause(const SessionKey& key, absl::Time now);
@@ -195,11 +195,11 @@ class SessionGate {
   // Sessions that are active, or wait, or both. Entries have stable addresses.
   Sessions sessions_;
   int64_t requests_ = 0;
-  // Sessions that wait for a place, by tenant. No queue is empty.
+  // Sessions that wait for a slot, by tenant. No queue is empty.
   absl::btree_map<std::string, Queue> queues_;
   // Active sessions that wait because their quantum has expired, by number.
   std::set<std::pair<int64_t, SessionKey>> expired_;
-  std::string last_tenant_;  // tenant of the last session that got a place
+  std::string last_tenant_;  // tenant of the last session that got a slot
   // Active sessions without a running request, by the time since when.
   std::set<std::pair<absl::Time, SessionKey>> idle_;
   // Time at which the last running request of a session ended.

@@ -26,10 +26,10 @@ class SessionWindow {
 
   // A prefill of an active session's request, for which a client waits.
   struct Prefill {
-    // Whether the router has recorded KV of this session at this worker, so that a loss can be
+    // True if the router has recorded KV of this session at this worker, so that a loss can be
     // seen.
     bool had_kv = true;
-    // Whether the worker computed more of this KV again than it computed new tokens.
+    // True if the worker computed more of this KV again than it computed new tokens.
     bool lost = false;
     absl::Duration queued, compute, copied;  // as in PrefillDone
   };

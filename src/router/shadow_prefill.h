@@ -1,6 +1,7 @@
 // Shadow prefill (design section 5). While a request of a session decodes, the prefill module
-// computes KV of the generated tokens. The session's next turn then has only its new tokens to
-// prefill, with any decoder.
+// computes KV of the generated tokens. If the shadow prefill has run and its blocks are not
+// evicted, the session's next turn computes only its new tokens and at most one partial block, with
+// any decoder.
 //
 // The router does this with an internal low-priority request that no client sees. Its streaming
 // prompt begins with the tokens of the request, and grows by whole blocks of generated tokens.
@@ -11,7 +12,7 @@
 namespace baton {
 
 // Longest time from the end of a request to the end of its shadow prefill and of its prefill hints.
-// After that time the session's next turn has come, or KV is no longer worth computing ahead.
+// After that time the session's next turn has come, or KV is no longer worth computing in advance.
 inline constexpr absl::Duration kShadowWait = absl::Seconds(10);
 
 // Returns the shadow prefill of a request that has generated a block. Takes the tokens of

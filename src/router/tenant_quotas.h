@@ -22,7 +22,7 @@ struct Tenant {
   // Letters, digits and "-_.", at most 64 bytes. Empty if the router has no API keys.
   std::string name;
   TenantQuota quota;
-  // Whether the tenant may see the state of all tenants: workers, loads and metrics.
+  // True if the tenant may see the state of all tenants: workers, loads and metrics.
   bool is_operator = false;
 };
 
@@ -43,9 +43,9 @@ class TenantQuotas {
   // would always fail half-way otherwise.
   std::optional<Refusal> Begin(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now,
                                bool further = false);
-  // Returns whether so many tokens of prefill ahead leave half a minute's quota for requests.
+  // Returns whether so many tokens of prefill hints leave half a minute's quota for requests.
   bool HasSpare(const Tenant& tenant, int64_t tokens, absl::Time now);
-  // Counts tokens of prefill ahead.
+  // Counts tokens of prefill hints.
   void UseSpare(const Tenant& tenant, int64_t tokens, absl::Time now);
   // Ends a request that Begin counted. `tokens` is the number that it used beyond those passed to
   // Begin; it may be negative.

@@ -14,7 +14,7 @@ absl::Status TenantShares::Check(const RequestSpec& spec, int32_t live) const {
   if (live_of_tenant <= limit_ - live) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("overloaded: tenant '", spec.tenant, "' has ", live_of_tenant,
                                                    " live requests, limit ", limit_ - live,
-                                                   " (the free places of this router's ", limit_, ")"));
+                                                   " (the free request slots of this router's ", limit_, ")"));
 }
 
 void TenantShares::Begin(const RequestSpec& spec) {

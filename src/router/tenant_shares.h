@@ -1,4 +1,4 @@
-// Tenants' shares of a router's room for requests, and the order in which tenants are served.
+// Tenants' shares of a router's request slots, and the order in which tenants are served.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ class TenantShares {
 
   static bool Counts(const RequestSpec& spec);
 
-  // Returns RESOURCE_EXHAUSTED if the tenant has more live requests than places are free. A new
-  // tenant thus finds at least as much room as any other tenant has. `live` is the number of live
-  // requests of all tenants.
+  // Returns RESOURCE_EXHAUSTED if the tenant has more live requests than slots are free. A tenant
+  // thus gets at most half of the slots and one more. `live` is the number of live requests of all
+  // tenants.
   absl::Status Check(const RequestSpec& spec, int32_t live) const;
   void Begin(const RequestSpec& spec);
-  void End(const RequestSpec& spec);  // REQUIRES: Begin
+  void End(const RequestSpec& spec);  // REQUIRES: Begin was called for the request
 
-  // Returns the number of the tenant's last turn. The tenant with the lowest number is served next.
-  // 0: the tenant had no turn.
+  // Returns a number that grows each time the tenant is served. The tenant with the lowest number
+  // is served next. 0: the tenant was not served since it last had no live requests.
   int64_t LastServed(const std::string& tenant) const;
   // Does nothing for a tenant without live requests.
   void NoteServed(const std::string& tenant);

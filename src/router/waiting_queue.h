@@ -25,8 +25,8 @@ class WaitingQueue {
   bool Contains(const Request& request) const;
   int32_t size() const { return static_cast<int32_t>(queue_.size()); }
 
-  // Returns whether a request may wait. A tenant may have at most as many waiting requests as the
-  // queue has free places.
+  // Returns whether a request may wait. A tenant that has more waiting requests than the queue has
+  // free slots may not add one.
   bool HasRoom(const RequestSpec& spec) const;
   // Returns each tenant's first request, then each tenant's second request, and so on. Each round
   // begins with the tenant that was served least recently.

@@ -14,7 +14,7 @@ namespace baton {
 
 class WorkerRegistry {
  public:
-  // By link. The map is ordered so that runs repeat.
+  // By configured address. The map is ordered so that runs repeat.
   using Workers = absl::btree_map<WorkerAddress, AttachedWorker>;
   using Candidates = std::vector<const AttachedWorker*>;
 
@@ -25,9 +25,10 @@ class WorkerRegistry {
   // those of the workers that serve its model. It may attach once these workers have left or drain.
   // All workers of one model name therefore answer with the same weights.
   absl::Status MayAttach(const WorkerInfo& info) const;
-  // `link` is the address as configured. REQUIRES: MayAttach is OK, and the link is not attached.
+  // `link` is the worker's configured address. REQUIRES: MayAttach is OK, and the address is not
+  // attached.
   void Attach(const WorkerAddress& link, const WorkerInfo& info);
-  // REQUIRES: the link is attached, and no request is assigned to it or expected on it.
+  // REQUIRES: the worker is attached, and no request is assigned to it or expected on it.
   void Remove(const WorkerAddress& link, absl::Time now);
 
   const Workers& workers() const { return workers_; }

@@ -32,7 +32,7 @@ struct WorkerInfo {
   int64_t staging_blocks = 0;
   // Those of staging_blocks in host memory. 0 also from a worker of an older release.
   int64_t host_blocks = 0;
-  int32_t context = 0;    // tokens
+  int32_t context = 0;    // the model's context length, in tokens
   int32_t max_batch = 0;  // requests in one step
 };
 
@@ -40,10 +40,10 @@ struct WorkerInfo {
 struct WorkerLoad {
   int32_t running_requests = 0;
   int32_t queued_requests = 0;
-  int64_t queued_tokens = 0;  // prompt tokens accepted and not yet computed
+  int64_t queued_tokens = 0;  // prompt tokens that wait for a step (PrefillScheduler)
   int64_t blocks_free = 0;
   int64_t blocks_cached = 0;
-  // Whether the worker shuts down: it finishes its requests and accepts no new ones.
+  // True if the worker shuts down: it finishes its requests and accepts no new ones.
   bool draining = false;
 };
 

@@ -33,8 +33,8 @@ struct ScheduleRow : NamedValue<Schedule> {
 inline constexpr ScheduleRow kSchedules[] = {
     {{"fcfs", Schedule::kFirstCome}, "first come first served"},
     {{"sjf", Schedule::kShortestFirst},
-     "the workflow with the least expected remaining work first; no request is overtaken by one that arrived more than "
-     "a minute later"},
+     "the workflow with the least expected remaining work first; no request is overtaken by one of the same tenant and "
+     "priority that arrived more than a minute later"},
 };
 inline absl::StatusOr<Schedule> ScheduleNamed(std::string_view name) {
   return ValueNamed("schedule", name, kSchedules);
@@ -70,8 +70,8 @@ struct WorkloadOptions {
 // does not change the order.
 //
 // A position lies within `bound` of the request's arrival. A request is therefore never overtaken
-// by a request of its priority that arrived more than 2 * bound later. This also holds if clients
-// state wrong lengths.
+// by a request of its tenant and priority that arrived more than 2 * bound later. This also holds
+// if clients state wrong lengths.
 //
 // The remaining work is the work of the live requests and the work expected after them. The
 // expected work is the mean work that followed the latest agent in earlier workflows of the cache

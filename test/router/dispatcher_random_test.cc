@@ -385,7 +385,7 @@ class RandomRequests {
   absl::Time now_ = absl::UnixEpoch();
   std::vector<Accepted> all_;
   std::vector<Follower> followers_;
-  Follower* following_ = nullptr;  // the hint that Follow is submitting
+  Follower* following_ = nullptr;  // the prefill hint that Follow is submitting
   std::map<Name, size_t> latest_;
 };
 

@@ -67,7 +67,7 @@ TEST_CASE("Dispatcher refuses a prefill hint without a reference to its call") {
   CHECK((*d).core().live_requests() == 1);
 }
 
-TEST_CASE("Dispatcher prefills a hint while its call decodes, for the next request") {
+TEST_CASE("Dispatcher runs a prefill hint while its call decodes, for the next request") {
   Driven d;
   const RequestTicket call = Decoding(d);
   REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed, "!"), d.now).ok());
@@ -135,7 +135,7 @@ TEST_CASE("Dispatcher ends prefill hints when their call fails") {
   CHECK((*d).core().live_requests() == 0);
 }
 
-TEST_CASE("Dispatcher keeps a detached call for downstream requests but not for hints") {
+TEST_CASE("Dispatcher keeps a detached call for downstream requests, not for prefill hints") {
   Driven d;
   const RequestTicket call = Decoding(d);
   ClientRequest reader = d.Request("reader", "");
@@ -187,7 +187,7 @@ TEST_CASE("Dispatcher ends a prefill hint ten seconds after its call") {
   CHECK(d.Take() == Lines{"prefill-1: cancel call~2#ab.2", "a follower ends DEADLINE_EXCEEDED"});
 }
 
-TEST_CASE("Dispatcher refuses a hint when its call has ended or waits, or room is short") {
+TEST_CASE("Dispatcher refuses a prefill hint when its call ended or waits, or at a limit") {
   const auto refused = [](Driven& d, const RequestTicket& call) {
     const int32_t live = (*d).core().live_requests();
     const absl::Status status = (*d).Follow(call, FollowingPrompt(d, kFixed), d.now);
@@ -229,7 +229,7 @@ TEST_CASE("Dispatcher refuses a hint when its call has ended or waits, or room i
     d.Take();
     const RequestTicket anothers = Decoding(d, "", "u");
     CHECK((*d).Follow(anothers, FollowingPrompt(d, kFixed), d.now).ok());
-    const RequestTicket next = Decoding(d);  // one of the 64 hints has ended
+    const RequestTicket next = Decoding(d);  // one of the 64 prefill hints has ended
     CHECK((*d).Follow(next, FollowingPrompt(d, kFixed), d.now).ok());
     CHECK(absl::IsResourceExhausted(refused(d, next)));
   }

@@ -239,7 +239,7 @@ TEST_CASE("RouterCore waits restart_wait for a worker that drained") {
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
     CHECK(c.core.registry().AwaitedUntil("m", false) == absl::InfinitePast());
   }
-  SECTION("another worker attaches in its place") {
+  SECTION("another worker attaches instead") {
     c.core.WorkerAttached("elsewhere", info, c.now + absl::Seconds(29));
     CHECK(Take(c.core).size() == 1);
   }
@@ -451,7 +451,7 @@ TEST_CASE("RouterCore refuses too many requests and past deadlines") {
   CHECK(Take(c.core) == Lines{"end late DEADLINE_EXCEEDED"});
 }
 
-TEST_CASE("RouterCore refuses a tenant that has more live requests than places are free") {
+TEST_CASE("RouterCore refuses a tenant that has more live requests than slots are free") {
   Cluster c({.live_requests = 8});
   int made = 0;
   const auto submit = [&](const std::string& tenant, int32_t priority = 0) {
@@ -471,7 +471,7 @@ TEST_CASE("RouterCore refuses a tenant that has more live requests than places a
     const absl::Status refused = submit("a");
     CHECK(absl::IsResourceExhausted(refused));
     CHECK(refused.message() ==
-          "overloaded: tenant 'a' has 5 live requests, limit 3 (the free places of this router's 8)");
+          "overloaded: tenant 'a' has 5 live requests, limit 3 (the free request slots of this router's 8)");
     CHECK(fill("b") == 2);
     CHECK(fill("c") == 1);
     CHECK(submit("d").message() == "overloaded: 8 live requests, limit 8");
@@ -490,7 +490,7 @@ TEST_CASE("RouterCore refuses a tenant that has more live requests than places a
   CHECK(fill("b") == 5);
 }
 
-TEST_CASE("RouterCore refuses a tenant that has more waiting requests than places are free") {
+TEST_CASE("RouterCore refuses a tenant that has more waiting requests than slots are free") {
   Cluster c({.waiting_requests = 4});
   const auto submit = [&](const std::string& id) {
     RouteRequest request = Ask(id);

@@ -191,7 +191,7 @@ TEST_CASE("RouterCore ends a request with at_holder when its holder refuses or l
   CHECK(c.core.live_requests() == 0);
 }
 
-TEST_CASE("RouterCore keeps no place for streaming prompts that it collects") {
+TEST_CASE("RouterCore keeps no waiting slot for streaming prompts that it collects") {
   RouterLimits limits;
   limits.waiting_requests = 1;
   Cluster c(limits);

@@ -1,4 +1,4 @@
-// Tests of workers without room: refusals, hints, and the order in which requests ask again.
+// Tests of workers without room: refusals, retry delays, and the order in which requests ask again.
 #include "world/router_core_world.h"
 
 namespace baton {
@@ -55,7 +55,7 @@ TEST_CASE("RouterCore tries another worker when a prefill-only request is refuse
     c.core.Tick(c.now + absl::Milliseconds(50));
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 "});
   }
-  SECTION("one that comes in the place of one that shuts down") {
+  SECTION("a worker that replaces one that shuts down") {
     c.core.WorkerLoaded(kP, {.draining = true});
     c.core.Failed(kP, "r", full, c.now);
     c.core.WorkerLost(kP, c.now);
@@ -117,7 +117,7 @@ TEST_CASE("RouterCore places a session elsewhere at once when its decode worker 
   CHECK(Take(c.core) == Lines{"prefill turn 3 prefill-1 decode-1"});
 }
 
-TEST_CASE("RouterCore asks the decode worker whose hint passes first when all have refused") {
+TEST_CASE("RouterCore asks the decode worker whose retry delay ends first when all refused") {
   Cluster c;
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
@@ -138,7 +138,7 @@ TEST_CASE("RouterCore asks the decode worker whose hint passes first when all ha
     c.core.WorkerAttached("decode-3", Info(WorkerRole::kDecode, "decode-3", 44), c.now);
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-3"});
   }
-  SECTION("its worker is lost, and the other one's hint passes") {
+  SECTION("its worker is lost, and the other worker's retry delay ends") {
     c.core.WorkerLost(second[0].decode_worker, c.now);
     c.core.Tick(c.now + absl::Milliseconds(100));
     CHECK(Take(c.core).empty());
@@ -168,18 +168,18 @@ TEST_CASE("RouterCore lets waiting requests ask by priority and queue order") {
   refuse("urgent", 1, absl::Seconds(3), absl::Milliseconds(300));
   REQUIRE(c.core.waiting_requests() == 3);
   const auto asks = [](const std::string& id) { return absl::StrCat("prefill ", id, " prefill-1 decode-1"); };
-  SECTION("one hint after the other") {
+  SECTION("one retry delay after the other") {
     for (const std::string id : {"urgent", "early", "late"}) {
       CHECK(Take(c.core).empty());
       c.core.Tick(c.now += absl::Milliseconds(100));
       CHECK(Take(c.core) == Lines{asks(id)});
     }
   }
-  SECTION("all hints in one tick") {
+  SECTION("all retry delays in one tick") {
     c.core.Tick(c.now + absl::Milliseconds(300));
     CHECK(Take(c.core) == Lines{asks("urgent"), asks("early"), asks("late")});
   }
-  SECTION("one that is refused again waits for another hint") {
+  SECTION("a request that is refused again waits for another retry delay") {
     c.core.Tick(c.now += absl::Milliseconds(100));
     CHECK(Take(c.core) == Lines{asks("urgent")});
     c.core.Failed(kP, "urgent", Full(absl::Milliseconds(250)), c.now);

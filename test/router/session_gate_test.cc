@@ -83,7 +83,7 @@ TEST_CASE("SessionGate admits active sessions at once and holds others") {
   CHECK(d.gate.counts() == SessionGate::Counts{.active = 2, .waiting = 1, .waiting_requests = 2});
   CHECK(d.End("t:a:1") == "");  // the other request runs
   CHECK(d.End("t:a:2") == "");
-  // An idle session keeps its place for some time, for its next turn.
+  // An idle session keeps its slot for some time, for its next turn.
   CHECK(d.Wait(absl::Seconds(1)) == "");
   CHECK(d.ArriveAll({"t:a:3"}) == "t:a:3");
   CHECK(d.End("t:a:3") == "");
@@ -108,7 +108,7 @@ TEST_CASE("SessionGate alternates between tenants and keeps a tenant's order") {
   CHECK(order == "b:1:1, c:1:1 c:1:2, a:2:1, b:2:1, a:3:1, a:4:1, , ");
 }
 
-TEST_CASE("SessionGate takes the place of the session that is idle for longest") {
+TEST_CASE("SessionGate takes the slot of the session that is idle for longest") {
   DrivenGate d({.sessions = 3});
   CHECK(d.ArriveAll({"t:a:1", "t:b:1", "t:c:1", "t:d:1"}) == "t:a:1 t:b:1 t:c:1");
   d.End("t:b:1");
@@ -117,11 +117,11 @@ TEST_CASE("SessionGate takes the place of the session that is idle for longest")
   d.Wait(absl::Milliseconds(100));
   CHECK(d.Wait(d.gate.linger() - absl::Milliseconds(201)) == "");
   CHECK(d.Wait(absl::Milliseconds(1)) == "t:d:1");
-  CHECK(d.ArriveAll({"t:a:2"}) == "t:a:2");  // session a still has its place
-  CHECK(d.ArriveAll({"t:b:2"}) == "");       // session b has lost its place
+  CHECK(d.ArriveAll({"t:a:2"}) == "t:a:2");  // session a still has its slot
+  CHECK(d.ArriveAll({"t:b:2"}) == "");       // session b has lost its slot
 }
 
-TEST_CASE("SessionGate keeps a place for longer than the usual pause") {
+TEST_CASE("SessionGate keeps a slot for longer than the usual pause") {
   DrivenGate d({.sessions = 1});
   d.ArriveAll({"t:a:0"});
   for (int i = 0; i < 200; ++i) {
@@ -172,7 +172,7 @@ TEST_CASE("SessionGate ends the quantum of a session that never pauses") {
   d.Wait(absl::Seconds(11));
   CHECK(d.ArriveAll({"t:a:2"}) == "");
   CHECK(d.End("t:a:1") == "t:b:1");
-  // The place goes back in the same way.
+  // The slot goes back in the same way.
   CHECK(d.End("t:b:1") == "");
   CHECK(d.Wait(absl::Seconds(5)) == "t:a:2");
   // Without other sessions, a session may continue without limit.
@@ -180,7 +180,7 @@ TEST_CASE("SessionGate ends the quantum of a session that never pauses") {
   CHECK(d.ArriveAll({"t:a:3"}) == "t:a:3");
 }
 
-TEST_CASE("SessionGate frees other places while an expired session runs") {
+TEST_CASE("SessionGate frees other slots while an expired session runs") {
   DrivenGate d({.sessions = 3, .turn = absl::Seconds(10)});
   CHECK(d.ArriveAll({"t:busy:1", "t:idle:1", "a:busy:1"}) == "t:busy:1 t:idle:1 a:busy:1");
   d.Wait(absl::Seconds(11));
@@ -191,14 +191,14 @@ TEST_CASE("SessionGate frees other places while an expired session runs") {
   CHECK(d.End("t:idle:1") == "b:next:1");
   CHECK(d.End("b:next:1") == "");
   CHECK(d.Wait(d.gate.linger()) == "t:next:1");
-  // The place of a session is free when its running requests have ended. It precedes later
+  // The slot of a session is free when its running requests have ended. It precedes later
   // sessions.
   CHECK(d.End("t:busy:1") == "t:busy:2");
   CHECK(d.End("a:busy:1") == "a:busy:2");
   CHECK(d.gate.counts() == SessionGate::Counts{.active = 3, .waiting = 1, .waiting_requests = 1});
 }
 
-TEST_CASE("SessionGate renews expired sessions when no session waits for a place") {
+TEST_CASE("SessionGate renews expired sessions when no session waits for a slot") {
   DrivenGate d({.sessions = 2, .turn = absl::Seconds(10)});
   CHECK(d.ArriveAll({"t:a:1", "u:b:1", "t:c:1"}) == "t:a:1 u:b:1");
   d.Wait(absl::Seconds(11));
@@ -442,7 +442,7 @@ class RandomSessions {
     if (limit_ > 0) REQUIRE(counts.active <= limit_ + beyond_);
     if (counts.active <= limit_) beyond_ = 0;
     REQUIRE(counts.waiting_requests == std::ssize(waiting_));
-    // If sessions wait for a place, no place is free. A session that has a place waits only if
+    // If sessions wait for a slot, no slot is free. A session that has a slot waits only if
     // other sessions wait for one.
     const bool some_want_a_place =
         std::ranges::any_of(waiting_, [&](const RequestId& id) { return !active.contains(KeyOf(id)); });
@@ -469,7 +469,7 @@ TEST_CASE("SessionGate lists running, waiting and latest sessions") {
   DrivenGate d({.sessions = 2});
   CHECK(d.gate.Latest(9).empty());
   d.ArriveAll({"a:one:1", "a:two:1", "b:three:1", "b:three:2"});
-  // Session a:one keeps its place until another session needs it.
+  // Session a:one keeps its slot until another session needs it.
   d.End("a:one:1");
   const auto names = [&d](size_t most) {
     std::string text;

@@ -57,7 +57,7 @@ TEST_CASE("TenantQuotas refuses a tenant until its excess tokens are worked off"
   CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(700)));
 }
 
-TEST_CASE("TenantQuotas leaves half a minute's tokens when it counts prefill ahead") {
+TEST_CASE("TenantQuotas leaves half a minute's tokens when it counts prefill hints") {
   TenantQuotas quotas;
   const Tenant tenant{"t", {.tokens_per_minute = 600}}, free{"free", {}};
   CHECK(quotas.HasSpare(tenant, 300, kStart));

@@ -13,7 +13,7 @@ RequestSpec OfTenant(const std::string& tenant, int32_t priority = 0) {
   return spec;
 }
 
-TEST_CASE("TenantShares refuses a tenant that has as many requests as it leaves free") {
+TEST_CASE("TenantShares refuses a tenant that has more requests than slots are free") {
   TenantShares shares(10);
   for (int live = 0; live < 5; ++live) {
     REQUIRE(shares.Check(OfTenant("a"), live).ok());

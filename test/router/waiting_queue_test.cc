@@ -57,7 +57,7 @@ TEST_CASE("WaitingQueue returns the first request of the tenant served least rec
   CHECK(line.queue.FirstRefusedBy("w") == &c);
 }
 
-TEST_CASE("WaitingQueue has room for a tenant up to the free places") {
+TEST_CASE("WaitingQueue has room for a tenant up to the free slots") {
   Line line;
   for (int i = 0; i < 4; ++i) line.Add(std::string(1, static_cast<char>('a' + i)), "t");
   CHECK(line.HasRoomFor("t"));
