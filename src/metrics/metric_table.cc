@@ -84,7 +84,8 @@ constexpr MetricFamily kTable[] = {
      {{"", [](const Dispatcher& d) -> double { return d.core().live_requests(); }}}},
     {"baton_waiting_requests",
      Kind::kGauge,
-     "Live requests that no worker has.",
+     "Requests that wait for a worker, or for room on one. Excludes requests of waiting sessions, and streaming "
+     "prompts collected at the router.",
      {{"", [](const Dispatcher& d) -> double { return d.core().waiting_requests(); }}}},
     {"baton_sessions",
      Kind::kGauge,
@@ -216,7 +217,8 @@ constexpr MetricFamily kTable[] = {
      {{"", &TransferCounts::failures}}},
     {"baton_handoffs_total",
      Kind::kCounter,
-     "Hand-offs to decode workers that ended, including those of streaming prompts, by gRPC status `code` (prefill).",
+     "Hand-offs to decode workers that ended, including early hand-offs of streaming prompts, by gRPC status `code` "
+     "(prefill).",
      {{"code=*", HandoffsEnded}}},
     {"baton_handoff_blocks_total",
      Kind::kCounter,
@@ -235,8 +237,8 @@ constexpr MetricFamily kTable[] = {
      {{"", [](const DecodeSnapshot& d) -> double { return d.engine.failed_checks; }}}},
     {"baton_kv_writes_refused_total",
      Kind::kCounter,
-     "KV writes and commits refused by `--guard-kv`: without the key of a reservation, or outside its blocks. Excludes "
-     "writes that arrive just after their reservation ended (decode).",
+     "KV writes and commits refused by `--guard-kv`: without the write key of a reservation, or outside its blocks. "
+     "Excludes writes that arrive just after their reservation ended (decode).",
      {{"", [](const DecodeSnapshot& d) -> double { return d.engine.refused_writes; }}}},
     {"baton_preemptions_total",
      Kind::kCounter,
