@@ -11,7 +11,7 @@ namespace baton {
 // Aborts the process unless the batch is well formed:
 //
 // - every token is below the vocabulary size
-// - every position is below the context size
+// - every position is below the context length
 // - every block table covers its slice and names only blocks below `block_count`
 //
 // The engine composes batches and refuses malformed input of clients earlier.

@@ -97,7 +97,7 @@ class TensorParallelBackend final : public Backend {
     const auto work = [&] {
       if (rank == 0) meanwhile.work();
     };
-    // Only the first rank learns the chosen tokens, so no rank begins the next step ahead.
+    // Only the first rank learns the chosen tokens, so no rank enqueues the next step early.
     const auto next = [] { return nullptr; };
     auto result = ranks_[rank].backend->Forward(batch, done, {work, next});
     if (!result.ok()) {

@@ -35,7 +35,7 @@ struct OneSlice {
 TEST_CASE("CheckBatch accepts a batch within the limits of model and pool") {
   OneSlice slice;
   slice.Check();
-  slice.start = 45;  // the slice ends where the context ends
+  slice.start = 45;  // the slice ends at the context length
   slice.Check();
   CheckBatch(Batch{}, Config(), kBlocks);
 }
@@ -47,7 +47,7 @@ TEST_CASE("CheckBatch ends the process with a reason when a batch exceeds a limi
   } cases[] = {
       {[](OneSlice& slice) { slice.tokens.clear(); }, "a slice has no tokens or starts below 0"},
       {[](OneSlice& slice) { slice.start = -1; }, "a slice has no tokens or starts below 0"},
-      {[](OneSlice& slice) { slice.start = 46; }, "a slice ends at 49, the context at 48"},
+      {[](OneSlice& slice) { slice.start = 46; }, "a slice ends at 49, the context length is 48"},
       {[](OneSlice& slice) { slice.blocks.pop_back(); }, "a block table is shorter than its slice"},
       {[](OneSlice& slice) { slice.tokens[1] = 100; }, "token 100 of vocabulary 100"},
       {[](OneSlice& slice) { slice.tokens[1] = -1; }, "token -1 of vocabulary 100"},

@@ -37,7 +37,7 @@ TEST_CASE("RankBarrier releases no rank before all ranks have arrived") {
   CHECK(arrivals == kMeetings * kRanks);
 }
 
-TEST_CASE("RankBarrier delays no rank while it is broken and works again after Mend") {
+TEST_CASE("RankBarrier delays no rank while it is aborted and works again after Reset") {
   RankBarrier barrier(kRanks);
   std::atomic<int> met = 0;
   OnAllRanks([&](int rank) {

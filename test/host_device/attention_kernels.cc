@@ -1,4 +1,4 @@
-// The launchers of attention. They store partial results where the plan places them, and they check
+// The launchers of attention. They store partial results at the plan's indexes, and they check
 // every part of a plan.
 #include <cmath>
 #include <cstring>
@@ -77,10 +77,10 @@ void Store(const Partial& whole, const AttentionArgs& args, int64_t row, int32_t
   for (size_t i = 0; i < whole.weighted.size(); ++i) out[i] = __float2bfloat16_rn(whole.weighted[i] / whole.sum);
 }
 
-// The parts of one slice, by place.
+// The splits of one slice, by index.
 using Parts = std::map<int32_t, HistorySplit>;
 
-// Returns the place in the workspace of one part's result for one head.
+// Returns the location in the workspace of one split's result for one head.
 float* PlaceOf(void* workspace, const HistorySplit& part, const AttentionArgs& args, int32_t head) {
   return static_cast<float*>(workspace) + (int64_t{part.partial} * args.heads + head) * PartialSize(args.kv.head_dim);
 }
@@ -91,7 +91,7 @@ void CheckParts(const AttentionSlice& slice, const Parts& parts) {
   for (const auto& [place, part] : parts) {
     BATON_CHECK(part.begin == next && part.end > part.begin, "parts of a history follow one another");
     BATON_CHECK(part.splits == std::ssize(parts), "a part has the wrong number of parts");
-    BATON_CHECK((part.partial < 0) == (part.splits == 1), "a whole history needs no place for its result");
+    BATON_CHECK((part.partial < 0) == (part.splits == 1), "a whole history needs no workspace for its result");
     next = part.end;
   }
   BATON_CHECK(next == slice.start + 1, "the parts are the whole history");

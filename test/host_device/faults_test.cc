@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kPrompt = 40, kDecoded = 12;
 
 // Prefill and decode of streams that arrive one after another. The steps cover all cases: run
-// directly, captured, replayed, begun ahead, and larger than all steps before.
+// directly, captured, replayed, enqueued early, and larger than all steps before.
 class Workload {
  public:
   explicit Workload(const Weights& weights) : device_(weights, /*same_bits=*/false) {
@@ -22,7 +22,7 @@ class Workload {
   struct Record {
     std::vector<std::vector<float>> results;
     int64_t failed = 0;     // passes that failed and were repeated
-    int64_t not_begun = 0;  // steps that could have begun ahead and did not
+    int64_t not_begun = 0;  // steps that could have been enqueued early and were not
   };
   Record Run() {
     Record record;
@@ -60,7 +60,7 @@ class Workload {
   void Decode(int64_t step, Record& record) {
     Batch batch = StepOf(step), next;
     batch.begun = begun_;
-    // A stream arrives after every fourth step, so no step begins ahead of that step's end.
+    // A stream arrives after every fourth step, so no step is enqueued before that step's end.
     const bool ahead = step % 4 < 3;
     if (ahead) next = StepOf(step + 1);
     for (size_t i = 0; i < next.slices.size(); ++i) next.slices[i].follows = static_cast<int32_t>(i);

@@ -18,7 +18,7 @@ namespace {
 using host_device::CheckOnDevice;
 using host_device::Enqueue;
 
-// Whether the kernels accept the shape. They process columns in vectors of 8.
+// Returns true if the kernels accept the shape. They process columns in vectors of 8.
 bool Takes(int32_t rows, int32_t columns) { return rows >= 1 && columns % 8 == 0; }
 
 float Wide(Bf16 value) { return __bfloat162float(value); }

@@ -63,7 +63,7 @@ struct {
   int64_t calls = 0;  // calls until the fault
 } fault;
 
-// Whether the fault hits this call. REQUIRES: the mutex is held.
+// Returns true if the fault hits this call. REQUIRES: the mutex is held.
 bool Refused(bool of_graph = captures) {
   if (!fault.planned || (fault.happened && !fault.permanent)) return false;
   if (!fault.happened && fault.calls-- > 0) return false;

@@ -28,8 +28,8 @@ namespace baton::host_device {
 // under one lock. With a null stream, work runs at once.
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work);
 
-// Sets the number of devices during its lifetime. The devices share the memory of one. Without it,
-// there is one device.
+// Sets the number of devices during its lifetime. Together they have as much memory as one device.
+// Without it, there is one device.
 struct Devices {
   Devices(int count, bool reach_each_other);
   ~Devices();

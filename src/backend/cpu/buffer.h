@@ -18,7 +18,7 @@ class Buffer {
   T* Reserve(size_t count) {
     if (count > capacity_) {
       data_.reset();
-      // In case the allocation throws.
+      // Stays 0 if the allocation throws.
       capacity_ = 0;
       data_.reset(static_cast<T*>(::operator new(count * sizeof(T), kCacheLine)));
       capacity_ = count;

@@ -70,15 +70,15 @@ struct LinearArgs {
   LinearThen then = LinearThen::kStore;
   void* y = nullptr;
   int64_t y_stride = 0;  // elements between rows
-  // Whether y is Bf16, the input type of the next projection. Only for kSwiGlu.
+  // True if y is Bf16, the input type of the next projection. Only for kSwiGlu.
   bool y_is_bf16 = false;
 };
 
 // Kernels for K and V of one KV format, in KvOrder::kPairs.
 struct CpuKvKernels {
   void (*attend)(const AttentionArgs& args);  // attention.inl
-  // Writes one head's k or v into slot [0, 16) of its place in a block (kv/block_layout.h). Writes
-  // no other bytes, because other threads may store other slots at the same time.
+  // Writes one head's k or v into its slot in [0, 16) of a block (kv/block_layout.h). Writes no
+  // other bytes, because other threads may store other slots at the same time.
   void (*store_k)(const float* k, int64_t head_dim, int64_t slot, std::byte* out);
   void (*store_v)(const float* v, int64_t head_dim, int64_t slot, std::byte* out);
 };
@@ -110,8 +110,8 @@ struct KernelTable {
   // --- Rows (elementwise.inl).
   // out = x / sqrt(mean(x^2) + epsilon) * weight. `out` may be x.
   void (*rms_norm)(const float* x, const float* weight, float epsilon, int64_t count, float* out);
-  // Rotates `heads` adjacent heads in place. `turn` is a row of RopeTable: head_dim / 2 cosines and
-  // then as many sines.
+  // Rotates `heads` adjacent heads in place. `turn`, the rotation, is a row of RopeTable: head_dim
+  // / 2 cosines and then as many sines.
   void (*rope)(float* x, const float* turn, int64_t head_dim, int64_t heads);
 };
 

@@ -2,7 +2,7 @@
 // panel outputs, walks k.
 //
 // Every output is one chain of multiply-adds over k in ascending order that starts from the bias.
-// Rows are cut into tiles, k into blocks (with exact partial sums in memory), and panels are split
+// Rows are cut into tiles, k into pieces (with exact partial sums in memory), and panels are split
 // over threads. These cuts do not change the chain, so they do not change the bits.
 #include <cstdint>
 #include <cstring>
@@ -213,8 +213,8 @@ void Finish(const LinearArgs& a, const Sums& z) {
 
 // ---- All of k for one panel.
 
-// Steps of k in one block. All tiles of rows compute a block before the next block begins, so all
-// tiles but the first read the block's weights from the first-level cache.
+// Steps in one piece of k. All tiles of rows compute a piece before the next piece begins, so all
+// tiles but the first read the piece's weights from the first-level cache.
 constexpr int64_t kStepsPerBlock = 384;
 // Distance that a single tile prefetches ahead, in bytes.
 constexpr int64_t kAheadBytes = 8192;
@@ -228,7 +228,7 @@ class PanelLoop {
         rows_(rows),
         tiles_((rows + kTileRows - 1) / kTileRows),
         steps_(args.k / Format::kColumns) {
-    // Blocks have nearly equal sizes.
+    // Pieces have nearly equal sizes.
     const int64_t blocks = tiles_ > 1 ? (steps_ + kStepsPerBlock - 1) / kStepsPerBlock : 1;
     steps_per_block_ = (steps_ + blocks - 1) / blocks;
   }
@@ -245,8 +245,8 @@ class PanelLoop {
     b.sums = sums_;
     for (int64_t done = 0; done < steps_; done += b.steps) {
       b.steps = steps_ - done < steps_per_block_ ? steps_ - done : steps_per_block_;
-      // The first Fetchers() tiles share the prefetch of the next block's weights, which lie
-      // directly behind this block's weights.
+      // The first Fetchers() tiles share the prefetch of the next piece's weights, which lie
+      // directly behind this piece's weights.
       b.ahead = reinterpret_cast<const char*>(b.w) + (tiles_ > 1 ? b.steps * kStepBytes : kAheadBytes);
       b.ahead_step = kStepBytes / Fetchers();
       const bool last = done + b.steps == steps_;
@@ -266,7 +266,7 @@ class PanelLoop {
 
   int64_t Fetchers() const { return tiles_ < 4 ? tiles_ : 4; }
 
-  // Runs all rows of one block in tiles of nearly equal size. A last tile of a single row would
+  // Runs all rows of one piece in tiles of nearly equal size. A last tile of a single row would
   // wait for the latency of its chains of multiply-adds.
   void Tiles(Block<Format> b, int64_t panel, bool last) {
     int64_t row = 0;

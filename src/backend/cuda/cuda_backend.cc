@@ -133,7 +133,7 @@ class CudaBackend final : public Backend {
     RETURN_IF_ERROR(ProjectionTuner(*matmul_, stream).Tune(ops_->Projections(model_, step)));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     spdlog::info("{}: chose kernels for projections in {:.1f} s", device.name, took.count());
-    // Outside of a group, decode steps are captured and may begin ahead.
+    // Outside of a group, decode steps are captured and may be enqueued early.
     decode_steps_ = std::make_unique<DecodeSteps>(*ops_, model_, options.communicator == nullptr, stream);
     return absl::OkStatus();
   }
@@ -202,7 +202,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<DecodeSteps> decode_steps_;
 };
 
-// Whether this process already uses the device.
+// Returns true if this process already uses the device.
 bool IsUsed(int device) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;

@@ -21,8 +21,8 @@ struct CudaBackendOptions {
   StepLimits step = {};
   // False for a prefill worker, which never computes logits.
   bool lm_head = true;
-  // Bit-equal results for any chunking and any batch (design idea 5). bench/results/README.md
-  // states the price.
+  // Bit-equal results for any chunking and any batch (design idea 5), as far as CudaMatmul's test
+  // of each product can verify. bench/results/README.md states the price.
   bool same_bits = false;
   // Makes the backend a rank of a tensor-parallel group, with the rank's part of the weights
   // (ShardWeights). Only the first rank has logits, and they are those of the whole vocabulary.

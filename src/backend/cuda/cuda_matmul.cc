@@ -25,9 +25,9 @@ constexpr size_t kTimedAgain = 8;
 constexpr int kRoundsAgain = 4;
 // With more rows, a forward pass reaches 90 % of a large product's rate without a measurement.
 constexpr int64_t kMostRowsTimed = 512;
-// The number of rows for which a weight's reference algorithm (`own`) is suggested, and on which it
-// is compared with `same_bits`. The number is large enough for the family of algorithms that
-// prefill uses, which sums in one order for all tiles.
+// The number of rows for which a weight's reference algorithm (`own`) is suggested. With
+// `same_bits`, equal rows must get equal bits at this number of rows. The number is large enough
+// for the family of algorithms that prefill uses, which sums in one order for all tiles.
 constexpr int64_t kRowsOfOneAlgorithm = 256;
 
 // The description of one product for cuBLASLt, whose matrices are column-major. It therefore
@@ -110,7 +110,7 @@ class Trial {
 int64_t FewestPlannedAs(int64_t planned) { return planned == kFewestRowsPlanned ? 1 : planned / 2 + 1; }
 
 // Removes duplicates. cuBLASLt may suggest an algorithm that is also a variant. A duplicate would
-// be timed twice and would take two places among the fastest.
+// be timed twice and would count twice among the fastest.
 void ForgetRepeated(std::vector<cublasLtMatmulAlgo_t>& algorithms) {
   std::vector<cublasLtMatmulAlgo_t> different;
   for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
@@ -152,8 +152,8 @@ class BitComparison {
     // Waits, because x goes out of scope.
     return CudaStatus(cudaStreamSynchronize(stream_), kWhat);
   }
-  // Whether `run` gives equal rows equal bits, and the same bits as the first run that did so.
-  // False also if `run` fails.
+  // Returns true if `run` gives equal rows equal bits, and the same bits as the first run that did
+  // so. False also if `run` fails.
   template <typename Run>
   absl::StatusOr<bool> Holds(Run run, int64_t rows) {
     MatrixProduct part = product_;

@@ -30,7 +30,7 @@ struct MatrixProduct {
   // Elements from row to row of y. 0 stands for n.
   int64_t y_stride = 0;
   bool fp32_output = false;
-  // Whether the product is added to y.
+  // True if the product is added to y.
   bool add = false;
 
   int64_t YStride() const { return y_stride > 0 ? y_stride : n; }
@@ -47,9 +47,10 @@ cudaError_t RunGemv(const MatrixProduct& product, bool swiglu, cudaStream_t stre
 //   many rows.
 // - For many rows, the first suggestion of cuBLASLt is used without a measurement.
 // - For few rows, kernels/gemv.h is measured against the fastest candidate.
-// - With `same_bits`, a row's sums do not depend on the number of rows. Each shape of weight has
-//   one reference algorithm, which sums over k in one order. A candidate for another number of rows
-//   replaces it only if it gives the same bits on that number of random rows.
+// - With `same_bits`, a row's sums should not depend on the number of rows. Each shape of weight
+//   has one reference algorithm, which sums over k in one order. A candidate for another size class
+//   replaces it only if it gives the same bits on random rows, at up to five numbers of rows of the
+//   class.
 //
 // Not thread-safe.
 class CudaMatmul {
@@ -77,9 +78,9 @@ class CudaMatmul {
   // Returns the learnt algorithm for products like this one as text, with the values of
   // cublasLtMatmulAlgoConfigAttributes_t. REQUIRES: the shape is learnt.
   std::string Describe(const MatrixProduct& product) const;
-  // Whether Run uses kernels/gemv.h, because it was measured to be faster. The fused form of gemv
-  // is then faster, too, because it saves a launch. False with `same_bits` and for shapes that are
-  // not learnt.
+  // Returns true if Run uses kernels/gemv.h, because it was measured to be faster. The fused form
+  // of gemv is then faster, too, because it saves a launch. False with `same_bits` and for shapes
+  // that are not learnt.
   bool PrefersGemv(const MatrixProduct& product) const;
 
  private:
@@ -95,7 +96,7 @@ class CudaMatmul {
     Algorithm algorithm;
     // Up to this number of rows, kernels/gemv.h is used.
     int64_t gemv_rows = 0;
-    // Whether the product is split into products of fewer rows, because no algorithm gives this
+    // True if the product is split into products of fewer rows, because no algorithm gives this
     // many rows the right bits.
     bool in_parts = false;
   };

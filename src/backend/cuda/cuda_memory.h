@@ -51,7 +51,7 @@ class CudaBuffer {
     RETURN_IF_ERROR(Reserve(count, what));
     const absl::Status zeroed =
         CudaStatus(cudaMemsetAsync(data(), 0, static_cast<size_t>(count) * sizeof(T), stream), what);
-    // Otherwise the next call would assume that the memory is zero.
+    // Frees the memory, because the next call would otherwise assume that it is zero.
     if (!zeroed.ok()) *this = {};
     return zeroed;
   }

@@ -85,8 +85,8 @@ absl::StatusOr<WeightId> CudaOps::Pack(const WeightSource& source) {
   return id;
 }
 
-// Whether `source` is the embedding. The head of a model with tied embeddings has the embedding's
-// rows, unless a rank has only some of them.
+// Returns true if `source` is the embedding. The head of a model with tied embeddings has the
+// embedding's rows, unless a rank has only some of them.
 bool CudaOps::IsTable(const WeightSource& source) const {
   return config_.tied_embeddings && table_.has_value() && source.form == WeightSource::Form::kMatrix &&
          source.parts.size() == 1 && source.biases.empty() && source.parts[0].data == table_->source &&

@@ -110,8 +110,8 @@ class CudaOps final : public Ops {
   absl::Status BeginBatch(const Batch& batch, int64_t decode_rows);
   void Normalise(WeightId norm);
   const Bf16* Input(const LinearStep& step);
-  // Whether projections add to the hidden state instead of replacing it. Only the first rank adds,
-  // so that the sum over ranks contains the old state once.
+  // Returns true if projections add to the hidden state instead of replacing it. Only the first
+  // rank adds, so that the sum over ranks contains the old state once.
   bool AddsToHidden() const { return shard_.rank == 0; }
   bool InGroup() const { return options_.communicator != nullptr; }
   // Returns the elements from row to row of logits with `columns` columns.

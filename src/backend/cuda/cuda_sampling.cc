@@ -27,7 +27,7 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, Upload
                      .seen_begin = seen,
                      .seen_count = static_cast<int32_t>(spec.seen.size()),
                      .uniform = spec.uniform});
-    // Room for the token that may follow.
+    // Includes space for the token that the previous step may add.
     if (!spec.seen.empty()) seen += rows_.back().seen_count + 1;
   }
   if (!any_) return absl::OkStatus();

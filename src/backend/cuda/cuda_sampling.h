@@ -22,8 +22,8 @@ class CudaSampling {
   explicit CudaSampling(int64_t vocab) : vocab_(static_cast<int32_t>(vocab)) {}
 
   // Plans the choice for a batch's rows of logits, and adds what Run needs to the upload. A null
-  // spec means that the row is not sampled. The previous choice may still be on its way to the
-  // host.
+  // spec means that the row is not sampled. The copy of the previous choice to the host may still
+  // run.
   absl::Status Plan(std::span<const SampleSpec* const> specs, UploadBuffer& upload);
   // Reserves memory for `rows` rows. If memory grows, the tokens of earlier choices are lost.
   absl::Status ReserveRows(int64_t rows, cudaStream_t stream);
@@ -32,7 +32,7 @@ class CudaSampling {
   absl::Status ReserveSeen();
   // Returns the bytes of device memory for `rows` rows.
   static int64_t BytesOf(int64_t rows);
-  // Whether any, all or a given row of the planned batch is sampled.
+  // These return true if any, all or a given row of the planned batch is sampled.
   bool any() const { return any_; }
   bool all() const { return std::ranges::find(now().sampled, false) == now().sampled.end(); }
   bool IsSampled(int64_t row) const { return now().sampled[static_cast<size_t>(row)]; }

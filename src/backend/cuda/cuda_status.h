@@ -13,7 +13,7 @@ namespace baton {
 // device or no driver. INTERNAL: all other errors.
 inline absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
-  // Otherwise the next launch would report this error.
+  // Clears the error, which the next launch would otherwise report.
   (void)cudaGetLastError();
   const char* hint = error == cudaErrorInsufficientDriver ? " (no NVIDIA driver, or the driver is too old)" : "";
   const std::string message = absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error), hint);

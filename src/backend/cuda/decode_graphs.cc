@@ -32,7 +32,7 @@ absl::Status DecodeGraphs::Run(const CapturedStep& step, absl::FunctionRef<absl:
   if (added || graph.addresses != step.addresses) {
     graph = {.used = runs_, .addresses = step.addresses};
     const absl::Status ran = forward();
-    // So that the next step of this kind does not capture a `forward` that fails.
+    // Forgets the step, so that the next step of this kind does not capture a `forward` that fails.
     if (!ran.ok()) graphs_.erase(entry);
     return ran;
   }

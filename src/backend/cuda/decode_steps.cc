@@ -54,8 +54,8 @@ absl::StatusOr<LogitsView> DecodeSteps::Run(const Batch& batch, const Meanwhile&
   return logits;
 }
 
-// Begins the next step behind a running step of `slices` slices. If it cannot begin now, the caller
-// runs it later as a separate step.
+// Enqueues the next step behind a running step of `slices` slices. If it cannot be enqueued now,
+// the caller runs it later as a separate step.
 void DecodeSteps::BeginNext(const Meanwhile& meanwhile, int64_t slices) {
   const Batch* next = meanwhile.next();
   // If memory grew, the running step's tokens would be lost.

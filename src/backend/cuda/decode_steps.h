@@ -1,4 +1,4 @@
-// Decode steps of a model on one stream. The next step may begin behind the running step.
+// Decode steps of a model on one stream. The next step may be enqueued behind the running step.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,18 +22,18 @@ class DecodeSteps {
  public:
   // The ops, the model and the stream must outlive the DecodeSteps. `captures` is false in a
   // tensor-parallel group. A graph cannot contain the work on other ranks' streams, so a group's
-  // steps are not captured and none begins ahead.
+  // steps are not captured and none is enqueued early.
   DecodeSteps(CudaOps& ops, const PackedModel& model, bool captures, cudaStream_t stream)
       : ops_(ops), model_(model), captures_(captures), stream_(stream) {}
 
-  // Runs the step, or waits for it if it has begun. Lets the next step begin behind it if possible
-  // (Meanwhile::next).
+  // Runs the step, or waits for it if it is already enqueued. Enqueues the next step behind it if
+  // possible (Meanwhile::next).
   absl::StatusOr<LogitsView> Run(const Batch& batch, const Meanwhile& meanwhile);
 
-  // Whether a step is enqueued behind the step that Run returned last. The next Run must be for
-  // that step.
+  // Returns true if a step is enqueued behind the step whose output Run returned last. The next Run
+  // must be for that step.
   bool has_begun() const { return begun_.has_value(); }
-  // Discards the output of the step that has begun. The caller must wait for the stream.
+  // Discards the output of the step that is enqueued. The caller must wait for the stream.
   void DropBegun() { begun_.reset(); }
 
  private:

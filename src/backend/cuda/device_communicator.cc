@@ -199,7 +199,7 @@ absl::StatusOr<bool> CanAccessPeer(int device, int other) {
 absl::Status EnablePeerAccess(int other) {
   const cudaError_t enabled = cudaDeviceEnablePeerAccess(other, 0);
   if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
-    // Otherwise the next launch would report this error.
+    // Clears the error, which the next launch would otherwise report.
     cudaGetLastError();
     return absl::OkStatus();
   }

@@ -26,7 +26,7 @@ class PassOutput {
   // Reserves memory for `rows` rows and for the planned pass. If memory grows, the tokens of
   // earlier passes are lost.
   absl::Status Reserve(int64_t rows, cudaStream_t stream);
-  // Whether memory for `rows` rows is already reserved.
+  // Returns true if memory for `rows` rows is already reserved.
   bool IsReserved(int64_t rows) const { return rows <= sampling_.rows_reserved(); }
 
   // Enqueues the choice of tokens from `logits`, which is [rows, stride] on the device. Also
@@ -36,11 +36,11 @@ class PassOutput {
 
   // The index, 0 or 1, of the buffer with the last Send's output.
   int choice() const { return sampling_.choice(); }
-  // Whether the last Send returns tokens alone.
+  // Returns true if the last Send returns tokens alone.
   bool chose_all() const { return has_logits_ && sampling_.any() && sampling_.all(); }
-  // Whether the device has completed the Send to that buffer, which is the last Send, or the Send
-  // before it if that one chose all tokens. CUDA reports `not ready` as an error. CudaStatus clears
-  // the error, because otherwise the next launch would report it.
+  // Returns true if the device has completed the Send with this number. REQUIRES: it is the last
+  // Send, or the previous Send and that Send chose all tokens. CUDA reports `not ready` as an
+  // error. CudaStatus clears the error, because otherwise the next launch would report it.
   bool IsOver(int choice) const { return CudaStatus(cudaEventQuery(sent_[choice].get()), "event").ok(); }
   // Waits until the device has completed the Send to that buffer, and returns its output. The view
   // is valid until the next Send or Fetch. An error means that the device has failed.

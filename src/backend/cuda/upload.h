@@ -17,8 +17,8 @@
 namespace baton {
 
 // The lists of one upload lie one after another, in the order in which they are added. If the lists
-// before a list have the same room in each upload, the list has the same address on the device each
-// time, unless the memory grows. Captured graphs rely on this. Not thread-safe.
+// before a list take the same space in each upload, the list has the same address on the device
+// each time, unless the memory grows. Captured graphs rely on this. Not thread-safe.
 class UploadBuffer {
  public:
   // One list of T in an upload.
@@ -35,8 +35,8 @@ class UploadBuffer {
     int64_t offset_ = 0, size_ = 0;
   };
 
-  // Begins the next upload. There are two host buffers, so the previous upload may still be on its
-  // way. REQUIRES: the stream has completed the upload before the previous one.
+  // Begins the next upload. There are two host buffers, so the previous upload may still run.
+  // REQUIRES: the stream has completed the upload before the previous one.
   void Clear() {
     used_ = 0;
     if (std::exchange(sent_, false)) side_ ^= 1;

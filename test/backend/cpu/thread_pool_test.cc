@@ -14,7 +14,8 @@
 namespace baton {
 namespace {
 
-// Whether the kernel lists all threads of this process as sleeping, except the calling thread.
+// Returns true if the kernel lists all threads of this process as sleeping, except the calling
+// thread.
 bool OtherThreadsSleep() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     if (task.path().filename() == std::to_string(gettid())) continue;

@@ -87,7 +87,7 @@ TEST_CASE("BatchUpload pads a decode step and sends which rows follow the previo
   CHECK(uploader.Send(batch, /*decode_rows=*/4).follows.size() == 0);
 }
 
-TEST_CASE("BatchUpload puts lists of decode steps with equal rows in the same places") {
+TEST_CASE("BatchUpload puts lists of decode steps with equal rows at equal addresses") {
   if (!HasDevice()) return;
   Uploader uploader(LlamaShape(DType::kBF16));
   const std::vector<TokenId> token = {5};

@@ -43,7 +43,7 @@ int64_t RowsThatDiffer(const std::vector<std::byte>& got, const std::vector<std:
   return differ;
 }
 
-TEST_CASE("CudaMatmul gives a row the same bits at any place and count with same_bits", "[large]") {
+TEST_CASE("CudaMatmul gives a row the same bits at any index and count with same_bits", "[large]") {
   if (!HasDevice()) return;
   constexpr int64_t kMostRows = 4096;
   const auto matmul = CudaMatmul::Create(/*same_bits=*/true);

@@ -23,7 +23,7 @@
 
 namespace baton {
 
-// The device of each rank. Ranks take devices in turn, beginning with the first.
+// The device of each rank. Rank i has device i modulo the number of devices.
 inline std::vector<int> DevicesOf(int ranks) {
   int devices = 0;
   REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
@@ -82,7 +82,7 @@ class Device {
     REQUIRE(made.ok());
     backend_ = *std::move(made);
     for (uint32_t i = 0; i < kBlocks; ++i) free_.push_back(BlockId(i));
-    // Block 0 is used last, because writes to a wrong place often hit it.
+    // Block 0 is used last, because writes to a wrong address often hit it.
     std::shuffle(free_.begin() + 1, free_.end(), random_);
   }
 
@@ -117,7 +117,7 @@ class Device {
     }
   }
 
-  // Whether all blocks that no sequence has used still have their first content.
+  // Returns true if all blocks that no sequence has used still have their first content.
   bool UnusedBlocksAreUntouched() {
     std::vector<uint16_t> block(static_cast<size_t>(backend_->kv_layout().BlockBytes()) / 2);
     return std::ranges::all_of(free_, [&](BlockId id) {

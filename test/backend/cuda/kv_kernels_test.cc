@@ -5,7 +5,7 @@
 namespace baton {
 namespace {
 
-TEST_CASE("FindCudaKvKernels has all kernels for bf16 blocks and refuses f32 blocks") {
+TEST_CASE("FindCudaKvKernels returns all kernels for bf16 blocks and refuses f32 blocks") {
   const auto bf16 = FindCudaKvKernels(KvFormat::kBf16);
   REQUIRE(bf16.ok());
   CHECK((*bf16)->format == KvFormat::kBf16);

@@ -14,10 +14,10 @@
 namespace baton {
 namespace {
 
-// Streams that decode in steps that begin ahead where possible. A stream continues with the token
-// that the device samples, or that the test chooses from logits. Each stream has a twin, with which
-// CheckAgain repeats the steps one by one. It uses the same device, because another device may
-// compute products differently.
+// Streams that decode in steps that are enqueued early where possible. A stream continues with the
+// token that the device samples, or that the test chooses from logits. Each stream has a twin, with
+// which CheckAgain repeats the steps one by one. It uses the same device, because another device
+// may compute products differently.
 class Streams {
  public:
   Streams(const RandomWeights& weights, bool same_bits, uint32_t seed)
@@ -28,12 +28,13 @@ class Streams {
   void RunAhead() {
     while (started_streams_ < kStreams || !rows_.empty()) Step();
   }
-  // Repeats all steps without beginning any ahead, and compares the results with those of RunAhead.
+  // Repeats all steps without enqueueing any early, and compares the results with those of
+  // RunAhead.
   void CheckAgain() {
     for (const Made& made : steps_) CheckAgain(made);
   }
 
-  int64_t ahead = 0;        // steps that began ahead
+  int64_t ahead = 0;        // steps that were enqueued early
   int64_t with_logits = 0;  // rows of such steps that the device did not sample
   bool UnusedBlocksAreUntouched() { return device_.UnusedBlocksAreUntouched(); }
 
@@ -131,7 +132,7 @@ class Streams {
     ahead += now_.batch.begun;
     Take(*got);
     if (got->next_begun) {
-      // The backend must not read a batch again that has begun, so the test clears its slices.
+      // The backend must not read a batch again that is enqueued, so the test clears its slices.
       for (SequenceSlice& slice : next_.batch.slices) slice = {};
       std::swap(now_, next_);
       rows_ = next_rows_;
@@ -192,7 +193,7 @@ class Streams {
   std::vector<Made> steps_;
 };
 
-TEST_CASE("Steps that begin ahead give the same tokens as steps that wait") {
+TEST_CASE("Steps that are enqueued ahead give the same tokens as steps that wait") {
   if (!HasDevice()) return;
   const RandomWeights weights(LlamaShape(DType::kBF16), 23);
   for (const bool same_bits : {false, true}) {
@@ -206,7 +207,7 @@ TEST_CASE("Steps that begin ahead give the same tokens as steps that wait") {
   }
 }
 
-// One stream. All of its steps except the first begin ahead.
+// One stream. All of its steps except the first are enqueued early.
 class Ahead {
  public:
   // The device has same_bits = true.
@@ -242,7 +243,7 @@ class Ahead {
   bool begun_ = false;
 };
 
-TEST_CASE("A step begun ahead is aborted with the previous step or ends with its device") {
+TEST_CASE("A step enqueued ahead is aborted with the previous step or ends with its device") {
   if (!HasDevice()) return;
   const RandomWeights weights(LlamaShape(DType::kBF16), 23);
   Ahead whole(weights), broken(weights);
@@ -260,7 +261,7 @@ TEST_CASE("A step begun ahead is aborted with the previous step or ends with its
   broken.End();
 }
 
-TEST_CASE("A step that needs memory for more rows does not begin ahead") {
+TEST_CASE("A step that needs memory for more rows is not enqueued ahead") {
   if (!HasDevice()) return;
   const RandomWeights weights(LlamaShape(DType::kBF16), 23);
   Device device(weights, /*same_bits=*/true, 1, 1, {.tokens = 64, .logits = 4});

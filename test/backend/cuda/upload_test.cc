@@ -49,7 +49,7 @@ TEST_CASE("UploadBuffer can be written while the previous one is in flight or wa
   }
 }
 
-TEST_CASE("UploadBuffer keeps the place of a list when an earlier list has room left") {
+TEST_CASE("UploadBuffer keeps the address of a list when an earlier list leaves space") {
   if (!HasDevice()) return;
   UploadBuffer upload;
   std::vector<const int32_t*> places;
