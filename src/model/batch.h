@@ -27,10 +27,10 @@ struct SequenceSlice {
   // choose the token and return LogitsView::sampled instead of logits. If null, the backend must
   // return the logits.
   const SampleSpec* sample = nullptr;
-  // The index of a slice of the previous step, or kFollowsNone. A step that begins before the
-  // previous step ends (Meanwhile::next) takes its token from that slice's choice. The token
-  // replaces the single element of `tokens`. If sample->seen is not empty, the token also counts as
-  // seen.
+  // The index of a slice of the previous step, or kFollowsNone. The row continues that slice's row:
+  // a step that is enqueued before the previous step ends (Meanwhile::next) takes its token from
+  // that slice's choice. The token replaces the single element of `tokens`. If sample->seen is not
+  // empty, the token also counts as seen.
   int32_t follows = kFollowsNone;
 };
 
@@ -39,7 +39,7 @@ struct SequenceSlice {
 // reads it (design idea 4). REQUIRES: no position is written twice.
 struct Batch {
   std::vector<SequenceSlice> slices;
-  // True if the batch came from Meanwhile::next and the backend has already begun its pass
+  // True if the batch came from Meanwhile::next and the backend has already enqueued its pass
   // (LogitsView::next_begun).
   bool begun = false;
 };

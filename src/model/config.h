@@ -37,7 +37,7 @@ struct ModelConfig {
   int64_t kv_heads = 0;  // divides `heads`
   int64_t head_dim = 0;  // may differ from hidden / heads
   int64_t vocab = 0;
-  int64_t context = 0;  // maximum number of tokens in one sequence
+  int64_t context = 0;  // context length: upper bound on the tokens of one sequence
   double rms_eps = 1e-5;
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;

@@ -30,7 +30,8 @@ struct LogitsView {
   int64_t vocab = 0;
   // [rows], or empty if the backend sampled no row.
   std::span<const SampledToken> sampled{};
-  // True if the batch from Meanwhile::next has begun. The next pass must then be this batch's.
+  // True if the backend has enqueued the batch from Meanwhile::next. The next pass must then be
+  // this batch's.
   bool next_begun = false;
   // True if next_begun, but the device finished this pass first and was idle in between.
   bool device_waited = false;

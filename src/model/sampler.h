@@ -37,7 +37,7 @@ class Sampler {
   absl::StatusOr<TokenId> Sample(std::span<const float> logits, SamplerScratch& scratch, TokenLogprobs* logprobs);
 
   // Returns the parameters for a backend that samples on the device. Spec(0) describes the next
-  // token. Spec(k) describes the token k places later, and its `seen` lacks the k tokens in
+  // token. Spec(k) describes the token k positions later, and its `seen` lacks the k tokens in
   // between. The result is valid until the next Sample or Accept.
   SampleSpec Spec(int64_t ahead = 0) const;
   // Records a token that the backend chose.

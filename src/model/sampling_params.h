@@ -20,7 +20,8 @@ namespace baton {
 
 struct SamplingParams {
   DrawParams draw{};
-  // The same seed gives the same tokens, regardless of other requests.
+  // The same seed gives the same tokens, regardless of other requests. On GPUs this holds only with
+  // --same-bits.
   std::optional<uint64_t> seed{};
   int32_t max_tokens = 0;  // a valid request has 1 or more
   // The output ends before the first occurrence of any of these. Each is 1 to 1024 bytes of UTF-8.

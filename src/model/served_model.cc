@@ -36,7 +36,7 @@ absl::StatusOr<ServedModel> LoadServedModel(const std::string& directory) {
   model.name = ModelName(directory);
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(directory));
   if (config.context > kMax || config.vocab > kMax) {
-    return absl::InvalidArgumentError(absl::StrCat(directory, ": context ", config.context, " and vocabulary ",
+    return absl::InvalidArgumentError(absl::StrCat(directory, ": context length ", config.context, " and vocabulary ",
                                                    config.vocab, " must be at most ", kMax));
   }
   model.context = static_cast<int32_t>(config.context);

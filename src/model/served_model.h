@@ -18,7 +18,7 @@ namespace baton {
 
 struct ServedModel {
   std::string name;
-  int32_t context = 0;  // tokens
+  int32_t context = 0;  // context length, in tokens
   int32_t vocab = 0;
   // The name of the first served model with an equal tokenizer, possibly this model. Token ids may
   // pass between models with the same value. ModelFamily (Llama, Qwen2, Qwen3) is something else.

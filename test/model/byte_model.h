@@ -1,5 +1,5 @@
-// A model for tests of routers. Its 256 tokens are the bytes. It has a context of 64 and no chat
-// template.
+// A model for tests of routers. Its 256 tokens are the bytes. It has a context length of 64 tokens
+// and no chat template.
 #pragma once
 
 #include <memory>

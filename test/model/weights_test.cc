@@ -45,7 +45,7 @@ void WriteShards(const TempDir& dir, Json* index = nullptr) {
 
 }  // namespace
 
-TEST_CASE("LoadWeights puts each tensor in its place with shape and bytes") {
+TEST_CASE("LoadWeights assigns each tensor of a model with its shape and bytes") {
   TempDir dir;
   const auto weights = Load(dir, SmallConfig(), SmallTensors());
   INFO(weights.status());
