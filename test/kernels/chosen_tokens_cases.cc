@@ -17,7 +17,7 @@ struct Values {
   std::vector<SeenToken> seen;
 };
 
-// Returns rows with up to `longest` tokens under penalties and room for one more token. Many rows
+// Returns rows with up to `longest` tokens under penalties and space for one more token. Many rows
 // have no such tokens.
 Values RandomValues(int32_t rows, int32_t longest, std::mt19937_64& random) {
   Values values;

@@ -235,8 +235,8 @@ struct RopeProblem {
                    .head_dim = shape.head_dim}};
   }
 
-  // Returns the error of q and of the whole slab on the device, against `turn` on the same rows.
-  // The whole slab shows stores at wrong places, too.
+  // Returns the error of q and of the whole slab on the device, against the rotation `turn` on the
+  // same rows. The whole slab shows stores at wrong addresses, too.
   double Error(TurnedRows (*turn)(const RopeStoreArgs&)) const {
     std::vector<Bf16> on_host = qkv;
     RopeStoreArgs args = Args();
@@ -274,7 +274,8 @@ KernelCase RopeStore(const RopeShape& shape, bool check, std::mt19937_64& random
   result.name = "rope_store hd" + std::to_string(shape.head_dim) + " heads" + std::to_string(shape.heads) + "/" +
                 std::to_string(shape.kv_heads) + (shape.norm ? " qk_norm x " : " x ") + std::to_string(shape.rows);
   result.bytes = 4.0 * shape.rows * problem->columns;
-  // Turns q in place. A check restores the projection each time, and a bench turns the last result.
+  // Rotates q in place. A check restores the projection each time, and a bench rotates the last
+  // result.
   result.launch = [=](cudaStream_t stream) {
     if (check) {
       const cudaError_t copied = cudaMemcpyAsync(problem->turned.data(), problem->projected.data(),

@@ -39,7 +39,7 @@ TEST_CASE("Protection orders sessions by end, jobs by queue order and leases by 
   CHECK(Protection::OfQueuedJob(1, At(1), 2) == Protection::OfQueuedJob(1, At(1), 2));
 }
 
-// Whether `a` is evicted before `b`. This reference compares one criterion after another.
+// Returns true if `a` is evicted before `b`. This reference compares one criterion after another.
 bool GoesFirst(const EvictionFacts& a, const EvictionFacts& b) {
   if (a.has_copy != b.has_copy) return a.has_copy;
   if (!a.protection != !b.protection) return !a.protection;

@@ -29,7 +29,7 @@ TEST_CASE("KvFormatNamed finds the format of each name and no other") {
   }
 }
 
-TEST_CASE("KvLayout has room for the elements and scales of every head in each format") {
+TEST_CASE("KvLayout includes the elements and scales of every head in each format") {
   for (const KvFormatRow& row : kKvFormats) {
     INFO(row.name);
     const KvLayout layout{.layers = 5, .kv_heads = 3, .head_dim = 64, .format = row.format};
@@ -41,7 +41,7 @@ TEST_CASE("KvLayout has room for the elements and scales of every head in each f
   }
 }
 
-TEST_CASE("KvLayout gives each element of a head its own place in each format and order") {
+TEST_CASE("KvLayout gives each element of a head its own index in each format and order") {
   for (const KvFormatRow& row : kKvFormats) {
     for (const KvOrder order : {KvOrder::kPairs, KvOrder::kRows}) {
       INFO(row.name << " order " << static_cast<int>(order));

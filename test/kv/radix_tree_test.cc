@@ -63,7 +63,7 @@ TEST_CASE("RadixTree shows a promised node but matches it only when it is ready"
   tree.CheckInvariants();
 }
 
-TEST_CASE("RadixTree lets a waiter promise a node again after a broken promise") {
+TEST_CASE("RadixTree accepts a second promise of a key when the first was broken") {
   BlockPool pool(2);
   RadixTree tree(pool);
   const auto keys = Path({1});
@@ -73,7 +73,7 @@ TEST_CASE("RadixTree lets a waiter promise a node again after a broken promise")
   tree.Break(keys[0]);
   CHECK(tree.Find(keys[0]) == State::kAbsent);
   first.reset();
-  CHECK(pool.counts().referenced == 1);  // the waiter's reference outlives the promise
+  CHECK(pool.counts().referenced == 1);  // the second reference outlives the promise
   waiting = tree.Allocate();
   tree.Promise(keys, *waiting);
   tree.MakeReady(keys[0]);

@@ -45,7 +45,7 @@ class RandomWorkflow {
       CAPTURE(round_);
       Play();
       // If a stream broke after a commit and before the router's reply arrived, the hand-off's
-      // lease must end first. Otherwise only a cancel may be on its way, while no worker has work.
+      // lease must end first. Otherwise only a cancel may be in flight, while no worker has work.
       cluster_->RunFor(broken_ ? absl::Minutes(1) : absl::Milliseconds(10));
       REQUIRE(cluster_->BlocksHeld() == 0);
       REQUIRE(cluster_->Sessions().waiting == 0);

@@ -18,7 +18,7 @@ ClusterShape SessionShape(const std::string& first_decoder = kAgents.front()) {
   return shape;
 }
 
-// Sessions of one context each. A different agent has each turn.
+// Sessions of one conversation each. A different agent has each turn.
 std::vector<Session> Sessions(int count, const std::vector<std::string>& agents = kAgents) {
   std::vector<Session> sessions(count);
   for (int s = 0; s < count; ++s) {
@@ -157,7 +157,7 @@ TEST_CASE("Evicted session KV returns from host memory at the cost of copies") {
   CHECK(copied < 3 * in);
 }
 
-TEST_CASE("A turn begins a tool's pause after the previous turn's end") {
+TEST_CASE("A turn begins when the pause after the previous turn is over") {
   auto sessions = Sessions(3);
   for (Session& session : sessions) session[5].pause = absl::Seconds(7);
   const SessionsResult result = Run(SessionShape(), sessions, {});

@@ -1,4 +1,4 @@
-// Tests that each unusable file is refused with its name, the place and the reason.
+// Tests that each unusable file is refused with its name, the position and the reason.
 #include <string>
 
 #include "catch.h"

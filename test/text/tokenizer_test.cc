@@ -31,7 +31,7 @@ json WithPattern(json tokenizer, const std::string& pattern) {
 }
 
 // Merges as the definition states: while any rule applies, it applies the first rule at its
-// leftmost place.
+// leftmost position.
 Ids MergeByDefinition(std::string_view word, const std::vector<std::pair<std::string, std::string>>& merges) {
   std::vector<std::string> parts;
   for (const char byte : word) parts.emplace_back(1, byte);

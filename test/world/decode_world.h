@@ -160,7 +160,7 @@ inline void Collect(const RequestFailed& failed, std::map<RequestId, Output>& ou
 class DecodeWorld {
  public:
   explicit DecodeWorld(DecodeEngineOptions options) : engine(options), backend(options.blocks) {
-    BATON_CHECK(engine.handoff().OnLink(TestLink(), now).ok(), "the link was refused");
+    BATON_CHECK(engine.handoff().OnLink(TestLink(), now).ok(), "the decode worker refused the link");
   }
 
   // Returns false if there is no room now.
@@ -237,7 +237,7 @@ class DecodeWorld {
     room += events.room;
     for (const RequestFailed& failed : events.failures) Collect(failed, outputs);
   }
-  // Whether all blocks are free or cached, and none is referenced or quarantined.
+  // Returns true if all blocks are free or cached, and none is referenced or quarantined.
   bool AllBlocksBack() const { return baton::AllBlocksBack(engine.load().blocks); }
 
   absl::Time now = absl::UnixEpoch();

@@ -19,9 +19,9 @@
 
 namespace baton {
 
-// The KV of position p holds hash(tokens [0, p]). Layer 0 reads the hash of p - 1 at the place that
-// the block table gives. Logits hash ALL KV bytes of positions [0, start + n). CHECKs ensure that
-// these bytes are written and consistent.
+// The KV of position p holds hash(tokens [0, p]). Layer 0 reads the hash of p - 1 from the block
+// that the block table names. Logits hash ALL KV bytes of positions [0, start + n). CHECKs ensure
+// that these bytes are written and consistent.
 class FakeBackend final : public Backend {
  public:
   static constexpr int64_t kVocab = 50;
@@ -60,8 +60,9 @@ class FakeBackend final : public Backend {
   // If set, the backend samples where it may, as a device does. The logits that it then does not
   // return are NaN.
   bool samples = false;
-  // With `samples`, a step may begin before the previous one has ended. Its work is done at once or
-  // as late as possible. Either way it uses the values that the engine had when the step began.
+  // With `samples`, a step may be enqueued before the previous one has ended. Its work is done at
+  // once or as late as possible. Either way it uses the values that the engine had when the step
+  // was enqueued.
   enum class Ahead { kNever, kAtOnce, kLate, kDeclined } ahead = Ahead::kNever;
   int64_t steps_ahead() const { return steps_ahead_; }
   bool waits = false;  // reports that the device waited for the next step
@@ -152,7 +153,7 @@ class FakeBackend final : public Backend {
     return results;
   }
 
-  // One row of a step that has begun, with copies of all that it needs.
+  // One row of a step that is enqueued, with copies of all that it needs.
   struct Slice {
     TokenId token;
     std::vector<BlockId> blocks;

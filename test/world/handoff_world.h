@@ -55,7 +55,7 @@ class HandoffWorld {
     std::unique_ptr<RadixTree> tree;
     // The memory that the guard writes to. It is not read.
     std::vector<std::byte> memory;
-    std::unique_ptr<WriteGuard> guard;          // null if writes need no right
+    std::unique_ptr<WriteGuard> guard;          // null if writes need no write key
     std::unique_ptr<HandoffReceiver> receiver;  // null if the worker is dead
     std::vector<uint64_t> slab;                 // [blocks, layers]
     // [blocks]: the reservation or the decoder that received the block last.
@@ -221,7 +221,7 @@ class HandoffWorld {
     for (size_t i = 0; i < claimed.table.size(); ++i) {
       for (int64_t layer = 0; layer < kLayout.layers; ++layer) {
         BATON_CHECK(d.slab[SlabIndex(claimed.table.ids()[i], layer)] == Content(job.spec.tokens, i, layer),
-                    "started on a block that is not what the prompt says");
+                    "started on a block with other content than the prompt's");
       }
     }
     if (std::optional<BlockRef> grown = d.tree->Allocate()) {

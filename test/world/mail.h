@@ -14,7 +14,7 @@
 
 namespace baton {
 
-// A message, a connection or a push on its way. Exactly one of the two functions is called, except
+// A message, a connection or a push in flight. Exactly one of the two functions is called, except
 // that a doubled message arrives twice.
 struct Envelope {
   std::string kind;  // such as "reserve" or "push"; empty where a world does not distinguish kinds

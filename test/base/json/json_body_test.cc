@@ -33,7 +33,7 @@ TEST_CASE("JsonBytes returns the number of bytes of a value's JSON text") {
   }
 }
 
-TEST_CASE("ParseJsonBody refuses text that is not JSON with place and reason") {
+TEST_CASE("ParseJsonBody refuses text that is not JSON with position and reason") {
   CHECK(ErrorOf("") ==
         "body: expected JSON, byte 1: syntax error while parsing value - unexpected end of input; expected "
         "'[', '{', or a literal");
