@@ -46,7 +46,7 @@ struct Shape {
   static constexpr int kQueryBytes = kConsumerRows * kHeadDim * 2;
 };
 
-// Tiles of K or of V on their way from the producer to the consumers.
+// Tiles of K or of V that the producer passes to the consumers.
 template <int kHeadDim>
 struct RingMemory {
   using S = Shape<kHeadDim>;
