@@ -1,6 +1,7 @@
 #include "node/options.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -186,6 +187,12 @@ std::string SharedMemoryShortage(const std::string& directory, int64_t bytes) {
   if (statvfs(directory.c_str(), &info) != 0 || access(directory.c_str(), W_OK | X_OK) != 0) {
     return absl::StrCat(directory, " cannot be written (", std::strerror(errno),
                         "): mount a tmpfs there that this user may write", kOtherwise);
+  }
+  rlimit file_size{};
+  if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur < static_cast<rlim_t>(bytes)) {
+    return absl::StrCat(directory, " holds files of at most ", file_size.rlim_cur >> 10,
+                        " KiB, by the limit on file size, and the KV blocks need ", (bytes >> 20) + 1,
+                        " MiB: raise the limit (ulimit -f) or lower --kv-memory-mb", kOtherwise);
   }
   const auto free = static_cast<int64_t>(info.f_bavail * info.f_frsize);
   if (bytes <= free) return "";

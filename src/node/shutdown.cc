@@ -25,6 +25,8 @@ ShutdownSignal::ShutdownSignal() {
   BATON_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0, "pthread_sigmask");
   // A write to a closed connection returns an error instead of ending the process.
   std::signal(SIGPIPE, SIG_IGN);
+  // A write beyond the limit on file size returns EFBIG instead of ending the process.
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 int ShutdownSignal::Await() {

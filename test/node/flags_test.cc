@@ -1,11 +1,14 @@
 #include "node/flags.h"
 
+#include <sys/resource.h>
+
 #include <iostream>
 #include <sstream>
 
 #include "base/strings.h"
 #include "catch.h"
 #include "certificates.h"
+#include "child_process.h"
 #include "temp_dir.h"
 
 namespace baton {
@@ -192,6 +195,16 @@ TEST_CASE("SharedMemoryShortage names both sizes and a remedy") {
   const std::string shortage = SharedMemoryShortage("/dev/shm", int64_t{1} << 50);
   INFO(shortage);
   CHECK(shortage.find("the KV blocks need 1073741825 MiB: enlarge it") != std::string::npos);
+}
+
+TEST_CASE("SharedMemoryShortage names ulimit -f when the limit on file size is too low") {
+  const ChildEnd end = RunInChild([] {
+    const rlimit limit{.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    std::cerr << SharedMemoryShortage("/dev/shm", 2 << 20);
+  });
+  CHECK(end.stderr_text.starts_with("/dev/shm holds files of at most 1024 KiB"));
+  CHECK(end.stderr_text.find("raise the limit (ulimit -f) or lower --kv-memory-mb") != std::string::npos);
 }
 
 TEST_CASE("KvBlocks refuses more KV than memory or almost none, with both numbers") {

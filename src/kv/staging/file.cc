@@ -1,6 +1,7 @@
 #include "kv/staging/file.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -28,6 +29,17 @@ absl::StatusOr<int> OpenNameless(const std::string& directory) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot create a file in the directory ", directory));
 }
 
+// Returns the error for a file of `bytes` that would exceed the largest size of a file.
+absl::Status FileTooLarge(const std::string& directory, int64_t bytes) {
+  rlimit limit{};
+  const bool by_limit = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < static_cast<rlim_t>(bytes);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no file of ", bytes >> 20, " MiB can be created in ", directory, ": ",
+                   by_limit ? absl::StrCat("the limit on file size is ", limit.rlim_cur >> 10,
+                                           " KiB. Raise it (ulimit -f) or lower --kv-disk-mb")
+                            : std::string("its file system does not allow files of this size. Lower --kv-disk-mb")));
+}
+
 absl::Status Allocate(int file, const std::string& directory, int64_t bytes) {
   struct statvfs info {};
   if (fstatvfs(file, &info) != 0)
@@ -35,8 +47,8 @@ absl::Status Allocate(int file, const std::string& directory, int64_t bytes) {
   const auto free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
   const int error = static_cast<double>(bytes) > free ? ENOSPC : posix_fallocate(file, 0, bytes);
   if (error == 0) return absl::OkStatus();
-  if (error != ENOSPC && error != EFBIG)
-    return absl::ErrnoToStatus(error, absl::StrCat("cannot allocate space in ", directory));
+  if (error == EFBIG) return FileTooLarge(directory, bytes);
+  if (error != ENOSPC) return absl::ErrnoToStatus(error, absl::StrCat("cannot allocate space in ", directory));
   return absl::ResourceExhaustedError(absl::StrCat("no space for ", bytes >> 20, " MiB in ", directory, ": ",
                                                    static_cast<int64_t>(free) >> 20, " MiB are free"));
 }

@@ -1,16 +1,20 @@
 #include "kv/staging/file.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <filesystem>
+#include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "catch.h"
+#include "child_process.h"
 #include "temp_dir.h"
 
 namespace baton {
@@ -96,6 +100,18 @@ TEST_CASE("StagingFile fails at the start when no file can be made") {
   const auto huge = StagingFile::Create(directory.path(), int64_t{1} << 40, kSlot);
   CHECK(absl::IsResourceExhausted(huge.status()));
   CHECK(huge.status().message().find("MiB are free") != std::string::npos);
+}
+
+TEST_CASE("StagingFile names ulimit -f when the limit on file size is too low") {
+  const TempDir directory;
+  const ChildEnd end = RunInChild([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    std::cerr << StagingFile::Create(directory.path(), 2, 1 << 20).status();
+  });
+  CHECK(end.stderr_text == "RESOURCE_EXHAUSTED: no file of 2 MiB can be created in " + directory.path() +
+                               ": the limit on file size is 1024 KiB. Raise it (ulimit -f) or lower --kv-disk-mb");
 }
 
 }  // namespace
