@@ -21,7 +21,8 @@ class StagingFile {
  public:
   // Creates a file of `slots` * `slot_bytes` bytes in `directory` and allocates all of its space.
   // Fails with NOT_FOUND, PERMISSION_DENIED and so on as open(2) does. Fails with
-  // RESOURCE_EXHAUSTED if there is too little space, and the message states the free space.
+  // RESOURCE_EXHAUSTED if there is too little space, and the message states the free space
+  // or the limit.
   // REQUIRES: the directory exists.
   static absl::StatusOr<std::unique_ptr<StagingFile>> Create(const std::string& directory, int64_t slots,
                                                              int64_t slot_bytes);
