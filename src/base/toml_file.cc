@@ -3,9 +3,32 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "base/strings.h"
 
 namespace baton {
+namespace {
+
+constexpr size_t kMostShown = 60;
+
+std::string LineOf(const std::string& path, size_t number) {
+  std::ifstream file(path);
+  std::string line;
+  for (size_t i = 0; i < number; ++i) std::getline(file, line);
+  return line;
+}
+
+// Returns the end of an error message. `parsed` is the line up to the place of the error. The rest
+// is not shown, because it may be an API key.
+std::string Hint(absl::string_view parsed) {
+  std::string hint =
+      StrCat(", after '", absl::CHexEscape(absl::StripAsciiWhitespace(parsed).substr(0, kMostShown)), "'");
+  if (parsed.find_first_of("\"'") == absl::string_view::npos) hint += ". Texts need quotes, as in name = \"text\"";
+  return hint;
+}
+
+}  // namespace
 
 absl::StatusOr<toml::table> ReadTomlFile(const std::string& path) {
   std::ifstream file(path);
@@ -16,7 +39,9 @@ absl::StatusOr<toml::table> ReadTomlFile(const std::string& path) {
   try {
     return toml::parse(file, path);
   } catch (const toml::parse_error& error) {
-    return absl::InvalidArgumentError(StrCat(path, ":", error.source().begin.line, ": ", error.description()));
+    const auto [line, column] = error.source().begin;
+    return absl::InvalidArgumentError(
+        StrCat(path, ":", line, ": ", error.description(), Hint(LineOf(path, line).substr(0, column))));
   }
 }
 
