@@ -6,11 +6,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string_view>
 
 #include "absl/cleanup/cleanup.h"
 #include "base/status.h"
 
 namespace baton {
+namespace {
+
+constexpr std::string_view kLfsPointer = "version https://git-lfs.github.com/spec/";
+
+}  // namespace
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   // O_NONBLOCK lets open() return at once for a pipe, which the check below then refuses.
@@ -28,7 +34,12 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   if (address == MAP_FAILED) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", path, " of ", size, " bytes"));
   }
-  return MappedFile({static_cast<const std::byte*>(address), size});
+  MappedFile file({static_cast<const std::byte*>(address), size});
+  if (std::string_view(static_cast<const char*>(address), size).starts_with(kLfsPointer)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is a Git LFS pointer, expected the file itself. Run `git lfs pull` in its repository"));
+  }
+  return file;
 }
 
 MappedFile::~MappedFile() {

@@ -14,8 +14,9 @@ namespace baton {
 class MappedFile {
  public:
   // Maps the file. Returns NOT_FOUND if the file does not exist. Returns INVALID_ARGUMENT if the
-  // path is not a regular file, because a pipe or a device could block or never end. REQUIRES: the
-  // file does not shrink while it is mapped. Access to a truncated range raises SIGBUS.
+  // path is not a regular file, because a pipe or a device could block or never end. Returns
+  // INVALID_ARGUMENT too for a pointer of Git LFS in place of a file. REQUIRES: the file does not
+  // shrink while it is mapped. Access to a truncated range raises SIGBUS.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}

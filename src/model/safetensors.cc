@@ -16,6 +16,7 @@ namespace {
 
 // The largest dense models have ~1,200 tensors of ~150 header bytes each.
 constexpr uint64_t kMaxHeaderBytes = 8 << 20;
+constexpr uint64_t kMaxFileBytes = uint64_t{1} << 50;
 constexpr size_t kMaxTensors = 1 << 16;
 constexpr size_t kMaxRank = 8;
 constexpr size_t kMaxNameBytes = 256;  // also keeps error messages short
@@ -207,6 +208,12 @@ absl::Status CheckCover(const std::map<std::string, SafetensorsEntry>& tensors, 
   return absl::OkStatus();
 }
 
+// Returns the error of a file that ends before `expected` bytes.
+absl::Status Truncated(uint64_t expected, std::span<const std::byte> file) {
+  return absl::InvalidArgumentError(absl::StrCat("the file is truncated: its header describes ", expected,
+                                                 " bytes, the file has ", file.size(), ". Download it again"));
+}
+
 // Returns the text of the header. The data section follows it in the file.
 absl::StatusOr<absl::string_view> HeaderText(std::span<const std::byte> file) {
   uint64_t header_bytes;
@@ -214,11 +221,11 @@ absl::StatusOr<absl::string_view> HeaderText(std::span<const std::byte> file) {
     return absl::InvalidArgumentError(absl::StrCat("expected at least 8 bytes, got ", file.size()));
   }
   std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
-  const uint64_t limit = std::min<uint64_t>(kMaxHeaderBytes, file.size() - sizeof header_bytes);
-  if (header_bytes > limit) {
-    return absl::InvalidArgumentError(absl::StrCat("header: expected at most ", limit, " bytes, got ", header_bytes,
-                                                   limit < kMaxHeaderBytes ? ": not safetensors, or truncated" : ""));
+  if (header_bytes > kMaxHeaderBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("header: expected at most ", kMaxHeaderBytes, " bytes, got ", header_bytes, ": not safetensors"));
   }
+  if (header_bytes > file.size() - sizeof header_bytes) return Truncated(sizeof header_bytes + header_bytes, file);
   return absl::string_view(reinterpret_cast<const char*>(file.data()) + sizeof header_bytes, header_bytes);
 }
 
@@ -234,6 +241,10 @@ absl::StatusOr<std::map<std::string, SafetensorsEntry>> ReadTensors(std::span<co
   if (!parsed) return absl::InvalidArgumentError(parser.error);
 
   const auto data = file.subspan(sizeof(uint64_t) + text.size());
+  uint64_t end = 0;
+  for (const auto& [name, header] : parser.entries) end = std::max(end, (*header.offsets)[1]);
+  // Larger ends are errors of the header.
+  if (end > data.size() && end <= kMaxFileBytes) return Truncated(file.size() - data.size() + end, file);
   std::map<std::string, SafetensorsEntry> tensors;
   for (const auto& [name, header] : parser.entries) {
     absl::StatusOr<SafetensorsEntry> entry = Locate(header, data);
