@@ -39,6 +39,7 @@ absl::Status Place(WorkerOptions& options, const Workers& workers, LoadedModel& 
 absl::StatusOr<LoadedModel> LoadModel(WorkerOptions& options, const Workers& workers) {
   RETURN_IF_ERROR(Validate(options));
   LoadedModel model;
+  RETURN_IF_ERROR(CheckModelDirectory("model", options.model));
   ASSIGN_OR_RETURN(model.weights, LoadWeights(options.model));
   RETURN_IF_ERROR(Place(options, workers, model));
   if (!model.device->is_accelerator() && !options.guard_kv) WarnIfSharedMemoryShort(model.blocks * model.block_bytes);
@@ -51,6 +52,7 @@ absl::StatusOr<LoadedModel> LoadModel(WorkerOptions& options, const Workers& wor
 
 absl::StatusOr<Digest> KvDigest(const WorkerOptions& options, const LoadedModel& model, const Tokenizer& tokenizer) {
   if (options.prefill_module.empty()) return model.weights->digest;
+  RETURN_IF_ERROR(CheckModelDirectory("prefill-module", options.prefill_module));
   return PrefillModuleDigest(options.prefill_module, {model.weights->config, tokenizer});
 }
 

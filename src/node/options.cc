@@ -10,6 +10,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <set>
@@ -198,6 +199,17 @@ std::string SharedMemoryShortage(const std::string& directory, int64_t bytes) {
   if (bytes <= free) return "";
   return absl::StrCat(directory, " has ", free >> 20, " MiB free, the KV blocks need ", (bytes >> 20) + 1,
                       " MiB: enlarge it (containers: --shm-size) or lower --kv-memory-mb", kOtherwise);
+}
+
+absl::Status CheckModelDirectory(const char* flag, const std::string& directory) {
+  const auto lacks = [](const std::string& path) { return access(path.c_str(), F_OK) != 0 && errno != EACCES; };
+  if (!lacks(absl::StrCat(directory, "/config.json"))) return absl::OkStatus();
+  std::error_code ignored;
+  const char* problem = lacks(directory)                                     ? "it does not exist"
+                        : !std::filesystem::is_directory(directory, ignored) ? "it is not a directory"
+                                                                             : "it has no config.json";
+  return absl::NotFoundError(absl::StrCat(flag, ": expected a Hugging Face directory (config.json, tokenizer.json, ",
+                                          "*.safetensors), got ", directory, ": ", problem));
 }
 
 absl::Status ValidateAccess(const RouterOptions& options) {

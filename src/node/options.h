@@ -168,6 +168,10 @@ absl::StatusOr<WorkerAddress> AdvertisedAddress(const WorkerOptions& options, co
 // description of the problem and its remedy, or an empty string if they fit.
 std::string SharedMemoryShortage(const std::string& directory, int64_t bytes);
 
+// Returns NOT_FOUND if `directory` does not have the files of a model. The message names `flag`,
+// which gives the directory.
+absl::Status CheckModelDirectory(const char* flag, const std::string& directory);
+
 // Checks the options of a router. Returns INVALID_ARGUMENT for each of these:
 // - A field is missing or contradicts another field.
 // - A file is malformed.

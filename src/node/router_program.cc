@@ -11,6 +11,7 @@ namespace baton {
 absl::Status RunRouter(const RouterOptions& options, const ReloadOptions& reload_options, ShutdownSignal& signal) {
   RETURN_IF_ERROR(Validate(options));
   WarnIfKeysUnencrypted(options);
+  for (const std::string& directory : options.models) RETURN_IF_ERROR(CheckModelDirectory("model", directory));
   ASSIGN_OR_RETURN(std::vector<ServedModel> models, LoadServedModels(options.models));
   if (options.common.check) return KeyRing::Load(options.keys).status();
   const SteadyClock clock;

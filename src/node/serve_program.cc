@@ -66,6 +66,7 @@ absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& options, c
   for (const std::string& directory : options.decoders) {
     WorkerOptions worker = options.worker;
     worker.model = directory;
+    RETURN_IF_ERROR(CheckModelDirectory("decoder", directory));
     RETURN_IF_ERROR(Validate(worker));
     LoadedModel tuned = model.Places();
     ASSIGN_OR_RETURN(tuned.weights, LoadWeights(directory));

@@ -11,6 +11,7 @@
 #include "catch.h"
 #include "node/device.h"
 #include "source_path.h"
+#include "temp_dir.h"
 
 namespace baton {
 namespace {
@@ -54,6 +55,21 @@ TEST_CASE("Option --device cuda fails with the reason when there is no GPU") {
   INFO(Message(status));
   CHECK(absl::IsUnavailable(status));
   CHECK(absl::StrContains(status.message(), "CUDA"));
+}
+
+TEST_CASE("LoadModel names the flag when --model is no model's directory") {
+  const TempDir directory;
+  directory.Write("file", "");
+  WorkerOptions options = OptionsOn("cpu");
+  const auto error = [&](const std::string& model) {
+    options.model = model;
+    return std::string(Message(LoadModel(options, {.prefill = 1}).status()));
+  };
+  const std::string start =
+      "model: expected a Hugging Face directory (config.json, tokenizer.json, *.safetensors), got ";
+  CHECK(error(directory / "absent") == start + (directory / "absent") + ": it does not exist");
+  CHECK(error(directory / "file") == start + (directory / "file") + ": it is not a directory");
+  CHECK(error(directory.path()) == start + directory.path() + ": it has no config.json");
 }
 
 TEST_CASE("Option --device auto tries the CPU last") {
