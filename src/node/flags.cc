@@ -226,6 +226,26 @@ std::optional<std::vector<std::string>> CommandLineWords(const toml::node& node)
   return {{out.str()}};
 }
 
+// Returns the words for the type of an option, or an empty text if the option accepts every type.
+std::string_view ExpectedType(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  if (option.get_expected_max() == 0 || type.starts_with("BOOLEAN")) return "true or false";
+  if (type.starts_with("INT") || type.starts_with("UINT")) return "an integer";
+  return type.starts_with("FLOAT") ? "a number" : "";
+}
+
+// Warns about a value that is read as on the command line although its TOML type is another one.
+void WarnOfType(const std::string& where, const std::string& key, const CLI::Option& option, const toml::node& node,
+                const std::string& value) {
+  const std::string_view expected = ExpectedType(option);
+  if (expected.empty() || (expected == "true or false" && node.is_boolean()) ||
+      (expected == "an integer" && node.is_integer()) || (expected == "a number" && node.is_number())) {
+    return;
+  }
+  std::cerr << "warning: " << where << ": " << key << ": expected " << expected << ", got "
+            << (node.is_string() ? StrCat("the text \"", value, "\"") : value) << ". 0.2.0 will refuse it\n";
+}
+
 absl::Status ApplyKey(CLI::App& app, const std::string& where, const std::string& key, const toml::node& node) {
   CLI::Option* option = app.get_option_no_throw("--" + key);
   if (option == nullptr || key == "config" || key == "help" || key == "version") {
@@ -244,6 +264,7 @@ absl::Status ApplyKey(CLI::App& app, const std::string& where, const std::string
   } catch (const CLI::Error& error) {
     return absl::InvalidArgumentError(StrCat(where, ": ", error.what()));
   }
+  if (words->size() == 1) WarnOfType(where, key, *option, node, words->front());
   return absl::OkStatus();
 }
 

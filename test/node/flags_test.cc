@@ -132,6 +132,28 @@ TEST_CASE("ApplyConfigFile names a mistake with its line") {
   CHECK(error("\nlisten = ").starts_with("2: "));
 }
 
+TEST_CASE("ApplyConfigFile warns of a value whose type is not the option's") {
+  const auto warning = [](const std::string& toml) {
+    std::ostringstream warnings;
+    std::streambuf* const before = std::cerr.rdbuf(warnings.rdbuf());
+    const Parsed parsed = Parse({}, toml);
+    std::cerr.rdbuf(before);
+    INFO(toml << Message(parsed.file));
+    CHECK(parsed.file.ok());
+    const std::string text = warnings.str();
+    return text.empty() ? text : text.substr(text.find(".toml:") + 6);
+  };
+  CHECK(warning("\nmax-requests = \"17\"") ==
+        "2: max-requests: expected an integer, got the text \"17\". 0.2.0 will refuse it\n");
+  CHECK(warning("open = \"yes\"").starts_with("1: open: expected true or false, got the text \"yes\""));
+  CHECK(warning("open = 1").starts_with("1: open: expected true or false, got 1"));
+  CHECK(warning("shadow-prefill = \"true\"").starts_with("1: shadow-prefill: expected true or false"));
+  CHECK(warning("grace = \"2.5\"").starts_with("1: grace: expected a number, got the text \"2.5\""));
+  CHECK(warning("max-requests = 17\nopen = true\nshadow-prefill = false\ngrace = 2\ndns-seconds = 2.5\n"
+                "max-sessions = 4\nlisten = \"a:1\"\nmodel = [\"a\", \"b\"]")
+            .empty());
+}
+
 TEST_CASE("ApplyConfigFile returns an error when the file is absent") {
   CLI::App app;
   CHECK(absl::IsNotFound(ApplyConfigFile(app, "/nonexistent/baton.toml")));
