@@ -10,7 +10,7 @@ int Main(int argc, char** argv) {
   ShutdownSignal signal;  // must precede all threads
   WorkerOptions options;
   if (const auto code = ParseDecodeFlags(argc, argv, options)) return *code;
-  return RunProgram("baton-decode", options.common, [&] { return RunDecode(options, signal); });
+  return RunProgram("baton-decode", options.common, kCheckedByWorkers, [&] { return RunDecode(options, signal); });
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ int Main(int argc, char** argv) {
   if (const auto code = ParseFlags(app, argc, argv)) return *code;
 
   if (serve_command->parsed()) {
-    return RunProgram("baton serve", serve.router.common, [&] { return RunServe(serve, signal); });
+    return RunProgram("baton serve", serve.router.common, kCheckedByWorkers, [&] { return RunServe(serve, signal); });
   }
   // A client ends at once.
   signal.Release();

@@ -10,7 +10,7 @@ int Main(int argc, char** argv) {
   ShutdownSignal signal;  // must precede all threads
   WorkerOptions options;
   if (const auto code = ParsePrefillFlags(argc, argv, options)) return *code;
-  return RunProgram("baton-prefill", options.common, [&] { return RunPrefill(options, signal); });
+  return RunProgram("baton-prefill", options.common, kCheckedByWorkers, [&] { return RunPrefill(options, signal); });
 }
 
 }  // namespace

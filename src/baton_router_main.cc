@@ -11,7 +11,9 @@ int Main(int argc, char** argv) {
   RouterOptions options;
   ReloadOptions reload_options;
   if (const auto code = ParseRouterFlags(argc, argv, options, reload_options)) return *code;
-  return RunProgram("baton-router", options.common, [&] { return RunRouter(options, reload_options, signal); });
+  // A router reads no weights.
+  return RunProgram("baton-router", options.common, "options, keys, tokenizers and chat templates",
+                    [&] { return RunRouter(options, reload_options, signal); });
 }
 
 }  // namespace

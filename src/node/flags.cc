@@ -321,7 +321,8 @@ void AddFlags(CLI::App& app, CommonOptions& o) {
   app.add_flag("--open", o.open,
                "allow addresses that other machines can reach, even without keys or certificates: any client there may "
                "then call");
-  app.add_flag("--check", o.check, "validate options, model and memory, then exit with 0 or 1");
+  app.add_flag("--check", o.check,
+               "validate options and model, and in workers weights and memory, then exit with 0 or 1");
 }
 
 void AddFlags(CLI::App& app, RouterOptions& o) {

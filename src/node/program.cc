@@ -48,7 +48,8 @@ void RaiseFileLimit() {
 
 }  // namespace
 
-int RunProgram(const std::string& program, const CommonOptions& options, const std::function<absl::Status()>& run) {
+int RunProgram(const std::string& program, const CommonOptions& options, const std::string& checked,
+               const std::function<absl::Status()>& run) {
   const LogFormat format = options.log_format == "json" ? LogFormat::kJson : LogFormat::kText;
   absl::Status status = InitLogging(program, options.log_level, format);
   LogLibraries();
@@ -61,7 +62,7 @@ int RunProgram(const std::string& program, const CommonOptions& options, const s
     ReportFailure(program, format, status);
     return 1;
   }
-  if (options.check) std::cout << program << ": options, model and memory are valid\n";
+  if (options.check) std::cout << program << ": " << checked << " are valid\n";
   return 0;
 }
 

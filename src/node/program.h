@@ -12,9 +12,13 @@ namespace baton {
 
 class Metrics;
 
-// Sets up logging, calls `run` and prints its error. Returns the exit code. With --check, prints a
-// message if `run` succeeded.
-int RunProgram(const std::string& program, const CommonOptions& options, const std::function<absl::Status()>& run);
+// Names the things that --check validates in a process with a worker.
+inline constexpr char kCheckedByWorkers[] = "options, model and memory";
+
+// Sets up logging, calls `run` and prints its error. Returns the exit code. With --check, prints
+// that `checked` are valid if `run` succeeded. `checked` names all that `run` checks.
+int RunProgram(const std::string& program, const CommonOptions& options, const std::string& checked,
+               const std::function<absl::Status()>& run);
 
 // Logs a warning if API keys travel over a network unencrypted.
 void WarnIfKeysUnencrypted(const RouterOptions& options);
