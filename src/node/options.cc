@@ -29,8 +29,6 @@
 namespace baton {
 namespace {
 
-int64_t PhysicalBytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
-
 // Returns whether an address listens on all interfaces. Peers cannot dial such an address.
 bool IsWildcard(const std::string& host_port) {
   const std::string host = host_port.substr(0, host_port.rfind(':'));
@@ -72,7 +70,7 @@ absl::Status NeedsAdvertise(const std::string& listening) {
 }
 
 // Returns the number of blocks that the options request. They must fit into `memory` bytes. `where`
-// describes this memory in errors.
+// has the words for this memory in errors.
 absl::StatusOr<int64_t> BlocksWithin(const WorkerOptions& options, int64_t default_mb, int64_t block_bytes,
                                      int64_t memory, const std::string& where) {
   if (options.kv_blocks == 1) return absl::InvalidArgumentError("kv-blocks: expected at least 2, got 1");
@@ -85,7 +83,8 @@ absl::StatusOr<int64_t> BlocksWithin(const WorkerOptions& options, int64_t defau
   // Block numbers have 32 bits.
   if (blocks > memory / block_bytes || blocks > std::numeric_limits<int32_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat("kv blocks: ", blocks, " of ", block_bytes,
-                                                   " bytes do not fit into ", where, " ", memory >> 20, " MiB"));
+                                                   " bytes do not fit into ", where, " ", memory >> 20,
+                                                   " MiB. Lower --kv-memory-mb or --kv-blocks"));
   }
   return blocks;
 }
@@ -93,7 +92,8 @@ absl::StatusOr<int64_t> BlocksWithin(const WorkerOptions& options, int64_t defau
 }  // namespace
 
 absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_bytes) {
-  return BlocksWithin(options, 1024, block_bytes, PhysicalBytes(), "this machine's");
+  const MemoryLimit limit = FindMemoryLimit();
+  return BlocksWithin(options, 1024, block_bytes, limit.bytes, limit.source);
 }
 
 void SetStepDefaults(WorkerOptions& options, bool on_gpu) {
@@ -149,9 +149,10 @@ absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t blo
   }
   staging.disk = options.kv_disk_mb * (int64_t{1} << 20) / block_bytes;
   staging.host = options.kv_host_mb * (int64_t{1} << 20) / block_bytes;
-  if (staging.host == 0 || options.kv_host_mb > PhysicalBytes() >> 20) {
-    return absl::InvalidArgumentError(absl::StrCat("kv-host-mb: expected from one block (", block_bytes,
-                                                   " bytes) to this machine's ", PhysicalBytes() >> 20, " MiB, got ",
+  const MemoryLimit limit = FindMemoryLimit();
+  if (staging.host == 0 || options.kv_host_mb > limit.bytes >> 20) {
+    return absl::InvalidArgumentError(absl::StrCat("kv-host-mb: expected from one block (", block_bytes, " bytes) to ",
+                                                   limit.source, " ", limit.bytes >> 20, " MiB, got ",
                                                    options.kv_host_mb, " MiB"));
   }
   return staging;

@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "kv/staging/staging.h"
 #include "membership/etcd_options.h"
+#include "node/memory_limit.h"
 #include "router/router_core.h"
 #include "router/workload.h"
 #include "rpc/tls_files.h"
@@ -128,8 +129,8 @@ struct ServeOptions {
 };
 
 // Returns the number of KV blocks of `block_bytes` for a worker on the CPU. Returns
-// INVALID_ARGUMENT if fewer than two fit, or if they exceed this machine's memory. The message
-// names both values.
+// INVALID_ARGUMENT if fewer than two fit, or if they exceed the limit of FindMemoryLimit. The
+// message names both values.
 absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_bytes);
 
 // Sets the step limits that the options leave open. The defaults make good use of the device's
@@ -147,7 +148,8 @@ absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t b
 
 // Returns the capacity for evicted KV, in blocks of `block_bytes`. Returns INVALID_ARGUMENT for
 // each of these:
-// - The capacity is below one block or above this machine's memory. The message names both values.
+// - The capacity is below one block or above the limit of FindMemoryLimit. The message names both
+//   values.
 // - Only one of the disk's directory and size is given.
 // - The options have a disk without --kv-host-mb.
 absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t block_bytes);
