@@ -44,6 +44,9 @@ absl::StatusOr<LoadedModel> LoadModel(WorkerOptions& options, const Workers& wor
   RETURN_IF_ERROR(Place(options, workers, model));
   if (!model.device->is_accelerator() && !options.guard_kv) WarnIfSharedMemoryShort(model.blocks * model.block_bytes);
   ASSIGN_OR_RETURN(const StagingOptions staging, Staging(options, model.block_bytes));
+  const int64_t slabs = model.device->is_accelerator() ? 0 : workers.prefill + workers.decode;
+  RETURN_IF_ERROR(
+      CheckMemorySum(slabs * model.blocks * model.block_bytes, staging.host * model.block_bytes, FindMemoryLimit()));
   if (options.common.check && staging.disk > 0) {
     RETURN_IF_ERROR(StagingFile::Create(options.kv_disk_dir, staging.disk, model.block_bytes).status());
   }

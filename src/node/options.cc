@@ -158,6 +158,13 @@ absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t blo
   return staging;
 }
 
+absl::Status CheckMemorySum(int64_t kv_bytes, int64_t host_bytes, const MemoryLimit& limit) {
+  if (kv_bytes <= limit.bytes - host_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("kv-memory-mb, kv-host-mb: the workers' KV blocks (", kv_bytes >> 20, " MiB) and --kv-host-mb (",
+                   host_bytes >> 20, " MiB) together do not fit into ", limit.source, " ", limit.bytes >> 20, " MiB"));
+}
+
 int CoresWithin(const std::string& cpu_max, int cores) {
   int64_t quota = 0, period = 0;
   if (std::sscanf(cpu_max.c_str(), "%" SCNd64 " %" SCNd64, &quota, &period) != 2 || quota <= 0 || period <= 0) {

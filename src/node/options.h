@@ -154,6 +154,10 @@ absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t b
 // - The options have a disk without --kv-host-mb.
 absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t block_bytes);
 
+// Returns INVALID_ARGUMENT if the KV blocks of all workers of this process and the host memory for
+// evicted KV together exceed `limit`. The weights are not counted.
+absl::Status CheckMemorySum(int64_t kv_bytes, int64_t host_bytes, const MemoryLimit& limit);
+
 // Returns how many of `cores` the CPU quota of a control group grants, rounded up. `cpu_max` is the
 // content of the file cpu.max: "QUOTA PERIOD" in microseconds, or "max PERIOD".
 int CoresWithin(const std::string& cpu_max, int cores);

@@ -57,6 +57,22 @@ TEST_CASE("Option --device cuda fails with the reason when there is no GPU") {
   CHECK(absl::StrContains(status.message(), "CUDA"));
 }
 
+TEST_CASE("LoadModel refuses KV and host memory that exceed the limit together") {
+  const MemoryLimit limit = FindMemoryLimit();
+  WorkerOptions options = OptionsOn("cpu");
+  options.guard_kv = true;
+  options.kv_memory_mb = limit.bytes / 10 * 6 >> 20;
+  CHECK(LoadModel(options, {.prefill = 1}).ok());
+  options.kv_host_mb = options.kv_memory_mb;
+  const absl::Status status = LoadModel(options, {.prefill = 1}).status();
+  INFO(Message(status));
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(absl::StrContains(status.message(), StrCat("together do not fit into ", limit.source)));
+  // Each worker of a process has KV blocks.
+  options.kv_host_mb = 0;
+  CHECK(absl::IsInvalidArgument(LoadModel(options, {.prefill = 1, .decode = 1}).status()));
+}
+
 TEST_CASE("LoadModel names the flag when --model is no model's directory") {
   const TempDir directory;
   directory.Write("file", "");
