@@ -5,8 +5,27 @@
 #include "backend/tensor_parallel.h"
 #include "base/status.h"
 #include "model/shard.h"
+#include "node/memory_limit.h"
 
 namespace baton {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeOnCpu(const LoadedModel& model, const WorkerOptions& options, bool lm_head,
+                                                   const Transports& transports) {
+  const KvLayout layout = CpuKvLayout(model.weights->config);
+  const int ranks = static_cast<int>(transports.size());
+  std::vector<std::span<std::byte>> slabs;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int64_t bytes = model.blocks * BlockBytesOf(layout, {rank, ranks});
+    ASSIGN_OR_RETURN(slabs.emplace_back(), transports[static_cast<size_t>(rank)]->AllocateSlab(bytes));
+  }
+  CpuBackendOptions cpu{.threads = Threads(options), .lm_head = lm_head};
+  if (ranks > 1) return MakeCpuGroup(*model.weights, ranks, slabs, cpu);
+  cpu.slab = slabs[0];
+  return MakeCpuBackend(*model.weights, cpu);
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<int>> CpuDevice::Find(const WorkerOptions& options, const ModelConfig&) const {
   return std::vector<int>(static_cast<size_t>(options.tensor_parallel), 0);
@@ -26,17 +45,9 @@ absl::StatusOr<Slab> CpuDevice::MakeSlab(int, int64_t bytes, Transport& transpor
 
 absl::StatusOr<std::unique_ptr<Backend>> CpuDevice::MakeBackend(const LoadedModel& model, const WorkerOptions& options,
                                                                 bool lm_head, const Transports& transports) const {
-  const KvLayout layout = CpuKvLayout(model.weights->config);
-  const int ranks = static_cast<int>(transports.size());
-  std::vector<std::span<std::byte>> slabs;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const int64_t bytes = model.blocks * BlockBytesOf(layout, {rank, ranks});
-    ASSIGN_OR_RETURN(slabs.emplace_back(), transports[static_cast<size_t>(rank)]->AllocateSlab(bytes));
-  }
-  CpuBackendOptions cpu{.threads = Threads(options), .lm_head = lm_head};
-  if (ranks > 1) return MakeCpuGroup(*model.weights, ranks, slabs, cpu);
-  cpu.slab = slabs[0];
-  return MakeCpuBackend(*model.weights, cpu);
+  auto made = MakeOnCpu(model, options, lm_head, transports);
+  if (!absl::IsResourceExhausted(made.status())) return made;
+  return absl::ResourceExhaustedError(absl::StrCat(made.status().message(), kMemoryRemedy));
 }
 
 }  // namespace baton

@@ -6,6 +6,11 @@
 
 namespace baton {
 
+// The end of an error message about too little memory.
+inline constexpr char kMemoryRemedy[] =
+    ". Lower a worker's --kv-memory-mb or --kv-host-mb, or raise the limits on memory: ulimit -v, memory.max of the "
+    "control group";
+
 struct MemoryLimit {
   int64_t bytes = 0;
   std::string source;  // words before a number, such as "this machine's memory of"

@@ -2,6 +2,7 @@
 #include "node/loaded_model.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,8 @@
 #include "base/strings.h"
 #include "catch.h"
 #include "node/device.h"
+#include "node/transports.h"
+#include "node/worker_backend.h"
 #include "source_path.h"
 #include "temp_dir.h"
 
@@ -71,6 +74,18 @@ TEST_CASE("LoadModel refuses KV and host memory that exceed the limit together")
   // Each worker of a process has KV blocks.
   options.kv_host_mb = 0;
   CHECK(absl::IsInvalidArgument(LoadModel(options, {.prefill = 1, .decode = 1}).status()));
+}
+
+TEST_CASE("MakeBackend names the flags and limits when memory is short") {
+  WorkerOptions options = OptionsOn("cpu");
+  LoadedModel model = LoadModel(options, {.prefill = 1}).value();
+  model.blocks = (int64_t{1} << 60) / model.block_bytes;
+  const Transports transports = MakeInProcessTransports(options, std::make_shared<InProcessNetwork>());
+  const absl::Status status = MakeBackend(model, options, false, transports).status();
+  INFO(Message(status));
+  CHECK(absl::IsResourceExhausted(status));
+  CHECK(absl::StrContains(status.message(), "--kv-memory-mb"));
+  CHECK(absl::StrContains(status.message(), "ulimit -v"));
 }
 
 TEST_CASE("LoadModel names the flag when --model is no model's directory") {

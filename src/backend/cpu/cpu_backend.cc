@@ -123,9 +123,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const Weights& weights, 
     RETURN_IF_ERROR(backend->Pack(weights, options.lm_head));
     return backend;
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat("CPU backend: out of memory for the packed weights and ",
-                                                     options.kv_blocks, " KV blocks of ",
-                                                     CpuKvLayout(weights.config).BlockBytes(), " bytes"));
+    // With a slab, the memory of KV blocks is already there.
+    const int64_t kv_bytes = options.slab.empty() ? options.kv_blocks * CpuKvLayout(weights.config).BlockBytes() : 0;
+    return absl::ResourceExhaustedError(
+        absl::StrCat("CPU backend: out of memory for the packed weights",
+                     kv_bytes > 0 ? absl::StrCat(" and ", kv_bytes, " bytes of KV") : ""));
   }
 }
 

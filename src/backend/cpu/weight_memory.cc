@@ -4,8 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
-
-#include "base/check.h"
+#include <new>
 
 namespace baton {
 namespace {
@@ -27,7 +26,7 @@ std::byte* WeightMemory::Allocate(size_t bytes) {
   if (chunks_.empty() || chunks_.back().bytes - used_ < bytes) {
     const size_t chunk_bytes = RoundUp(std::max(bytes, kChunkBytes), kHugePage) + kHugePage;
     void* p = mmap(nullptr, chunk_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    BATON_CHECK(p != MAP_FAILED, "out of memory for weights");
+    if (p == MAP_FAILED) throw std::bad_alloc();
     // A failure only costs speed.
     madvise(p, chunk_bytes, MADV_HUGEPAGE);
     chunks_.push_back({static_cast<std::byte*>(p), chunk_bytes});

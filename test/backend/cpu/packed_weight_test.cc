@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "backend/cpu/weight_memory.h"
@@ -53,6 +54,11 @@ TEST_CASE("WeightMemory gives zeroed, aligned pieces that do not overlap") {
     REQUIRE(piece[0] == std::byte(i + 1));
     REQUIRE(piece[bytes - 1] == std::byte(i + 1));
   }
+}
+
+TEST_CASE("WeightMemory throws when there is no memory") {
+  WeightMemory memory;
+  CHECK_THROWS_AS(memory.Allocate(size_t{1} << 60), std::bad_alloc);
 }
 
 TEST_CASE("PackedWeight has its format's layout and zeros beyond the tensor") {
