@@ -148,8 +148,8 @@ worker::v1::WorkerInfo ToProto(const WorkerInfo& info) {
 absl::StatusOr<WorkerInfo> FromProto(const worker::v1::WorkerInfo& proto, WorkerRole role) {
   if (proto.version() != kWorkerProtocolVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "worker protocol version differs: ", kWorkerProtocolVersion, " at this router, ", proto.version(),
-        " at the worker (0 if the worker predates this check). All processes of a cluster must run the same release"));
+        "protocol version ", proto.version(), proto.version() == 0 ? " (the worker is older than this check)" : "",
+        ", expected ", kWorkerProtocolVersion, ": all processes of a cluster must run the same release of Baton"));
   }
   if (proto.address().empty()) return absl::InvalidArgumentError("address: expected host:port, got nothing");
   if (proto.blocks_total() < 1 || proto.context() < 1 || proto.max_batch() < 1) {
