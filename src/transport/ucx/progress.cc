@@ -102,6 +102,7 @@ absl::Status ToStatus(ucs_status_t status, std::string_view what) {
 }
 
 absl::StatusOr<std::unique_ptr<UcxProgress>> UcxProgress::Start(const UcxOptions& options) {
+  const UcxLog log;  // for messages until the object exists
   const std::lock_guard lock(ContextsMutex());
   ASSIGN_OR_RETURN(const ucp_context_h context, CreateContext(options));
   ucp_worker_params_t params{};

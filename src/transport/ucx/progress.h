@@ -15,6 +15,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "transport/ucx/log.h"
 
 namespace baton {
 
@@ -69,6 +70,7 @@ class UcxProgress {
   bool RunTasks();
   void Sleep();
 
+  const UcxLog log_;
   const ucp_context_h context_;
   const ucp_worker_h worker_;
   const int event_fd_;
