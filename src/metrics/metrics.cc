@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/listen_error.h"
 #include "metrics/worker_snapshot.h"
 #include "prometheus/exposer.h"
 #include "prometheus/registry.h"
@@ -242,7 +243,10 @@ absl::StatusOr<std::string> Metrics::Serve(const std::string& listen) {
     exposer_->RegisterCollectable(exposition_);
     return absl::StrCat(listen.substr(0, listen.rfind(':')), ":", exposer_->GetListeningPorts().at(0));
   } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat("metrics: cannot listen on '", listen, "': ", error.what()));
+    const std::string reason = ListenError(listen);
+    return absl::UnavailableError(
+        absl::StrCat("metrics: cannot listen on '", listen, "': ", reason.empty() ? error.what() : reason,
+                     "; choose another address with --metrics HOST:PORT, or disable metrics with --metrics off"));
   }
 }
 

@@ -195,13 +195,15 @@ TEST_CASE("Metric names differ, and each help text names all labels") {
   }
 }
 
-TEST_CASE("Metrics refuses a port in use with its address") {
+TEST_CASE("Metrics names the reason and the flag when its port is in use") {
   Metrics first, second;
   const absl::StatusOr<std::string> address = first.Serve("127.0.0.1:0");
   REQUIRE(address.ok());
   const absl::Status refused = second.Serve(*address).status();
   CHECK(absl::IsUnavailable(refused));
-  CHECK(absl::StrContains(refused.message(), absl::StrCat("metrics: cannot listen on '", *address, "': ")));
+  CHECK(refused.message() == absl::StrCat("metrics: cannot listen on '", *address,
+                                          "': Address already in use; choose another address with ",
+                                          "--metrics HOST:PORT, or disable metrics with --metrics off"));
 }
 
 }  // namespace baton
