@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/logging.h"
+#include "base/strings.h"
 
 namespace baton {
 namespace {
@@ -22,6 +23,13 @@ std::string_view NameOf(FinishReason reason) {
   return "";
 }
 
+// Upper bound on the text of an error, in bytes. A worker may send a text of any length.
+constexpr size_t kMostErrorBytes = 500;
+
+std::string Bounded(std::string_view text) {
+  return text.size() <= kMostErrorBytes ? std::string(text) : StrCat(text.substr(0, kMostErrorBytes), "...");
+}
+
 }  // namespace
 
 void LogRequestEnd(const RequestOutcome& outcome) {
@@ -32,6 +40,7 @@ void LogRequestEnd(const RequestOutcome& outcome) {
              {"tenant", outcome.tenant},
              {"model", outcome.model},
              {"code", absl::StatusCodeToString(outcome.status.code())},
+             {"error", Bounded(Message(outcome.status))},
              {"finish", outcome.status.ok() ? NameOf(outcome.finish) : ""},
              {"prompt_tokens", int64_t{outcome.prompt_tokens}},
              {"cached_tokens", int64_t{outcome.cached_tokens}},
