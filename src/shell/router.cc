@@ -86,17 +86,17 @@ void Router::SetWorkers(WorkerRole role, const std::vector<WorkerAddress>& addre
     const std::lock_guard lock(mutex_);
     if (role == WorkerRole::kPrefill) {
       const auto on_event = [this](const auto& link, auto& event) { OnPrefillEvent(link, event); };
-      Name<PrefillLink>(addresses, {on_event, lost, closed}, prefill_links_, prefill_named_twice_);
+      Name<PrefillLink>(role, addresses, {on_event, lost, closed}, prefill_links_, prefill_named_twice_);
     } else {
       const auto on_event = [this](const auto& link, auto& event) { OnDecodeEvent(link, event); };
-      Name<DecodeLink>(addresses, {on_event, lost, closed}, decode_links_, decode_named_twice_);
+      Name<DecodeLink>(role, addresses, {on_event, lost, closed}, decode_links_, decode_named_twice_);
     }
   }
   alarm_.Wake();
 }
 
 template <typename Link>
-void Router::Name(const std::vector<WorkerAddress>& addresses, const typename Link::Handlers& handlers,
+void Router::Name(WorkerRole role, const std::vector<WorkerAddress>& addresses, const typename Link::Handlers& handlers,
                   Links<Link>& links, std::set<WorkerAddress>& named_twice) {
   std::set<WorkerAddress> twice;
   for (auto& [address, reached] : links) reached.named = false;
@@ -110,7 +110,7 @@ void Router::Name(const std::vector<WorkerAddress>& addresses, const typename Li
         spdlog::error("worker {}: named as a prefill and as a decode worker; keeping its first role", address);
       }
     } else {
-      links[address].link = std::make_shared<Link>(address, channels_, clock_, handlers);
+      links[address].link = std::make_shared<Link>(address, role, channels_, clock_, handlers);
     }
   }
   // Addresses that are no longer in the list are dropped. Membership may name new ones forever, so

@@ -174,8 +174,8 @@ class Router {
   template <typename Link>
   using Links = absl::btree_map<WorkerAddress, Reached<Link>>;
   template <typename Link>
-  void Name(const std::vector<WorkerAddress>& addresses, const typename Link::Handlers& handlers, Links<Link>& links,
-            std::set<WorkerAddress>& named_twice);
+  void Name(WorkerRole role, const std::vector<WorkerAddress>& addresses, const typename Link::Handlers& handlers,
+            Links<Link>& links, std::set<WorkerAddress>& named_twice);
   template <typename Link>
   std::vector<std::shared_ptr<Link>> Unneeded(Links<Link>& links);
   template <typename Link>

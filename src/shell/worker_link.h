@@ -18,8 +18,10 @@
 #include "base/logging.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "router/worker_state.h"
 #include "rpc/attach_client.h"
 #include "rpc/grpc_server.h"
+#include "rpc/grpc_status.h"
 #include "shell/outbox.h"
 
 namespace baton {
@@ -42,9 +44,11 @@ class WorkerLink final : public Drainable {
     std::function<void()> on_closed;
   };
 
-  // The clock must outlive this object.
-  WorkerLink(WorkerAddress address, const ChannelFactory& channels, const Clock& clock, Handlers handlers)
+  // `role` is the list that has the address. The clock must outlive this object.
+  WorkerLink(WorkerAddress address, WorkerRole role, const ChannelFactory& channels, const Clock& clock,
+             Handlers handlers)
       : address_(std::move(address)),
+        role_(role),
         stub_(Service::NewStub(channels(address_))),
         clock_(clock),
         handlers_(std::move(handlers)),
@@ -129,12 +133,24 @@ class WorkerLink final : public Drainable {
     handlers_.on_lost(address_);
     const std::lock_guard lock(mutex_);
     const bool refused = std::exchange(refused_, false);
-    if (!stopping_ && !refused) LogOnce(spdlog::level::warn, StrCat("cannot attach: ", status.error_message()));
+    if (!stopping_ && !refused) LogOnce(spdlog::level::warn, StrCat("cannot attach: ", Reason(status)));
     next_attempt_ = clock_.Now() + (refused ? kRefusedBackoff : backoff_);
     backoff_ = std::min(backoff_ * 2, kMaxBackoff);
     ended_ = std::exchange(stream_, nullptr);
     handlers_.on_closed();
     closed_.notify_all();  // under the lock, because the waiting thread may destroy this object
+  }
+
+  // Returns the code and the reason of a failed attempt.
+  std::string Reason(const grpc::Status& status) const {
+    // gRPC has no text for a service that the worker lacks.
+    if (status.error_code() != grpc::StatusCode::UNIMPLEMENTED) return FromGrpc(status).ToString();
+    if (role_ == WorkerRole::kPrefill) {
+      return "UNIMPLEMENTED: it serves no prefill, but --prefill-workers lists it; list decode workers under "
+             "--decode-workers";
+    }
+    return "UNIMPLEMENTED: it serves no decode, but --decode-workers lists it; list prefill workers under "
+           "--prefill-workers";
   }
 
   // Logs a text unless it equals the last one. REQUIRES: the caller holds the lock.
@@ -145,6 +161,7 @@ class WorkerLink final : public Drainable {
   }
 
   const WorkerAddress address_;
+  const WorkerRole role_;
   const std::unique_ptr<typename Service::Stub> stub_;
   const Clock& clock_;
   const Handlers handlers_;

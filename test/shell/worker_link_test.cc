@@ -4,6 +4,7 @@
 
 #include "catch.h"
 #include "fake_worker.h"
+#include "log_capture.h"
 
 namespace baton {
 namespace {
@@ -19,11 +20,10 @@ worker::v1::PrefillCommand CancelCommand(const RequestId& id) {
 // A link to a worker, with counts of its events.
 struct Linked {
   explicit Linked(const WorkerAddress& address)
-      : link(address, DialTcp, clock,
+      : link(address, WorkerRole::kPrefill, DialTcp, clock,
              {[this](const auto&, const auto&) { Count(attached); }, [this](const auto&) { Count(lost); },
               [this] { Count(closed); }}) {
     link.Tick();
-    Await(attached, 1);
   }
   void Count(int& what) {
     const std::lock_guard lock(mutex);
@@ -46,6 +46,7 @@ struct Linked {
 TEST_CASE("WorkerLink sends commands in the order of their posts when it is drained") {
   FakePrefill worker(WorkerRole::kPrefill, 11);
   Linked l(worker.address());
+  l.Await(l.attached, 1);
   int made = 0;
   for (const char* id : {"a", "b", "c"}) {
     l.link.Post([&made, id] {
@@ -63,6 +64,7 @@ TEST_CASE("WorkerLink sends no command for a lost worker to its successor") {
   std::optional<FakePrefill> worker(std::in_place, WorkerRole::kPrefill, 11);
   const std::string address = worker->address();
   Linked l(address);
+  l.Await(l.attached, 1);
   l.link.Post([] { return CancelCommand("old"); });  // another thread is about to drain it
   worker.reset();
   l.Await(l.closed, 1);
@@ -85,6 +87,7 @@ TEST_CASE("WorkerLink sends no command for a lost worker to its successor") {
 TEST_CASE("WorkerLink is due after its backoff and not while it is attached") {
   std::optional<FakePrefill> worker(std::in_place, WorkerRole::kPrefill, 11);
   Linked l(worker->address());
+  l.Await(l.attached, 1);
   CHECK(l.link.NextTick() == absl::InfiniteFuture());
   worker.reset();
   l.Await(l.closed, 1);
@@ -99,6 +102,25 @@ TEST_CASE("WorkerLink is due after its backoff and not while it is attached") {
     l.Await(l.closed, before + 1);
   }
   CHECK(l.lost == l.closed);
+}
+
+TEST_CASE("WorkerLink logs the list when the worker has another role") {
+  const LogCapture log;
+  FakeDecode worker(WorkerRole::kDecode, 22);
+  Linked l(worker.address());
+  l.Await(l.closed, 1);
+  CHECK(log.Count(StrCat("worker ", worker.address(),
+                         ": cannot attach: UNIMPLEMENTED: it serves no prefill, but --prefill-workers lists it; "
+                         "list decode workers under --decode-workers")) == 1);
+}
+
+TEST_CASE("WorkerLink logs the code when no worker answers") {
+  const LogCapture log;
+  FakePrefill worker(WorkerRole::kPrefill, 11);
+  worker.Die();
+  Linked l(worker.address());
+  l.Await(l.closed, 1);
+  CHECK(log.Count(StrCat("worker ", worker.address(), ": cannot attach: UNAVAILABLE: ")) == 1);
 }
 
 }  // namespace
