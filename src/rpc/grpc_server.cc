@@ -4,6 +4,7 @@
 
 #include "absl/base/internal/sysinfo.h"
 #include "absl/strings/str_cat.h"
+#include "base/listen_error.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
@@ -87,8 +88,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   result->audience_ = audience;
   result->server_ = builder.BuildAndStart();
   if (result->server_ == nullptr || (!listen.empty() && port == 0)) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on '", listen, "': not an address of this machine, or taken by another process"));
+    const std::string error = ListenError(listen);
+    return absl::UnavailableError(absl::StrCat("cannot listen on '", listen,
+                                               "': ", error.empty() ? "gRPC refused the address" : error,
+                                               "; choose another address with --listen HOST:PORT"));
   }
   if (!listen.empty()) result->address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
   result->SetServing(false);

@@ -123,11 +123,13 @@ TEST_CASE("A router cancels a PrefillOnly call at the worker when its client doe
   client.join();
 }
 
-TEST_CASE("GrpcServer refuses an address in use instead of sharing it") {
+TEST_CASE("GrpcServer names the reason and the flag when its address is in use") {
   Cluster c;
   const auto second = GrpcServer::Start(c.node->server().address(), GrpcServer::Audience::kWorkers, {});
   CHECK(absl::IsUnavailable(second.status()));
-  CHECK(Message(second.status()).find("taken by another process") != std::string::npos);
+  CHECK(Message(second.status()) ==
+        StrCat("cannot listen on '", c.node->server().address(),
+               "': Address already in use; choose another address with --listen HOST:PORT"));
 }
 
 TEST_CASE("A router cancels a call at the workers when its client cancels it") {
