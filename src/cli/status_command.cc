@@ -9,6 +9,7 @@
 #include <sstream>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -68,7 +69,8 @@ std::string OnTerminal(const std::string& text, const TerminalSize& size) {
 }  // namespace
 
 const char* StateOf(const v1::Worker& worker) {
-  return worker.draining() ? "draining" : worker.attached() ? "ready" : "gone";
+  if (worker.attached()) return worker.draining() ? "draining" : "ready";
+  return absl::StartsWith(worker.problem(), "refused: ") ? "refused" : "gone";
 }
 
 std::string StatusText(const std::string& address, const v1::GetServerInfoResponse& info) {
@@ -92,6 +94,7 @@ std::string StatusText(const std::string& address, const v1::GetServerInfoRespon
     row(worker.role() == v1::Worker::ROLE_PREFILL ? "prefill" : "decode", Printable(worker.address()), StateOf(worker),
         Printable(worker.model()), worker.running_requests(), worker.queued_requests(), worker.queued_tokens(),
         StrCat(worker.blocks_free(), "+", worker.blocks_cached(), "/", worker.blocks_total()));
+    if (!worker.problem().empty()) out << "         " << Printable(worker.problem()) << "\n";
   }
   return out.str();
 }

@@ -10,6 +10,7 @@ void Fill(const Router::WorkerView& view, v1::Worker& out) {
   out.set_role(view.role == WorkerRole::kPrefill ? v1::Worker::ROLE_PREFILL : v1::Worker::ROLE_DECODE);
   out.set_address(view.link);
   out.set_attached(view.attached.has_value());
+  out.set_problem(view.problem);
   if (!view.attached) return;
   const WorkerInfo& info = view.attached->info;
   const WorkerLoad& load = view.attached->load;

@@ -312,10 +312,11 @@ std::vector<WorkerRegistry::Decoder> Router::Decoders() const {
 std::vector<Router::WorkerView> Router::Workers() const {
   const std::lock_guard lock(mutex_);
   std::vector<WorkerView> views;
-  const auto add = [&](WorkerRole role, const WorkerAddress& link) {
-    WorkerView view{role, link, std::nullopt};
+  const auto add = [&](WorkerRole role, const WorkerAddress& link, std::string problem) {
+    WorkerView view{role, link, std::nullopt, std::move(problem)};
     if (const auto found = dispatcher_.core().registry().workers().find(link);
         found != dispatcher_.core().registry().workers().end()) {
+      view.problem.clear();
       // Everything except the prefix index, which is large.
       view.attached.emplace();
       view.attached->info = found->second.info;
@@ -323,8 +324,8 @@ std::vector<Router::WorkerView> Router::Workers() const {
     }
     views.push_back(std::move(view));
   };
-  for (const auto& [address, reached] : prefill_links_) add(WorkerRole::kPrefill, address);
-  for (const auto& [address, reached] : decode_links_) add(WorkerRole::kDecode, address);
+  for (const auto& [address, reached] : prefill_links_) add(WorkerRole::kPrefill, address, reached.link->problem());
+  for (const auto& [address, reached] : decode_links_) add(WorkerRole::kDecode, address, reached.link->problem());
   return views;
 }
 

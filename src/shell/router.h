@@ -109,6 +109,7 @@ class Router {
     WorkerRole role;
     WorkerAddress link;
     std::optional<AttachedWorker> attached;
+    std::string problem;  // WorkerLink::problem, if the worker is not attached
   };
   std::vector<WorkerView> Workers() const;
   std::vector<WorkerRegistry::Decoder> Decoders() const;

@@ -103,6 +103,11 @@ class WorkerLink final : public Drainable {
     closed_.wait(lock, [this] { return stream_ == nullptr; });
   }
 
+  // Returns the last reason why the worker was not attached, as logged. Empty if there is none yet.
+  std::string problem() const {
+    const std::lock_guard lock(mutex_);
+    return last_logged_;
+  }
   const WorkerAddress& address() const { return address_; }
 
  private:

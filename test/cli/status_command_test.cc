@@ -57,7 +57,7 @@ size_t CountOf(const std::string& part, const std::string& text) {
   return count;
 }
 
-TEST_CASE("StatusText shows a worker as ready, draining or gone") {
+TEST_CASE("StatusText shows a worker as ready, draining, refused or gone") {
   v1::GetServerInfoResponse info = Info();
   info.set_active_sessions(2);
   info.set_waiting_sessions(1);
@@ -65,7 +65,8 @@ TEST_CASE("StatusText shows a worker as ready, draining or gone") {
   info.set_prompt_tokens(40);
   info.set_completion_tokens(7);
   AddWorker(info, "d:2").set_draining(true);
-  AddWorker(info, "d:3", /*attached=*/false);
+  AddWorker(info, "d:3", /*attached=*/false).set_problem("cannot attach: UNAVAILABLE: no route");
+  AddWorker(info, "d:4", /*attached=*/false).set_problem("refused: protocol version 1, expected 2");
   const std::string text = StatusText("r:7", info);
   INFO(text);
   CHECK(text.starts_with("baton 9.9 at r:7: 1 live requests"));
@@ -74,6 +75,29 @@ TEST_CASE("StatusText shows a worker as ready, draining or gone") {
   CHECK(text.find("d:1                     ready ") != std::string::npos);
   CHECK(text.find("d:2                     draining ") != std::string::npos);
   CHECK(text.find("d:3                     gone ") != std::string::npos);
+  CHECK(text.find("\n         cannot attach: UNAVAILABLE: no route\n") != std::string::npos);
+  CHECK(text.find("d:4                     refused ") != std::string::npos);
+  CHECK(text.find("\n         refused: protocol version 1, expected 2\n") != std::string::npos);
+}
+
+TEST_CASE("A router marks a worker as refused when its protocol version differs") {
+  const ManualClock clock;  // the router does not attach the worker again
+  Cluster c(PatientLimits(), Schedule::kFirstCome, "", &clock);
+  const auto prefill = [&] {
+    grpc::ClientContext context;
+    v1::GetServerInfoResponse info;
+    REQUIRE(c.stub->GetServerInfo(&context, {}, &info).ok());
+    return *std::ranges::find(info.workers(), v1::Worker::ROLE_PREFILL, &v1::Worker::role);
+  };
+  Await("the prefill worker to attach", [&] { return prefill().attached(); });
+  CHECK(prefill().problem().empty());
+  worker::v1::PrefillEvent event;
+  *event.mutable_info() = ToProto(FakeInfo(WorkerRole::kPrefill, c.prefill->address(), 11));
+  event.mutable_info()->set_version(kWorkerProtocolVersion + 1);
+  c.prefill->Send(event);
+  Await("the prefill worker to be shown as refused", [&] { return std::string(StateOf(prefill())) == "refused"; });
+  CHECK(
+      prefill().problem().starts_with(StrCat("refused: protocol version ", kWorkerProtocolVersion + 1, ", expected ")));
 }
 
 TEST_CASE("A router marks a worker as draining when the worker reports it") {
