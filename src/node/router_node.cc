@@ -5,9 +5,11 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/loopback.h"
@@ -210,11 +212,29 @@ std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node, R
 
 void RouterNode::CheckHealth() {
   admission_.JoinDecoders();
-  const bool serving = std::ranges::any_of(
-      models_.all(), [this](const ServedModel* model) { return router_.Readiness(model->name).ok(); });
-  if (serving == std::exchange(serving_, serving)) return;
-  server_->SetServing(serving);
-  spdlog::info(serving ? "serving" : "not serving: no model has both a prefill and a decode worker");
+  std::string obstacle = Obstacle();
+  if (obstacle_ == obstacle) return;
+  obstacle_ = std::move(obstacle);
+  server_->SetServing(obstacle_->empty());
+  spdlog::info(obstacle_->empty() ? "serving" : StrCat("not serving: ", *obstacle_));
+}
+
+std::string RouterNode::Obstacle() const {
+  std::vector<std::string> reasons;
+  for (const ServedModel* model : models_.all()) {
+    const absl::Status ready = router_.Readiness(model->name);
+    if (ready.ok()) return "";
+    reasons.emplace_back(Message(ready));
+  }
+  std::set<std::string> served;
+  for (const Router::WorkerView& view : router_.Workers()) {
+    if (!view.attached) continue;
+    served.insert(
+        StrCat(view.role == WorkerRole::kPrefill ? "prefill" : "decode", " of '", view.attached->info.model, "'"));
+  }
+  reasons.push_back(served.empty() ? "no worker is attached"
+                                   : StrCat("attached workers serve ", absl::StrJoin(served, ", ")));
+  return absl::StrJoin(reasons, "; ");
 }
 
 void RouterNode::Shutdown(absl::Duration grace) {

@@ -49,6 +49,8 @@ class RouterNode {
   void RenewCertificate();
   absl::Status StartMembership(const RouterOptions& options, Metrics& metrics);
   void CheckHealth();
+  // Returns why no model can be served, or an empty string if a model can.
+  std::string Obstacle() const;
 
   ServedModels models_;
   std::unique_ptr<KeyRing> keys_;
@@ -63,7 +65,8 @@ class RouterNode {
   // Certificate for HTTP. Null if HTTP is not encrypted.
   std::shared_ptr<TlsCertificate> certificate_;
   std::unique_ptr<HttpServer> http_;
-  bool serving_ = false;  // used by the thread of health_ only
+  // The result of the last check, if any. Used by the thread of health_ only.
+  std::optional<std::string> obstacle_;
   std::optional<PeriodicTask> health_, renewal_;
   // Null if all workers are static addresses.
   std::unique_ptr<LiveMembership> membership_;

@@ -7,6 +7,7 @@
 #include "await.h"
 #include "base/strings.h"
 #include "catch.h"
+#include "log_capture.h"
 #include "metric_value.h"
 #include "model/byte_model.h"
 #include "raw_call.h"
@@ -334,6 +335,17 @@ TEST_CASE("Health is SERVING while a worker of each role is attached") {
   await_health(1);  // SERVING
   c.decode->Die();
   await_health(2);  // NOT_SERVING
+}
+
+TEST_CASE("A router logs why it does not serve when its workers serve another model") {
+  const LogCapture log;
+  Cluster c;
+  c.Serve(ByteModel("other"));
+  Await("the reason", [&] {
+    return log.Count(
+               "not serving: no decode worker for model 'other' is attached; attached workers serve decode of "
+               "'bytes', prefill of 'bytes'") == 1;
+  });
 }
 
 TEST_CASE("A router ends the call of a client that does not read and delays no other") {
