@@ -131,9 +131,10 @@ absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(ReserveRequest request, 
   RETURN_IF_ERROR(CheckReserve(request));
   links_.at(request.writer).last_message = now;
   const int64_t blocks = BlocksFor(request.kv_tokens);
-  if (blocks > pool_.counts().total) {
-    return NeverFits{
-        absl::StrCat("the prompt needs ", blocks, " KV blocks, the decode worker has ", pool_.counts().total)};
+  if (const int64_t total = pool_.counts().total; blocks > total) {
+    return NeverFits{absl::StrCat("the prompt can never fit: its KV of ", request.kv_tokens, " tokens needs ", blocks,
+                                  " blocks, the decode worker has ", total, " (", total * kBlockTokens,
+                                  " tokens); shorten the prompt, or raise --kv-memory-mb of the decode workers")};
   }
   const int64_t held = tree_.ReadyPrefix(request.keys);
   const int64_t blocks_now = blocks - held + tree_.CachedInPrefix(request.keys);

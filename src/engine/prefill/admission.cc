@@ -9,9 +9,12 @@
 namespace baton {
 
 absl::Status PrefillAdmission::CheckFits(int64_t tokens) const {
-  if (BlocksFor(tokens) <= pool_.counts().total) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the prompt can never fit: it needs ", BlocksFor(tokens),
-                                                 " KV blocks, this prefill worker has ", pool_.counts().total));
+  const int64_t total = pool_.counts().total;
+  if (BlocksFor(tokens) <= total) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the prompt can never fit: its KV of ", tokens, " tokens needs ", BlocksFor(tokens),
+                   " blocks, this prefill worker has ", total, " (", total * kBlockTokens,
+                   " tokens); shorten the prompt, or raise --kv-memory-mb of the prefill workers"));
 }
 
 int64_t PrefillAdmission::Reserved() const {

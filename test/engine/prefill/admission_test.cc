@@ -64,11 +64,13 @@ TEST_CASE("PrefillAdmission admits prompts while the pool has all blocks that th
   CHECK(r.admission.Unpromised() == 0);
 }
 
-TEST_CASE("PrefillAdmission refuses a prompt that never fits with needed and total blocks") {
+TEST_CASE("PrefillAdmission names tokens, blocks and the flag when a prompt never fits") {
   Room r;
   CHECK(r.admission.CheckFits(kPoolBlocks * kBlockTokens).ok());
   CHECK(r.admission.CheckFits(kPoolBlocks * kBlockTokens + 1) ==
-        absl::InvalidArgumentError("the prompt can never fit: it needs 9 KV blocks, this prefill worker has 8"));
+        absl::InvalidArgumentError(
+            "the prompt can never fit: its KV of 129 tokens needs 9 blocks, this prefill worker has 8 (128 tokens); "
+            "shorten the prompt, or raise --kv-memory-mb of the prefill workers"));
 }
 
 TEST_CASE("PrefillAdmission takes low-priority or streaming blocks for a closed prompt") {

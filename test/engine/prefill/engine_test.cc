@@ -154,7 +154,9 @@ TEST_CASE("PrefillEngine refuses a bad request by field, limit and value, leavin
   negative.spec.sampling.max_tokens = -1;
   CHECK(refusal(negative) == absl::InvalidArgumentError("max_tokens: expected >= 0, got -1"));
   CHECK(refusal(JobOf("a", std::vector<TokenId>(100, 1))) ==
-        absl::InvalidArgumentError("the prompt can never fit: it needs 6 KV blocks, this prefill worker has 4"));
+        absl::InvalidArgumentError("the prompt can never fit: its KV of 96 tokens needs 6 blocks, this prefill worker "
+                                   "has 4 (64 tokens); shorten the prompt, or raise --kv-memory-mb of the prefill "
+                                   "workers"));
   REQUIRE_FALSE(engine.Add(JobOf("a", std::vector<TokenId>(20, 1)), absl::UnixEpoch()).has_value());
   CHECK(absl::IsAlreadyExists(refusal(JobOf("a", {1}))));
   CHECK(absl::IsResourceExhausted(refusal(JobOf("b", {1}))));
@@ -316,7 +318,8 @@ TEST_CASE("A streaming prompt fails when it gets invalid tokens, and leaves noth
   CHECK(open(std::vector<TokenId>(60, 1), std::vector<TokenId>(41, 1), false) ==
         "tokens: expected 1 to 100 tokens (the context length), got 101");
   CHECK(open(std::vector<TokenId>(60, 1), std::vector<TokenId>(40, 1), false) ==
-        "the prompt can never fit: it needs 6 KV blocks, this prefill worker has 4");
+        "the prompt can never fit: its KV of 96 tokens needs 6 blocks, this prefill worker has 4 (64 tokens); shorten "
+        "the prompt, or raise --kv-memory-mb of the prefill workers");
   CHECK(open({}, {}, true) == "tokens: expected 1 to 100 tokens (the context length), got 0");
   engine.Append({.request_id = "nobody", .tokens = std::vector<TokenId>{1}, .last = true, .decode_worker = "d"}, now);
   CHECK(engine.TakeActions(now).empty());
