@@ -94,6 +94,10 @@ std::string StatusText(const std::string& address, const v1::GetServerInfoRespon
     row(worker.role() == v1::Worker::ROLE_PREFILL ? "prefill" : "decode", Printable(worker.address()), StateOf(worker),
         Printable(worker.model()), worker.running_requests(), worker.queued_requests(), worker.queued_tokens(),
         StrCat(worker.blocks_free(), "+", worker.blocks_cached(), "/", worker.blocks_total()));
+    if (worker.blocks_quarantined() > 0) {
+      out << "         " << worker.blocks_quarantined()
+          << " blocks are in quarantine, because a prefill worker may still write them\n";
+    }
     if (!worker.problem().empty()) out << "         " << Printable(worker.problem()) << "\n";
   }
   return out.str();

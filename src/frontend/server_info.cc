@@ -23,6 +23,7 @@ void Fill(const Router::WorkerView& view, v1::Worker& out) {
   out.set_blocks_total(info.blocks_total);
   out.set_blocks_free(load.blocks_free);
   out.set_blocks_cached(load.blocks_cached);
+  out.set_blocks_quarantined(load.blocks_quarantined);
   out.set_draining(load.draining);
 }
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "kv/block_layout.h"
 #include "request/priority.h"
 
 namespace baton {
@@ -249,7 +250,7 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
   // The worker that reported the failure holds nothing of the request.
   if (placement.prefill == link) assignments_.LeavePrefill(request);
   if (placement.decode == link) assignments_.LeaveDecode(request);
-  End(request, reason, failure.retry_after);
+  End(request, BlameQuarantine(request, reason), failure.retry_after);
 }
 
 void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now) {
@@ -472,9 +473,26 @@ void RouterCore::EndOverdue(absl::Time now) {
       placement.give_up = now + limits_.capacity_wait;
       Arm(*request);
     } else {
-      End(*request, absl::Status(placement.reason), limits_.retry_hint);
+      End(*request, BlameQuarantine(*request, placement.reason), limits_.retry_hint);
     }
   }
+}
+
+absl::Status RouterCore::BlameQuarantine(const Request& request, const absl::Status& refusal) const {
+  if (!absl::IsResourceExhausted(refusal)) return refusal;
+  for (const Placement::Refusal& left_out : request.placement.refusals) {
+    const auto found = registry_.workers().find(left_out.link);
+    if (found == registry_.workers().end()) continue;
+    const auto& [link, worker] = *found;
+    const WorkerLoad& load = worker.load;
+    const bool would_fit =
+        BlocksFor(request.placement.prompt_tokens) <= load.blocks_free + load.blocks_cached + load.blocks_quarantined;
+    if (load.blocks_quarantined == 0 || !would_fit) continue;
+    return absl::UnavailableError(StrCat(Message(refusal), ": ", load.blocks_quarantined, " of the ",
+                                         worker.info.blocks_total, " KV blocks of ", link,
+                                         " are in quarantine, because a prefill worker may still write them"));
+  }
+  return refusal;
 }
 
 // Returns the request to place now. `request` has a refusal whose `until` has passed, so one

@@ -156,6 +156,9 @@ class RouterCore {
   void PlaceWaiting(absl::Time now);
   Request& FirstToAsk(Request& request, absl::Time now);
   void EndOverdue(absl::Time now);
+  // Returns UNAVAILABLE instead of RESOURCE_EXHAUSTED if the request was refused by a decode worker
+  // that lacks room because of blocks in quarantine. Returns other statuses as they are.
+  absl::Status BlameQuarantine(const Request& request, const absl::Status& refusal) const;
   void PassOnRoom(const Placement& placement);
   // Returns whether the worker has reported room that no request has used, and lets one request use
   // it.

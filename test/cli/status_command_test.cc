@@ -65,6 +65,7 @@ TEST_CASE("StatusText shows a worker as ready, draining, refused or gone") {
   info.set_prompt_tokens(40);
   info.set_completion_tokens(7);
   AddWorker(info, "d:2").set_draining(true);
+  info.mutable_workers(1)->set_blocks_quarantined(7);
   AddWorker(info, "d:3", /*attached=*/false).set_problem("cannot attach: UNAVAILABLE: no route");
   AddWorker(info, "d:4", /*attached=*/false).set_problem("refused: protocol version 1, expected 2");
   const std::string text = StatusText("r:7", info);
@@ -74,6 +75,8 @@ TEST_CASE("StatusText shows a worker as ready, draining, refused or gone") {
         std::string::npos);
   CHECK(text.find("d:1                     ready ") != std::string::npos);
   CHECK(text.find("d:2                     draining ") != std::string::npos);
+  CHECK(text.find("\n         7 blocks are in quarantine, because a prefill worker may still write them\n") !=
+        std::string::npos);
   CHECK(text.find("d:3                     gone ") != std::string::npos);
   CHECK(text.find("\n         cannot attach: UNAVAILABLE: no route\n") != std::string::npos);
   CHECK(text.find("d:4                     refused ") != std::string::npos);

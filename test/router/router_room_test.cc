@@ -257,6 +257,30 @@ TEST_CASE("RouterCore asks a full decode worker again when it reports room") {
   }
 }
 
+TEST_CASE("RouterCore ends a request with UNAVAILABLE when a quarantine takes the room") {
+  Cluster c({.capacity_wait = absl::Seconds(30)});
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
+  c.core.Failed(kP, "r", NoRoom(), c.now);
+  const auto end = [&](const WorkerLoad& load) {
+    c.core.TakeActions();
+    c.core.WorkerLoaded(kD, load);
+    c.core.Tick(c.now + absl::Seconds(30));
+    const std::vector<RouterAction> actions = c.core.TakeActions();
+    REQUIRE(actions.size() == 1);
+    return actions[0].status;
+  };
+  SECTION("with the blocks in quarantine, the prompt of two blocks would fit") {
+    CHECK(
+        end({.blocks_free = 1, .blocks_quarantined = 90}) ==
+        absl::UnavailableError("full: 90 of the 100 KV blocks of decode-1 are in quarantine, because a prefill worker "
+                               "may still write them"));
+  }
+  SECTION("even then it would not fit") {
+    CHECK(end({.blocks_quarantined = 1}) == absl::ResourceExhaustedError("full"));
+  }
+  SECTION("nothing is in quarantine") { CHECK(end({.blocks_free = 5}) == absl::ResourceExhaustedError("full")); }
+}
+
 TEST_CASE("RouterCore uses a report of room that overtakes a refusal") {
   Cluster c;
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());

@@ -331,6 +331,23 @@ TEST_CASE("FromProto refuses messages that contradict themselves") {
   CHECK(FromProto(failed).retry_after == absl::ZeroDuration());
 }
 
+TEST_CASE("A worker's load survives the wire") {
+  const WorkerLoad load = FromProto(ToProto(WorkerLoad{.running_requests = 1,
+                                                       .queued_requests = 2,
+                                                       .queued_tokens = 3,
+                                                       .blocks_free = 4,
+                                                       .blocks_cached = 5,
+                                                       .blocks_quarantined = 6,
+                                                       .draining = true}));
+  CHECK(load.running_requests == 1);
+  CHECK(load.queued_requests == 2);
+  CHECK(load.queued_tokens == 3);
+  CHECK(load.blocks_free == 4);
+  CHECK(load.blocks_cached == 5);
+  CHECK(load.blocks_quarantined == 6);
+  CHECK(load.draining);
+}
+
 TEST_CASE("FromProto names both versions when a worker has another protocol version") {
   worker::v1::WorkerInfo info;
   const auto refusal = [&](uint32_t version) {
