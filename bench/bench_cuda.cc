@@ -269,8 +269,8 @@ class ForwardBench {
       const auto logits = backend_->Forward(batch, [](int64_t) { return true; },
                                             {[] {}, [&]() -> const Batch* { return last ? nullptr : &next; }});
       BATON_CHECK(logits.ok(), logits.status().ToString());
-      if (logits->next_begun == last) return std::nullopt;
-      batch.begun = true;
+      if (logits->next_started == last) return std::nullopt;
+      batch.started = true;
       const auto ended = Clock::now();
       if (round > 2 && !last) seconds.push_back(std::chrono::duration<double>(ended - before).count());
       before = ended;

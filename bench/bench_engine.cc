@@ -136,7 +136,7 @@ nlohmann::json Phases(const Setting& setting, bool ahead) {
   std::vector<double> begin_us, next_us, take_us, finish_us, tell_us;
   SamplerScratch scratch;
   // As in a worker, the events of a step live until those of the next step exist.
-  DecodeEvents told;
+  DecodeEvents reported;
   while (true) {
     SteadyTime begin = Now();
     DecodeStep* step = engine.BeginStep(now);
@@ -144,18 +144,18 @@ nlohmann::json Phases(const Setting& setting, bool ahead) {
     begin_us.push_back(MicrosecondsSince(begin));
     const absl::StatusOr<LogitsView> chosen = backend.Forward(step->batch, [](int64_t) { return true; });
     begin = Now();
-    const bool next_begun = ahead && engine.BeginNext() != nullptr;
+    const bool next_started = ahead && engine.BeginNext() != nullptr;
     next_us.push_back(MicrosecondsSince(begin));
     begin = Now();
     for (int64_t row = 0; row < chosen->rows; ++row) step->Sample(row, *chosen, scratch);
     take_us.push_back(MicrosecondsSince(begin));
     begin = Now();
-    engine.FinishStep(absl::OkStatus(), next_begun);
+    engine.FinishStep(absl::OkStatus(), next_started);
     finish_us.push_back(MicrosecondsSince(begin));
     begin = Now();
     DecodeEvents events = engine.TakeEvents();
     tell_us.push_back(MicrosecondsSince(begin));
-    told = std::move(events);
+    reported = std::move(events);
   }
   if (ahead) return {{"next_us", Median(next_us)}};
   return {{"begin_us", Median(begin_us)},

@@ -6,7 +6,7 @@
 //
 //   {"model": "qwen2.5-7b", "device": "a100", "overlap": true, "share": true,
 //    "tokens_per_s": 50,     rate of agents with "paced": true; default: the device's speed
-//    "step_tokens": 512, "increment": 64, "open_step_ms": 25, "seed": 1,     optional
+//    "step_tokens": 512, "increment": 64, "streaming_step_ms": 25, "seed": 1,   optional
 //    "schedule": "sjf",      the router's --schedule; default "fcfs"
 //    "arrivals": [0, 1.5],   seconds, one for each workflow; default: all at time 0
 //    "workflows": [[{"name": "A", "output": 64, "paced": true,
@@ -70,7 +70,8 @@ absl::StatusOr<ClusterShape> ReadShape(const Json& json) {
   ASSIGN_OR_RETURN(shape.device, DeviceNamed(json.at("device").get<std::string>()));
   if (json.contains("tokens_per_s")) shape.pace = absl::Seconds(1 / json["tokens_per_s"].get<double>());
   if (json.contains("increment")) shape.increment = json["increment"].get<int64_t>();
-  if (json.contains("open_step_ms")) shape.open_step = absl::Milliseconds(json["open_step_ms"].get<double>());
+  if (json.contains("streaming_step_ms"))
+    shape.streaming_step = absl::Milliseconds(json["streaming_step_ms"].get<double>());
   ASSIGN_OR_RETURN(const Schedule schedule, ScheduleNamed(json.value("schedule", "fcfs")));
   if (schedule == Schedule::kShortestFirst) shape.shortest_first.emplace();
   for (const Json& group : json.value("groups", Json::array())) {

@@ -98,9 +98,9 @@ def figures(runs):
 
 def variants():
     yield "sequential", False, {}
-    yield "none", True, {"open_step_ms": 1e6}
+    yield "none", True, {"streaming_step_ms": 1e6}
     for ms in (200, 100, 50, 25):
-        yield f"share of {ms} ms", True, {"open_step_ms": ms}
+        yield f"share of {ms} ms", True, {"streaming_step_ms": ms}
 
 
 def main():

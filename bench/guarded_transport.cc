@@ -45,7 +45,7 @@ std::shared_ptr<InProcessNetwork::Memory> MakeSlab() {
 }
 
 // Data that the peer sends to the pushing process.
-struct Told {
+struct PeerInfo {
   char address[64] = {};
   WriteRight right;
 };
@@ -60,10 +60,10 @@ struct Told {
   BATON_CHECK(server.ok(), server.status().ToString());
   std::vector<BlockId> blocks;
   for (int64_t i = 0; i < Blocks(layout); ++i) blocks.push_back(BlockId(static_cast<uint32_t>(i)));
-  Told told;
-  told.right = guard.Grant(blocks);
-  std::snprintf(told.address, sizeof told.address, "%s", (*server)->address().c_str());
-  BATON_CHECK(write(to_parent, &told, sizeof told) == sizeof told, "pipe");
+  PeerInfo info;
+  info.right = guard.Grant(blocks);
+  std::snprintf(info.address, sizeof info.address, "%s", (*server)->address().c_str());
+  BATON_CHECK(write(to_parent, &info, sizeof info) == sizeof info, "pipe");
   char end;
   while (read(from_parent, &end, 1) > 0) {
   }
@@ -80,33 +80,33 @@ double Time(Link& link, const WriteRight& right, const std::vector<BlockCopy>& c
 }
 
 // Pushes every block to another offset, as in bench_transport.cc. Returns GB/s.
-double Push(const KvLayout& layout, const TlsFiles& files, const Told& told) {
+double Push(const KvLayout& layout, const TlsFiles& files, const PeerInfo& info) {
   const auto memory = MakeSlab();
   InProcessTransport others(std::make_shared<InProcessNetwork>());
   GuardedConnector connector(others, {.source = memory->slab(), .layout = layout, .reach = DialBy(files)});
-  const auto link = connector.Connect(GuardedDescriptor(told.address, kSlab));
+  const auto link = connector.Connect(GuardedDescriptor(info.address, kSlab));
   BATON_CHECK(link.ok(), link.status().ToString());
   const int64_t block = layout.BlockBytes(), blocks = Blocks(layout);
   std::vector<BlockCopy> copies;
   for (int64_t i = 0; i < blocks; ++i) copies.push_back({i * block, (blocks - 1 - i) * block, block});
   // Maps all pages.
-  Time(**link, told.right, copies);
+  Time(**link, info.right, copies);
   std::vector<double> seconds;
-  for (int round = 0; round < kRounds; ++round) seconds.push_back(Time(**link, told.right, copies));
+  for (int round = 0; round < kRounds; ++round) seconds.push_back(Time(**link, info.right, copies));
   return static_cast<double>(blocks * block) / Median(seconds) / 1e9;
 }
 
 double RunIn(const KvLayout& layout, const TlsFiles& files) {
-  int told[2], end[2], result[2];
-  BATON_CHECK(pipe(told) == 0 && pipe(end) == 0 && pipe(result) == 0, "pipe");
+  int info_pipe[2], end[2], result[2];
+  BATON_CHECK(pipe(info_pipe) == 0 && pipe(end) == 0 && pipe(result) == 0, "pipe");
   // gRPC must start after the fork in both processes.
   if (fork() == 0) {
     if (fork() == 0) {
       close(end[1]);
-      BePeer(layout, files, told[1], end[0]);
+      BePeer(layout, files, info_pipe[1], end[0]);
     }
-    Told peer;
-    BATON_CHECK(read(told[0], &peer, sizeof peer) == sizeof peer, "the peer did not start");
+    PeerInfo peer;
+    BATON_CHECK(read(info_pipe[0], &peer, sizeof peer) == sizeof peer, "the peer did not start");
     const double rate = Push(layout, files, peer);
     BATON_CHECK(write(result[1], &rate, sizeof rate) == sizeof rate, "pipe");
     close(end[1]);

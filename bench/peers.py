@@ -92,16 +92,16 @@ def measure_baton(args):
 
 def report(seconds, args):
     """Prints rates, which are medians over all rounds, and ratios to the best peer."""
-    rates = {who: {name: tokens / statistics.median(all_seconds[name]) for name, _, tokens, _, _ in FIGURES}
-             for who, all_seconds in seconds.items()}
-    peers = [who for who in rates if who != "baton"]
-    print(f"{'tokens/s':20}" + "".join(f"{who:>12}" for who in rates) + "   to the best peer   wanted")
+    rates = {engine: {name: tokens / statistics.median(all_seconds[name]) for name, _, tokens, _, _ in FIGURES}
+             for engine, all_seconds in seconds.items()}
+    peers = [engine for engine in rates if engine != "baton"]
+    print(f"{'tokens/s':20}" + "".join(f"{engine:>12}" for engine in rates) + "   to the best peer   wanted")
     figures = []
     for name, title, _, _, wanted in FIGURES:
         ratio = rates["baton"][name] / max(rates[peer][name] for peer in peers)
-        print(f"{title:20}" + "".join(f"{rates[who][name]:12.0f}" for who in rates) +
+        print(f"{title:20}" + "".join(f"{rates[engine][name]:12.0f}" for engine in rates) +
               f"   {ratio:14.2f} x   {wanted:.1f} x")
-        figures.append({"figure": title, "tokens_per_s": {who: rates[who][name] for who in rates},
+        figures.append({"figure": title, "tokens_per_s": {engine: rates[engine][name] for engine in rates},
                         "ratio_to_best_peer": ratio, "wanted": wanted})
     commit = run(["git", "-C", ROOT, "describe", "--always", "--dirty"]).strip()
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "")
@@ -125,13 +125,13 @@ def main():
     if not args.bench_forward.exists():
         fail(f"{args.bench_forward} is missing; build it: cmake --build --preset release")
     install()
-    seconds = {who: {name: [] for name, *_ in FIGURES} for who in ["baton", *args.peers]}
+    seconds = {engine: {name: [] for name, *_ in FIGURES} for engine in ["baton", *args.peers]}
     for turn in range(args.rounds):
-        for who in seconds:
-            print(f"round {turn + 1} of {args.rounds}: {who}", flush=True)
-            measured = measure_baton(args) if who == "baton" else measure_peer(who, args)
-            for name in seconds[who]:
-                seconds[who][name] += measured[name]
+        for engine in seconds:
+            print(f"round {turn + 1} of {args.rounds}: {engine}", flush=True)
+            measured = measure_baton(args) if engine == "baton" else measure_peer(engine, args)
+            for name in seconds[engine]:
+                seconds[engine][name] += measured[name]
     result = report(seconds, args)
     if args.json:
         args.json.write_text(json.dumps(result, indent=2) + "\n")

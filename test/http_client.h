@@ -97,7 +97,7 @@ class HttpClient {
     return SSL_key_update(tls_.get(), SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(tls_.get()) == 1;
   }
   // Whether the server has sent close_notify. REQUIRES: TLS.
-  bool was_told_of_the_end() const { return (SSL_get_shutdown(tls_.get()) & SSL_RECEIVED_SHUTDOWN) != 0; }
+  bool got_close_notify() const { return (SSL_get_shutdown(tls_.get()) & SSL_RECEIVED_SHUTDOWN) != 0; }
 
   // Returns the head of the next answer. ReadPart and other calls read its body.
   HttpAnswer ReadHead() {

@@ -88,7 +88,7 @@ bool AgentGraph::IsCycle(const RequestId& id, const PromptSpec& spec) const {
   const AgentOutput* announced = Find(id);
   // Only an announced request that prompts refer to can close a cycle. The walk takes time linear
   // in the references of all prompts.
-  if (announced == nullptr || announced->readers.empty()) return false;
+  if (announced == nullptr || announced->downstreams.empty()) return false;
   absl::flat_hash_set<const AgentOutput*> seen;
   std::vector<const AgentOutput*> open;
   const auto visit = [&](const AgentOutput* output) {
@@ -114,7 +114,7 @@ absl::Status AgentGraph::CheckId(const AgentNode& node) const {
     return absl::AlreadyExistsError(absl::StrCat("request_id: '", NameOf(*node.id), "' is in use by a live request"));
   }
   const auto found = outputs_.find(*node.id);
-  if (found != outputs_.end() && found->second->state == State::kEnded && !found->second->readers.empty()) {
+  if (found != outputs_.end() && found->second->state == State::kEnded && !found->second->downstreams.empty()) {
     return absl::AlreadyExistsError(
         absl::StrCat("request_id: an unfinished prompt refers to the output of '", NameOf(*node.id), "'"));
   }
@@ -168,7 +168,7 @@ void AgentGraph::Refused(AgentNode& node) {
   StopStreaming(node);
   ForgetActions(node);
   std::unique_ptr<AgentOutput> output = std::move(node.output);
-  if (!output->readers.empty()) {
+  if (!output->downstreams.empty()) {
     const absl::Time until = output->announced_until;
     return Announce(*node.id, std::move(output), until);
   }
@@ -200,7 +200,7 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
       Announce(reference.upstream, std::make_unique<AgentOutput>(), now + limits_.wait_announced);
       upstream = outputs_.at(reference.upstream).get();
     }
-    upstream->readers.insert(&node);
+    upstream->downstreams.insert(&node);
     streaming.sources.push_back(upstream);
     streaming.upstreams[upstream].push_back(i);
     streaming.deadlines.push_back(now + reference.timeout);
@@ -223,13 +223,13 @@ absl::Status AgentGraph::SettleKnown(AgentNode& node) {
 void AgentGraph::Made(AgentNode& node, std::span<const TokenId> tokens, std::string_view text) {
   if (node.output == nullptr) return;
   node.output->text->Push(tokens, text);
-  // Advance may fail a prompt, and so change node.output->readers.
+  // Advance may fail a prompt, and so change node.output->downstreams.
   std::vector<AgentNode*> waiting;
-  for (AgentNode* reader : node.output->readers) {
-    const std::optional<size_t> index = reader->streaming->prompt.waits_for();
-    if (index && reader->streaming->sources[*index] == node.output.get()) waiting.push_back(reader);
+  for (AgentNode* downstream : node.output->downstreams) {
+    const std::optional<size_t> index = downstream->streaming->prompt.waits_for();
+    if (index && downstream->streaming->sources[*index] == node.output.get()) waiting.push_back(downstream);
   }
-  for (AgentNode* reader : waiting) Advance(*reader);
+  for (AgentNode* downstream : waiting) Advance(*downstream);
 }
 
 void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time now) {
@@ -246,7 +246,7 @@ void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time n
 
 void AgentGraph::EndedWithoutOutput(AgentNode& node) {
   if (node.output == nullptr) return;
-  BATON_CHECK(node.output->readers.empty(), *node.id);
+  BATON_CHECK(node.output->downstreams.empty(), *node.id);
   StopStreaming(node);
   ForgetActions(node);
   node.output = nullptr;
@@ -255,10 +255,10 @@ void AgentGraph::EndedWithoutOutput(AgentNode& node) {
 // --- references ----------------------------------------------------------------------------------
 
 void AgentGraph::SettleDownstreams(AgentOutput& output, const absl::Status& status) {
-  const std::vector<AgentNode*> readers(output.readers.begin(), output.readers.end());
-  for (AgentNode* reader : readers) {
-    const std::vector<size_t> indices = reader->streaming->upstreams.at(&output);
-    SettleAndAdvance(*reader, indices, status);
+  const std::vector<AgentNode*> downstreams(output.downstreams.begin(), output.downstreams.end());
+  for (AgentNode* downstream : downstreams) {
+    const std::vector<size_t> indices = downstream->streaming->upstreams.at(&output);
+    SettleAndAdvance(*downstream, indices, status);
   }
 }
 
@@ -342,9 +342,9 @@ void AgentGraph::StopStreaming(AgentNode& node) {
     timers_.erase({streaming->deadlines[i], TimerKind::kReference, *node.id, i});
   }
   for (const auto& [upstream, indices] : streaming->upstreams) {
-    upstream->readers.erase(&node);
+    upstream->downstreams.erase(&node);
     // No prompt refers to the announced request now, and no client has submitted it.
-    if (upstream->state == State::kAnnounced && upstream->readers.empty()) {
+    if (upstream->state == State::kAnnounced && upstream->downstreams.empty()) {
       Drop(streaming->prompt.reference(indices.front()).upstream);
     }
   }
@@ -363,7 +363,7 @@ void AgentGraph::Keep(const RequestId& id, std::unique_ptr<AgentOutput> output, 
     const auto& [time, kind, oldest, index] = *timer++;
     if (kind != TimerKind::kOutput) continue;
     const AgentOutput& candidate = *outputs_.at(oldest);
-    if (candidate.state == State::kEnded && candidate.readers.empty()) Drop(RequestId(oldest));
+    if (candidate.state == State::kEnded && candidate.downstreams.empty()) Drop(RequestId(oldest));
   }
 }
 
@@ -387,7 +387,7 @@ void AgentGraph::ForgetActions(const AgentNode& node) {
 
 AgentGraph::Counts AgentGraph::counts() const {
   Counts counts = counts_;
-  counts.growing = std::ssize(streaming_);
+  counts.streaming = std::ssize(streaming_);
   return counts;
 }
 
@@ -438,9 +438,9 @@ void AgentGraph::Tick(absl::Time now) {
                                                                  absl::FormatDuration(limits_.wait_announced))));
       if (!outputs_.contains(id)) continue;  // the last downstream prompt dropped it
       // The remaining prompts have settled their references to the output and go on without it.
-      for (AgentNode* reader : output.readers) Unlink(*reader->streaming, output);
+      for (AgentNode* downstream : output.downstreams) Unlink(*downstream->streaming, output);
       Drop(id);
-    } else if (output.readers.empty()) {
+    } else if (output.downstreams.empty()) {
       Drop(id);
     } else {
       // A prompt has not reached this reference yet and will read the output later.
@@ -452,7 +452,7 @@ void AgentGraph::Tick(absl::Time now) {
 
 std::vector<AgentNode*> AgentGraph::DownstreamsOf(const AgentNode& node) {
   if (node.output == nullptr) return {};
-  return {node.output->readers.begin(), node.output->readers.end()};
+  return {node.output->downstreams.begin(), node.output->downstreams.end()};
 }
 
 std::vector<AgentNode*> AgentGraph::UpstreamsOf(const AgentNode& node) {
@@ -475,14 +475,14 @@ void AgentGraph::CheckInvariants() const {
     BATON_CHECK(output->state != State::kLive && output->producer == nullptr, id);
     BATON_CHECK((output->text == nullptr) == (output->state == State::kAnnounced), id);
     BATON_CHECK(timers_.contains({output->expires, TimerKind::kOutput, id, 0}), id);
-    for (AgentNode* reader : output->readers) BATON_CHECK(streaming_.contains(reader), id);
+    for (AgentNode* downstream : output->downstreams) BATON_CHECK(streaming_.contains(downstream), id);
   }
   for (const AgentNode* node : streaming_) {
     BATON_CHECK(node->streaming != nullptr && node->output != nullptr && node->output->producer == node, *node->id);
     const Prompt& prompt = node->streaming->prompt;
     counts.references += static_cast<int64_t>(prompt.references());
     for (const auto& [upstream, indices] : node->streaming->upstreams) {
-      BATON_CHECK(upstream->readers.contains(const_cast<AgentNode*>(node)), *node->id);
+      BATON_CHECK(upstream->downstreams.contains(const_cast<AgentNode*>(node)), *node->id);
     }
     for (size_t i = 0; i < prompt.references(); ++i) {
       const absl::Time deadline = node->streaming->deadlines[i];

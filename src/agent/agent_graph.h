@@ -57,9 +57,9 @@ struct AgentOutput {
     bool operator()(const AgentNode* a, const AgentNode* b) const;
   };
   State state = State::kAnnounced;
-  AgentNode* producer = nullptr;         // the live request that generates it; null unless kLive
-  std::unique_ptr<Output> text{};        // null if kAnnounced
-  std::set<AgentNode*, ById> readers{};  // streaming prompts that refer to it
+  AgentNode* producer = nullptr;             // kLive: the request that generates it; else null
+  std::unique_ptr<Output> text{};            // null if kAnnounced
+  std::set<AgentNode*, ById> downstreams{};  // streaming prompts that refer to it
   absl::Time expires = absl::InfiniteFuture();
   // Value of `expires` before the request was submitted.
   absl::Time announced_until = absl::InfiniteFuture();
@@ -158,7 +158,7 @@ class AgentGraph {
   std::vector<AgentAction> TakeActions();
 
   struct Counts {
-    int64_t growing = 0;     // streaming prompts
+    int64_t streaming = 0;   // streaming prompts
     int64_t references = 0;  // references of streaming prompts
     int64_t announced = 0;   // requests that are referred to and not submitted
     int64_t kept = 0;        // outputs of ended requests

@@ -31,12 +31,12 @@ struct ContextLimits {
 
 // The name of a context within a cache domain.
 struct ContextKey {
-  std::string tenant;  // cache domain
+  std::string cache_domain;
   std::string id;
   friend auto operator<=>(const ContextKey&, const ContextKey&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const ContextKey& key) {
-    return H::combine(std::move(h), key.tenant, key.id);
+    return H::combine(std::move(h), key.cache_domain, key.id);
   }
 };
 

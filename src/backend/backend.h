@@ -35,8 +35,8 @@ struct Meanwhile {
   //   Backends that gain nothing by it never call it.
   // - Slices of the next step may follow slices of the running step (SequenceSlice::follows). The
   //   backend chooses all tokens of the running step in that case.
-  // - If LogitsView::next_begun is true, the next pass must be for the returned batch, with
-  //   Batch::begun set. That pass reads only the number of slices. The backend reads everything
+  // - If LogitsView::next_started is true, the next pass must be for the returned batch, with
+  //   Batch::started set. That pass reads only the number of slices. The backend reads everything
   //   else in the batch before the running pass returns.
   absl::FunctionRef<const Batch*()> next;
 };

@@ -34,7 +34,7 @@ absl::Status ClientAdmission::Open() const {
   return draining_ ? absl::UnavailableError("the router shuts down") : absl::OkStatus();
 }
 
-std::optional<TenantQuotas::Refusal> ClientAdmission::WhyNot(const Caller& caller) {
+std::optional<TenantQuotas::Refusal> ClientAdmission::RefusalFor(const Caller& caller) {
   if (absl::Status open = Open(); !open.ok()) return TenantQuotas::Refusal{std::move(open), kRetryHint};
   return callers_.Check(caller);
 }
@@ -103,7 +103,7 @@ absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest& p
   request.call = context.id;
   if (!context.span.trace_id.empty()) request.spec.traceparent = ToTraceparent(context.span);
   request.spec.tenant = context.caller->name;
-  request.spec.cache_domain = SaltOf(*context.caller, request.spec.cache_domain);
+  request.spec.cache_domain = CacheDomainOf(*context.caller, request.spec.cache_domain);
   return request;
 }
 
@@ -126,18 +126,19 @@ std::optional<RequestTicket> ClientAdmission::Submit(ClientRequest request, cons
   return std::nullopt;
 }
 
-void ClientAdmission::Follow(const Caller& caller, const RequestTicket& call, v1::GenerateRequest follower,
-                             const ChatValues& values) {
-  for (v1::ChatMessage& message : *follower.mutable_chat()->mutable_messages()) {
+void ClientAdmission::AddPrefillHint(const Caller& caller, const RequestTicket& call, v1::GenerateRequest hint,
+                                     const ChatValues& values) {
+  for (v1::ChatMessage& message : *hint.mutable_chat()->mutable_messages()) {
     for (v1::Segment& part : *message.mutable_parts()) {
       if (part.has_output_of()) part.mutable_output_of()->set_request_id(NameOf(call.id));
     }
   }
-  absl::StatusOr<ClientRequest> request = ReadRequest(follower, models_, absl::Now(), &values);
-  if (!request.ok()) return router_.metrics().OnFollower(request.status().code());
+  absl::StatusOr<ClientRequest> request = ReadRequest(hint, models_, absl::Now(), &values);
+  if (!request.ok()) return router_.metrics().OnPrefillHint(request.status().code());
   const int64_t tokens = Callers::TokensOf(*request);
-  if (!callers_.HasSpare(caller, tokens)) return router_.metrics().OnFollower(absl::StatusCode::kResourceExhausted);
-  if (router_.Follow(call, *std::move(request))) callers_.UseSpare(caller, tokens);
+  if (!callers_.MayPrefillAhead(caller, tokens))
+    return router_.metrics().OnPrefillHint(absl::StatusCode::kResourceExhausted);
+  if (router_.AddPrefillHint(call, *std::move(request))) callers_.CountPrefillAhead(caller, tokens);
 }
 
 void ClientAdmission::Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after) {

@@ -66,7 +66,7 @@ class ClientAdmission {
   absl::Status Open() const;
   // Returns a refusal if every call of this caller would be refused now, whatever it contains. Call
   // it before reading the call, because reading takes time.
-  std::optional<TenantQuotas::Refusal> WhyNot(const Caller& caller);
+  std::optional<TenantQuotas::Refusal> RefusalFor(const Caller& caller);
 
   // Bytes of text that ReadRequest tokenises for this request.
   static size_t PromptBytes(const v1::GenerateRequest& request) {
@@ -95,11 +95,12 @@ class ClientAdmission {
   // Returns nothing if the request was refused.
   std::optional<RequestTicket> Submit(ClientRequest request, const CallContext& context,
                                       const std::shared_ptr<CallSink>& sink);
-  // Prefills a prefill hint of a submitted call. Does so only if the router accepts it
-  // (Router::Follow) and the tenant has quota to spare (TenantQuotas::HasSpare). References in
-  // `follower`, the hint's prompt, have no request id and mean the output of `call`. Takes time
-  // proportional to the prompt.
-  void Follow(const Caller& caller, const RequestTicket& call, v1::GenerateRequest follower, const ChatValues& values);
+  // Prefills a prefill hint of a submitted call, if the router accepts it (Router::AddPrefillHint)
+  // and the tenant has quota to spare (TenantQuotas::MayPrefillAhead). References in `hint`, the
+  // hint's prompt, have no request id and mean the output of `call`. Takes time proportional to the
+  // prompt.
+  void AddPrefillHint(const Caller& caller, const RequestTicket& call, v1::GenerateRequest hint,
+                      const ChatValues& values);
   // Counts a refusal and passes it to the sink. Use it only for requests that the router has not
   // accepted, because the router counts its own refusals.
   void Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after = {});

@@ -166,8 +166,8 @@ absl::StatusOr<std::unique_ptr<KeyRing>> KeyRing::Load(const std::string& path) 
 }
 
 absl::StatusOr<std::shared_ptr<const Tenant>> KeyRing::Authenticate(std::string_view authorization) const {
-  static const auto nobody = std::make_shared<const Tenant>();
-  if (!asks()) return nobody;
+  static const auto unnamed = std::make_shared<const Tenant>();
+  if (!asks()) return unnamed;
   std::shared_ptr<const ApiKeys> keys;
   {
     const std::lock_guard lock(mutex_);

@@ -8,7 +8,7 @@
 
 namespace baton {
 
-std::string SaltOf(const Tenant& tenant, const std::string& cache_salt) {
+std::string CacheDomainOf(const Tenant& tenant, const std::string& cache_salt) {
   // A tenant's name contains no line feed.
   return tenant.name.empty() ? cache_salt : absl::StrCat(tenant.name, "\n", cache_salt);
 }
@@ -98,16 +98,16 @@ int64_t Callers::TokensOf(const ClientRequest& request) {
   return prompt + (settled ? request.spec.sampling.max_tokens : kDefaultMaxTokens);
 }
 
-bool Callers::HasSpare(const Caller& caller, int64_t tokens) {
+bool Callers::MayPrefillAhead(const Caller& caller, int64_t tokens) {
   if (!keys_.asks()) return true;
   const std::lock_guard lock(mutex_);
-  return quotas_.HasSpare(*caller, tokens, clock_.Now());
+  return quotas_.MayPrefillAhead(*caller, tokens, clock_.Now());
 }
 
-void Callers::UseSpare(const Caller& caller, int64_t tokens) {
+void Callers::CountPrefillAhead(const Caller& caller, int64_t tokens) {
   if (!keys_.asks()) return;
   const std::lock_guard lock(mutex_);
-  quotas_.UseSpare(*caller, tokens, clock_.Now());
+  quotas_.CountPrefillAhead(*caller, tokens, clock_.Now());
 }
 
 void Callers::CountRefusal(const Tenant& tenant) { counts_.quota_refusals.Increment(tenant.name); }

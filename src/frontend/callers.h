@@ -29,7 +29,7 @@ struct CallOrigin {
 
 // The cache domain of a tenant's request with this salt. Two tenants never have the same cache
 // domain.
-std::string SaltOf(const Tenant& tenant, const std::string& cache_salt);
+std::string CacheDomainOf(const Tenant& tenant, const std::string& cache_salt);
 
 // Thread-safe.
 class Callers {
@@ -61,8 +61,8 @@ class Callers {
   // and a context add to its prompt are counted at its end.
   static int64_t TokensOf(const ClientRequest& request);
   // As in TenantQuotas.
-  bool HasSpare(const Caller& caller, int64_t tokens);
-  void UseSpare(const Caller& caller, int64_t tokens);
+  bool MayPrefillAhead(const Caller& caller, int64_t tokens);
+  void CountPrefillAhead(const Caller& caller, int64_t tokens);
 
  private:
   class CountedSink;

@@ -50,7 +50,7 @@ class LabelCounter {
 // Metrics.
 
 struct RouterCounts {
-  LabelCounter requests, followers;  // by gRPC status code
+  LabelCounter requests, prefill_hints;  // by gRPC status code
   prometheus::Counter *prompt_tokens = nullptr, *cached_tokens = nullptr, *completion_tokens = nullptr;
   prometheus::Counter *lost_prefill_workers = nullptr, *lost_decode_workers = nullptr;
   prometheus::Histogram *queue = nullptr, *router_queue = nullptr, *prefill = nullptr, *handoff = nullptr,

@@ -40,8 +40,8 @@ struct SequenceSlice {
 struct Batch {
   std::vector<SequenceSlice> slices;
   // True if the batch came from Meanwhile::next and the backend has already enqueued its pass
-  // (LogitsView::next_begun).
-  bool begun = false;
+  // (LogitsView::next_started).
+  bool started = false;
 };
 
 }  // namespace baton

@@ -32,8 +32,8 @@ struct LogitsView {
   std::span<const SampledToken> sampled{};
   // True if the backend has enqueued the batch from Meanwhile::next. The next pass must then be
   // this batch's.
-  bool next_begun = false;
-  // True if next_begun, but the device finished this pass first and was idle in between.
+  bool next_started = false;
+  // True if next_started, but the device finished this pass first and was idle in between.
   bool device_waited = false;
 };
 

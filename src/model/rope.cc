@@ -10,10 +10,10 @@ namespace {
 // than original_context / low_freq_factor have their frequency divided by `factor`. Wavelengths
 // shorter than original_context / high_freq_factor keep their frequency. Others blend the two.
 double Scale(double frequency, const RopeScaling& scaling) {
-  const double turns = static_cast<double>(scaling.original_context) * frequency / (2 * std::numbers::pi);
-  if (turns < scaling.low_freq_factor) return frequency / scaling.factor;
-  if (turns > scaling.high_freq_factor) return frequency;
-  const double kept = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+  const double rotations = static_cast<double>(scaling.original_context) * frequency / (2 * std::numbers::pi);
+  if (rotations < scaling.low_freq_factor) return frequency / scaling.factor;
+  if (rotations > scaling.high_freq_factor) return frequency;
+  const double kept = (rotations - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
   return (1 - kept) * frequency / scaling.factor + kept * frequency;
 }
 

@@ -69,7 +69,7 @@ ServedModels::ServedModels(std::vector<ServedModel> models) : configured_(models
   for (ServedModel& model : models) {
     const auto same = std::ranges::find_if(
         models_, [&](const ServedModel& earlier) { return earlier.tokenizer->digest() == model.tokenizer->digest(); });
-    model.family = same == models_.end() ? model.name : same->name;
+    model.tokenizer_id = same == models_.end() ? model.name : same->name;
     models_.push_back(std::move(model));
   }
 }

@@ -21,8 +21,8 @@ struct ServedModel {
   int32_t context = 0;  // context length, in tokens
   int32_t vocab = 0;
   // The name of the first served model with an equal tokenizer, possibly this model. Token ids may
-  // pass between models with the same value. ModelFamily (Llama, Qwen2, Qwen3) is something else.
-  std::string family;
+  // pass between models with the same value.
+  std::string tokenizer_id;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none
   SamplingParams sampling;                            // the model's defaults, without max_tokens

@@ -19,7 +19,7 @@ PrefillEngineOptions EngineOptions(const NodeParts& parts, const WorkerInfo& inf
   options.context = parts.config.context;
   options.step_tokens = parts.options.step_tokens;
   options.increment = parts.options.increment;
-  options.open_step = absl::Milliseconds(parts.options.streaming_step_ms);
+  options.streaming_step = absl::Milliseconds(parts.options.streaming_step_ms);
   options.max_requests = parts.options.max_requests;
   options.sender.self = {.version = kHandoffVersion,
                          .prefill_address = info.address,

@@ -80,7 +80,7 @@ std::function<void(HttpEvent)> CounterOfConnections(Metrics& metrics) {
         return counts.connections->Increment();
       case HttpEvent::kClosed:
         return counts.connections->Decrement();
-      case HttpEvent::kTurnedAway:
+      case HttpEvent::kRefused:
         return counts.refused->Increment();
       case HttpEvent::kReplaced:
         return counts.closed->Increment();

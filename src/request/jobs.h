@@ -31,7 +31,7 @@ struct PrefillJob {
   WorkerAddress decode_worker{};
   // The prompt streams: PrefillAppend brings its next tokens, and the last append states the decode
   // worker. `spec` may have no tokens at first.
-  bool open = false;
+  bool streaming = false;
   KvLease lease{};
   LeaseHolder lease_holder{};  // the router that sent the job; set by the worker
 };

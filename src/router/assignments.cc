@@ -13,7 +13,7 @@ void Assignments::ToPrefill(Request& request, const AttachedWorker& worker) {
   Placement& placement = request.placement;
   BATON_CHECK(placement.prefill.empty(), request.id);
   placement.prefill = worker.link;
-  placement.queued_tokens = IsBackground(request.asked.spec.priority) ? 0 : UncachedTokens(worker, request);
+  placement.queued_tokens = IsLowPriority(request.asked.spec.priority) ? 0 : UncachedTokens(worker, request);
   AttachedWorker& at = workers_.At(worker.link);
   at.requests.insert(&request);
   at.prompt_tokens += placement.queued_tokens;
@@ -36,7 +36,7 @@ void Assignments::Expect(Request& request, const AttachedWorker* decode) {
 void Assignments::NotePromptTokens(Request& request) {
   Placement& placement = request.placement;
   const auto tokens = static_cast<int32_t>(request.asked.spec.tokens.size());
-  if (!placement.prefill.empty() && !IsBackground(request.asked.spec.priority)) {
+  if (!placement.prefill.empty() && !IsLowPriority(request.asked.spec.priority)) {
     const int64_t queued = std::max<int64_t>(placement.queued_tokens + tokens - placement.prompt_tokens, 0);
     workers_.At(placement.prefill).prompt_tokens += queued - placement.queued_tokens;
     placement.queued_tokens = queued;

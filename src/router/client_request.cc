@@ -17,7 +17,7 @@ namespace {
 // digest.
 BlockKey RouterRoot(const ClientRequest& request) {
   constexpr std::array<uint8_t, 32> kNoDigest{};
-  return RootKey(kNoDigest, absl::StrCat(request.served->family, "\n", request.spec.cache_domain));
+  return RootKey(kNoDigest, absl::StrCat(request.served->tokenizer_id, "\n", request.spec.cache_domain));
 }
 
 }  // namespace
@@ -82,11 +82,11 @@ void ScopePrompt(ClientRequest& request) {
 Route ToRoute(const ClientRequest& request, std::vector<BlockKey> first) {
   const auto reference = std::ranges::find_if(
       request.prompt.segments, [](const PromptSegment& segment) { return std::holds_alternative<Reference>(segment); });
-  const bool open = reference != request.prompt.segments.end();
+  const bool streaming = reference != request.prompt.segments.end();
   return {.session = ScopedSession(request),
           .keys = RouterKeys(request, request.spec.tokens, std::move(first)),
-          .open = open,
-          .upstream = open ? std::get<Reference>(*reference).upstream : ""};
+          .streaming = streaming,
+          .upstream = streaming ? std::get<Reference>(*reference).upstream : ""};
 }
 
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached) {

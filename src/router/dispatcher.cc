@@ -89,7 +89,7 @@ absl::Status Dispatcher::SubmitToCore(Request& request, absl::Time now) {
   if (workload_) {
     const Workload::Lengths lengths = LengthsOf(request.asked, core_.FewestUncached(request));
     workload_->Arrived(request, lengths, FirstUpstream(request.asked), now);
-    request.placement.route.turn = now + workload_->ArrivalOffset(request, now);
+    request.placement.route.queue_order = now + workload_->ArrivalOffset(request, now);
   }
   if (gate_ && !held && IsNeeded(request)) AdmitUpstreams(request, now);
   return core_.Submit(request, now);
@@ -115,13 +115,13 @@ bool Dispatcher::IsNeeded(const Request& request) {
   absl::flat_hash_set<const Request*> seen;
   std::vector<const Request*> open{&request};
   while (!open.empty()) {
-    const std::vector<AgentNode*> readers = AgentGraph::DownstreamsOf(open.back()->node);
+    const std::vector<AgentNode*> downstreams = AgentGraph::DownstreamsOf(open.back()->node);
     open.pop_back();
-    for (const AgentNode* node : readers) {
-      const Request* reader = node->request;
-      const SessionGate::State state = reader->session.state;
+    for (const AgentNode* node : downstreams) {
+      const Request* downstream = node->request;
+      const SessionGate::State state = downstream->session.state;
       if (state == SessionGate::State::kAdmitted) return true;
-      if (state == SessionGate::State::kUnknown && seen.insert(reader).second) open.push_back(reader);
+      if (state == SessionGate::State::kUnknown && seen.insert(downstream).second) open.push_back(downstream);
     }
   }
   return false;
@@ -148,10 +148,10 @@ absl::Duration Dispatcher::ArrivalOffset(const Request& request, absl::Time now)
   return workload_ ? workload_->ArrivalOffset(request, now) : absl::ZeroDuration();
 }
 
-absl::Status Dispatcher::Follow(const RequestTicket& call, ClientRequest prompt, absl::Time now) {
+absl::Status Dispatcher::AddPrefillHint(const RequestTicket& call, ClientRequest prompt, absl::Time now) {
   const Request* request = requests_.Find(call);
   if (request == nullptr) return absl::NotFoundError("the call has ended");
-  RETURN_IF_ERROR(ahead_.Follow(*request, std::move(prompt), now));
+  RETURN_IF_ERROR(ahead_.AddPrefillHint(*request, std::move(prompt), now));
   Act(now);
   return absl::OkStatus();
 }
@@ -163,16 +163,16 @@ void Dispatcher::Cancel(const RequestTicket& ticket, absl::Time now) {
   Act(now);
 }
 
-void Dispatcher::LetGo(const RequestTicket& ticket, absl::Time now) {
+void Dispatcher::Detach(const RequestTicket& ticket, absl::Time now) {
   Request* request = requests_.Find(ticket);
   if (request == nullptr) return;
   if (!IsAwaited(*request)) return Cancel(ticket, now);
-  let_go_.insert(request);
+  detached_.insert(request);
 }
 
 bool Dispatcher::IsAwaited(const Request& request) {
   return std::ranges::any_of(AgentGraph::DownstreamsOf(request.node),
-                             [](const AgentNode* reader) { return !reader->request->follower; });
+                             [](const AgentNode* downstream) { return !downstream->request->prefill_hint; });
 }
 
 void Dispatcher::EndAll(absl::Time now) {
@@ -240,7 +240,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
 void Dispatcher::NotePrefill(const Request& request, std::span<const BlockKey> keys, absl::Time now) {
   const PrefillDone& done = *request.done;
   // A prefill hint need not be a turn of the session.
-  if (gate_ && !request.asked.session.empty() && !request.follower) {
+  if (gate_ && !request.asked.session.empty() && !request.prefill_hint) {
     gate_->Prefilled(SessionOf(request.asked),
                      {.worker = request.prefilled_by,
                       .keys = keys,
@@ -252,8 +252,8 @@ void Dispatcher::NotePrefill(const Request& request, std::span<const BlockKey> k
                       .awaited = !request.is_internal()},
                      now);
   }
-  std::vector<BlockKey> grown;
-  if (request.is_internal()) keys = grown = request.CurrentKeys();
+  std::vector<BlockKey> all_keys;
+  if (request.is_internal()) keys = all_keys = request.CurrentKeys();
   core_.Remember(request.prefilled_by, keys.first(request.BlocksAt(keys.size())));
   ahead_.Prefilled(request);
 }
@@ -268,7 +268,7 @@ void Dispatcher::Discard(const PrefillDone& done) {
 void Dispatcher::OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now) {
   Request* request = requests_.FindByWorkerName(failed.request_id);
   if (request == nullptr) return;
-  if (request->follower) {
+  if (request->prefill_hint) {
     // Another worker might have room, but a prefill hint is not worth another attempt.
     core_.Fail(*request, failed.status);
   } else {
@@ -373,7 +373,7 @@ void Dispatcher::Act(PromptIncrement& increment, absl::Time now) {
   if (absl::Status status = Complete(asked); !status.ok()) return core_.Fail(request, status);
   core_.Closed(request, now);
   NoteWaiting(request);
-  if (request.follower) core_.EndBy(request, now + kShadowWait);
+  if (request.prefill_hint) core_.EndBy(request, now + kShadowWait);
 }
 
 void Dispatcher::Act(PromptRestarted& restarted, absl::Time) {
@@ -422,36 +422,36 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   request.stages.ended = now;
   if (!request.asked.workflow.empty()) timeline_.Keep(request.Life(outcome));
   EndContext(contexts_, request.asked, outcome.status.ok() ? request.prefilled_by : "", now);
-  request.follower ? graph_.EndedWithoutOutput(request.node) : graph_.Ended(request.node, outcome.status, now);
+  request.prefill_hint ? graph_.EndedWithoutOutput(request.node) : graph_.Ended(request.node, outcome.status, now);
   if (workload_) {
     const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;
     workload_->Ended(request, complete, now);
   }
   if (gate_) gate_->Ended(request, now);
-  if (request.follower) {
-    actions_.push_back(FollowerEnded{outcome.status.code()});
+  if (request.prefill_hint) {
+    actions_.push_back(PrefillHintEnded{outcome.status.code()});
   } else if (!request.shadow) {
     actions_.push_back(RequestEnded{{request.id, request.number}, std::move(outcome)});
   }
-  let_go_.erase(&request);
+  detached_.erase(&request);
   requests_.Remove(request);
-  for (Request* other : let_go_) {
+  for (Request* other : detached_) {
     if (!IsAwaited(*other)) core_.Cancel(*other);
   }
 }
 
 // --- views ---------------------------------------------------------------------------------------
 
-Timeline::Lives Dispatcher::LivesOf(const std::string& workflow, const std::string& tenant, absl::Time now) {
-  Timeline::Lives lives = timeline_.Find(workflow, tenant, now);
+Timeline::Lives Dispatcher::LivesOf(const std::string& workflow, const std::string& cache_domain, absl::Time now) {
+  Timeline::Lives lives = timeline_.Find(workflow, cache_domain, now);
   for (const auto& [id, request] : requests_.live()) {
-    if (request->asked.workflow != workflow || request->asked.spec.cache_domain != tenant) continue;
+    if (request->asked.workflow != workflow || request->asked.spec.cache_domain != cache_domain) continue;
     lives.push_back(std::make_shared<const RequestLife>(request->Life(request->Outcome(absl::OkStatus(), now))));
   }
   return lives;
 }
 
-std::vector<WorkflowView> Dispatcher::WorkflowsOf(const std::string& tenant, size_t most, absl::Time now) {
+std::vector<WorkflowView> Dispatcher::WorkflowsOf(const std::string& cache_domain, size_t most, absl::Time now) {
   absl::flat_hash_map<std::string, WorkflowView> views;
   const auto count = [&views](const std::string& name, absl::Time arrived, bool live) {
     WorkflowView& view = views[name];
@@ -460,9 +460,10 @@ std::vector<WorkflowView> Dispatcher::WorkflowsOf(const std::string& tenant, siz
     view.live += live;
     view.latest = std::max(view.latest, arrived);
   };
-  for (const auto& life : timeline_.OfCacheDomain(tenant, now)) count(life->workflow, life->stages.arrived, false);
+  for (const auto& life : timeline_.OfCacheDomain(cache_domain, now))
+    count(life->workflow, life->stages.arrived, false);
   for (const auto& [id, request] : requests_.live()) {
-    if (request->asked.workflow.empty() || request->asked.spec.cache_domain != tenant) continue;
+    if (request->asked.workflow.empty() || request->asked.spec.cache_domain != cache_domain) continue;
     count(request->asked.workflow, request->stages.arrived, true);
   }
   std::vector<WorkflowView> sorted;

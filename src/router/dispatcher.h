@@ -59,11 +59,11 @@ struct RequestEnded {
   RequestTicket ticket;
   RequestOutcome outcome;
 };
-// The end of a prefill hint that Follow accepted.
-struct FollowerEnded {
+// The end of a prefill hint that AddPrefillHint accepted.
+struct PrefillHintEnded {
   absl::StatusCode code;
 };
-using DispatchAction = std::variant<WorkerCommand, RequestProgress, RequestEnded, FollowerEnded>;
+using DispatchAction = std::variant<WorkerCommand, RequestProgress, RequestEnded, PrefillHintEnded>;
 
 class Dispatcher {
  public:
@@ -93,13 +93,14 @@ class Dispatcher {
   // An error changes nothing for other requests. Prompts that refer to the request as an announced
   // one go on waiting. REQUIRES: Begin was OK, and the request has an id.
   absl::StatusOr<RequestTicket> Submit(std::unique_ptr<Request> prepared, absl::Time now);
-  // Starts a prefill hint, as PrefillAhead::Follow does. Returns NOT_FOUND if the call has ended.
-  absl::Status Follow(const RequestTicket& call, ClientRequest prompt, absl::Time now);
-  // Ends the request with CANCELLED. Cancel and LetGo do nothing for a request that has ended.
+  // Starts a prefill hint, as PrefillAhead::AddPrefillHint does. Returns NOT_FOUND if the call has
+  // ended.
+  absl::Status AddPrefillHint(const RequestTicket& call, ClientRequest prompt, absl::Time now);
+  // Ends the request with CANCELLED. Cancel and Detach do nothing for a request that has ended.
   void Cancel(const RequestTicket& ticket, absl::Time now);
   // Detaches the client, which reads no further output. The request is cancelled once no client's
   // request waits for its output.
-  void LetGo(const RequestTicket& ticket, absl::Time now);
+  void Detach(const RequestTicket& ticket, absl::Time now);
   // Ends all live requests with UNAVAILABLE.
   void EndAll(absl::Time now);
 
@@ -125,10 +126,10 @@ class Dispatcher {
   const ContextStore& contexts() const { return contexts_; }
   SessionGate::Counts sessions() const { return gate_ ? gate_->counts() : SessionGate::Counts{}; }
   int64_t session_limit() const { return gate_ ? gate_->limit() : 0; }  // 0: no limit
-  // Returns the requests of a workflow that are live or ended recently. `tenant` is a cache domain.
-  Timeline::Lives LivesOf(const std::string& workflow, const std::string& tenant, absl::Time now);
+  // Returns the requests of a workflow that are live or ended recently.
+  Timeline::Lives LivesOf(const std::string& workflow, const std::string& cache_domain, absl::Time now);
   // Returns the workflows of a cache domain, the latest first.
-  std::vector<WorkflowView> WorkflowsOf(const std::string& tenant, size_t most, absl::Time now);
+  std::vector<WorkflowView> WorkflowsOf(const std::string& cache_domain, size_t most, absl::Time now);
   std::vector<SessionGate::View> LatestSessions(size_t most) const;
   void CheckInvariants() const;
 
@@ -183,7 +184,7 @@ class Dispatcher {
   std::optional<SessionGate> gate_;  // requests with a session
   PrefillAhead ahead_;
   // Live requests without a client, whose outputs other requests wait for.
-  absl::btree_set<Request*, Request::ById> let_go_;
+  absl::btree_set<Request*, Request::ById> detached_;
   // Ended requests with a workflow.
   Timeline timeline_{TimelineLimits{}};
   std::vector<DispatchAction> actions_;

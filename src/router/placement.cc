@@ -104,7 +104,7 @@ const AttachedWorker* LeastLoadedDecode(Candidates candidates, const Request& re
                                         const AttachedWorker* /*ahead*/) {
   return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
     return std::tuple(IsOverloaded(*worker, request),
-                      DecodeLoad(*worker) + (request.placement.route.open ? std::ssize(worker->expected) : 0),
+                      DecodeLoad(*worker) + (request.placement.route.streaming ? std::ssize(worker->expected) : 0),
                       -(worker->load.blocks_free + worker->load.blocks_cached),
                       RendezvousWeight(request.id, worker->info.address));
   });

@@ -24,7 +24,7 @@ struct Route {
   // Keys of the prompt's full blocks, for comparisons within this router.
   std::vector<BlockKey> keys{};
   // True for a streaming prompt.
-  bool open = false;
+  bool streaming = false;
   // The first upstream request of a streaming prompt.
   RequestId upstream{};
   // True if the request may run only at the holder of its context. It ends if it would run
@@ -34,7 +34,7 @@ struct Route {
   bool held = false;
   // Queue order among requests of equal priority; the earlier time goes first. Requests with equal
   // times are ordered by submission.
-  absl::Time turn{};
+  absl::Time queue_order{};
 };
 
 struct Request;
@@ -56,7 +56,7 @@ struct AttachedWorker {
   // waited for it. Such a report may have overtaken refusals, which arrive through prefill workers.
   // Each unit lets one request whose refusal arrives later ask again at once. Each use first lowers
   // this number to the number of requests with a hand-off to the worker under way.
-  int64_t unclaimed_room = 0;
+  int64_t unused_room = 0;
 };
 
 // RouterCore's part of a request.

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "router/follower.h"
+#include "router/prefill_hint.h"
 #include "router/shadow_prefill.h"
 
 namespace baton {
@@ -54,7 +54,7 @@ void PrefillAhead::StartShadow(Request& request, absl::Time now) {
   if (core_.live_requests() >= options_.most_live) return;
   // The router's lock is held, so the beginning of the prompt is not hashed again.
   Request& shadow = requests_.Add(std::make_unique<Request>(ShadowOf(request), request.FixedKeys()));
-  shadow.placement.route.open = shadow.placement.route.at_holder = true;
+  shadow.placement.route.streaming = shadow.placement.route.at_holder = true;
   shadow.stages.arrived = shadow.stages.complete = now;
   shadow.shadow = true;
   shadow.shadow_of = &request;
@@ -86,12 +86,12 @@ void PrefillAhead::Ended(Request& request, absl::Time now) {
   if (request.shadowed) Shadow(request, {}, /*all=*/true, now);
   if (request.shadow_request != nullptr) std::exchange(request.shadow_request, nullptr)->shadow_of = nullptr;
   if (request.shadow) ForgetShadow(request);
-  if (!request.follower) return;
+  if (!request.prefill_hint) return;
   const auto others = hints_.find(TenantOf(request.asked));
   if (--others->second == 0) hints_.erase(others);
 }
 
-// --- followers -----------------------------------------------------------------------------------
+// --- prefill hints -------------------------------------------------------------------------------
 
 absl::Status PrefillAhead::MayAddHint(const Request& call, const ClientRequest& prompt) const {
   if (call.stages.placed == absl::InfiniteFuture()) return absl::ResourceExhaustedError("the call waits for a worker");
@@ -107,27 +107,27 @@ absl::Status PrefillAhead::MayAddHint(const Request& call, const ClientRequest& 
   return core_.registry().Readiness(prompt.served->name, /*prefill_only=*/true);
 }
 
-absl::Status PrefillAhead::Follow(const Request& call, ClientRequest prompt, absl::Time now) {
+absl::Status PrefillAhead::AddPrefillHint(const Request& call, ClientRequest prompt, absl::Time now) {
   RETURN_IF_ERROR(MayAddHint(call, prompt));
   const uint64_t number = requests_.DrawNumber();
-  Request& follower = requests_.Add(std::make_unique<Request>(PrefillHintOf(call, std::move(prompt), number)));
-  follower.number = number;
-  follower.stages.arrived = now;
-  follower.follower = true;
-  if (absl::Status status = Enter(follower, now); !status.ok()) {
-    graph_.Refused(follower.node);
-    requests_.Remove(follower);
+  Request& hint = requests_.Add(std::make_unique<Request>(PrefillHintOf(call, std::move(prompt), number)));
+  hint.number = number;
+  hint.stages.arrived = now;
+  hint.prefill_hint = true;
+  if (absl::Status status = Enter(hint, now); !status.ok()) {
+    graph_.Refused(hint.node);
+    requests_.Remove(hint);
     return status;
   }
-  ++hints_[TenantOf(follower.asked)];
+  ++hints_[TenantOf(hint.asked)];
   return absl::OkStatus();
 }
 
-absl::Status PrefillAhead::Enter(Request& follower, absl::Time now) {
-  ASSIGN_OR_RETURN(PromptIncrement known, graph_.Submit(follower.node, follower.asked.prompt, now));
-  follower.asked.spec.tokens = std::move(known.tokens);
-  follower.SetRoute(ToRoute(follower.asked, follower.FixedKeys()));
-  return core_.Submit(follower, now);
+absl::Status PrefillAhead::Enter(Request& hint, absl::Time now) {
+  ASSIGN_OR_RETURN(PromptIncrement known, graph_.Submit(hint.node, hint.asked.prompt, now));
+  hint.asked.spec.tokens = std::move(known.tokens);
+  hint.SetRoute(ToRoute(hint.asked, hint.FixedKeys()));
+  return core_.Submit(hint, now);
 }
 
 void PrefillAhead::CheckInvariants() const {
@@ -138,11 +138,11 @@ void PrefillAhead::CheckInvariants() const {
       BATON_CHECK(of == nullptr || of->shadow_request == shadow, shadow->id);
     }
   }
-  absl::flat_hash_map<std::string, int32_t> followers;
+  absl::flat_hash_map<std::string, int32_t> hints;
   for (const auto& [id, request] : requests_.live()) {
-    if (request->follower) ++followers[TenantOf(request->asked)];
+    if (request->prefill_hint) ++hints[TenantOf(request->asked)];
   }
-  BATON_CHECK(followers == hints_, "the counts of prefill hints are wrong");
+  BATON_CHECK(hints == hints_, "the counts of prefill hints are wrong");
 }
 
 }  // namespace baton

@@ -1,5 +1,5 @@
 // Prefill before a client asks for it, by internal requests: shadow prefills of sessions' outputs
-// (shadow_prefill.h) and prefill hints (follower.h).
+// (shadow_prefill.h) and prefill hints (prefill_hint.h).
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ class PrefillAhead {
   // - RESOURCE_EXHAUSTED: the router has no spare room, the call itself waits for a worker, or the
   //   tenant has kMaxPrefillHintsPerTenant prefill hints.
   // - the errors of WorkerRegistry::Readiness, AgentGraph::Submit and RouterCore::Submit
-  absl::Status Follow(const Request& call, ClientRequest prompt, absl::Time now);
+  absl::Status AddPrefillHint(const Request& call, ClientRequest prompt, absl::Time now);
 
   void CheckInvariants() const;
 
@@ -52,7 +52,7 @@ class PrefillAhead {
   void StartShadow(Request& request, absl::Time now);
   void ForgetShadow(Request& shadow);
   absl::Status MayAddHint(const Request& call, const ClientRequest& prompt) const;
-  absl::Status Enter(Request& follower, absl::Time now);
+  absl::Status Enter(Request& hint, absl::Time now);
 
   using Shadows = absl::btree_set<Request*, Request::ById>;
 

@@ -61,7 +61,10 @@ PrefillJob Request::StartPrefill(const RouterAction& action) {
   restart = false;
   placed_at = action.worker;
   decoded_by.clear();
-  return {.request_id = worker_id, .spec = asked.spec, .decode_worker = action.decode_worker, .open = action.open};
+  return {.request_id = worker_id,
+          .spec = asked.spec,
+          .decode_worker = action.decode_worker,
+          .streaming = action.streaming};
 }
 
 PrefillAppend Request::AppendPrompt(const RouterAction& action) {
@@ -134,9 +137,9 @@ RequestLife Request::Life(RequestOutcome outcome) const {
   life.workflow = asked.workflow;
   life.cache_domain = asked.spec.cache_domain;
   life.agent = asked.agent;
-  const size_t told = std::min(upstreams.size(), kMostUpstreams);
-  life.upstreams.assign(upstreams.begin(), upstreams.begin() + static_cast<std::ptrdiff_t>(told));
-  life.upstreams_omitted = static_cast<int32_t>(upstreams.size() - told);
+  const size_t reported = std::min(upstreams.size(), kMostUpstreams);
+  life.upstreams.assign(upstreams.begin(), upstreams.begin() + static_cast<std::ptrdiff_t>(reported));
+  life.upstreams_omitted = static_cast<int32_t>(upstreams.size() - reported);
   life.stages = stages;
   if (done) life.steps = done->steps;
   return life;

@@ -81,14 +81,14 @@ struct Request {
   // Whether the request is a shadow prefill.
   bool shadow = false;
   // Whether the request is a prefill hint.
-  bool follower = false;
+  bool prefill_hint = false;
   Request* shadow_of = nullptr;       // a shadow prefill: the live request that generates
   Request* shadow_request = nullptr;  // the request's own live shadow prefill
   // Whether the request has or had a shadow prefill.
   bool shadowed = false;
   // Generated tokens that its shadow prefill has not received yet.
   std::vector<TokenId> unshadowed;
-  bool is_internal() const { return shadow || follower; }
+  bool is_internal() const { return shadow || prefill_hint; }
 
   // REQUIRES: RouterCore does not have the request.
   void SetRoute(Route route);

@@ -36,8 +36,9 @@ absl::Status BeginContext(ContextStore& contexts, ClientRequest& request, absl::
   ContextUse& use = request.context;
   const std::optional<int64_t> length = use.length;
   ASSIGN_OR_RETURN(ContextStore::View view,
-                   request.prefill_only ? contexts.BeginAppend(KeyOf(request), request.served->family, length, now)
-                                        : contexts.BeginRead(KeyOf(request), request.served->family, length, now));
+                   request.prefill_only
+                       ? contexts.BeginAppend(KeyOf(request), request.served->tokenizer_id, length, now)
+                       : contexts.BeginRead(KeyOf(request), request.served->tokenizer_id, length, now));
   use.tokens = static_cast<int32_t>(view.tokens.size());
   use.holder = std::move(view.holder);
   PutBefore(request, use.tokens > 0 ? std::move(view.tokens) : std::move(use.prefix));

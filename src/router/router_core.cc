@@ -98,7 +98,7 @@ absl::Status RouterCore::Submit(Request& request, absl::Time now) {
   Placement& placement = request.placement;
   const ClientRequest& asked = request.asked;
   BATON_CHECK(placement.state == State::kNone, request.id);
-  BATON_CHECK(placement.prompt_tokens >= 1 || placement.route.open, request.id);
+  BATON_CHECK(placement.prompt_tokens >= 1 || placement.route.streaming, request.id);
   if (live_requests() >= limits_.live_requests) {
     return absl::ResourceExhaustedError(
         absl::StrCat("overloaded: ", live_requests(), " live requests, limit ", limits_.live_requests));
@@ -140,9 +140,9 @@ void RouterCore::Grew(Request& request) {
 void RouterCore::Closed(Request& request, absl::Time now) {
   Placement& placement = request.placement;
   if (placement.state == State::kNone) return;
-  BATON_CHECK(placement.route.open, request.id);
+  BATON_CHECK(placement.route.streaming, request.id);
   assignments_.NotePromptTokens(request);
-  placement.route.open = false;
+  placement.route.streaming = false;
   if (placement.state == State::kHeld) return;
   if (placement.state == State::kWaiting || placement.state == State::kCollecting) {
     waiting_.Remove(request);
@@ -218,7 +218,7 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
     reason =
         absl::UnavailableError(StrCat("the hand-off failed: ", Message(reason), "; the request may be sent again"));
   }
-  const bool growing = placement.state == State::kStreaming;
+  const bool streaming = placement.state == State::kStreaming;
   const bool cannot_hand_off = by_prefill && failure.no_room_to_decode && absl::IsUnavailable(reason);
   const WorkerAddress refuser = by_prefill && failure.no_room_to_decode ? placement.decode : link;
   // The worker shuts down and no token has come, so the request is placed again as if the worker
@@ -233,12 +233,12 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
     const bool until_room = absl::IsResourceExhausted(reason) && failure.no_room_to_decode &&
                             !placement.decode.empty() && failure.retry_after == absl::ZeroDuration();
     absl::Time left_out_until = now + delay;
-    if (until_room) left_out_until = TakeUnclaimedRoom(refuser) ? now : absl::InfiniteFuture();
+    if (until_room) left_out_until = TakeUnusedRoom(refuser) ? now : absl::InfiniteFuture();
     LeaveOut(placement, refuser, left_out_until);
     if (refuser != placement.decode) PassOnRoom(placement);
     assignments_.LeavePrefill(request);
     assignments_.LeaveDecode(request);
-    if (growing) return PlaceOrWait(request, now);
+    if (streaming) return PlaceOrWait(request, now);
     if (leaves || !placement.refused_at) placement.refused_at = now;
     placement.last_refusal = reason;
     if (now < *placement.refused_at + limits_.capacity_wait) {
@@ -268,15 +268,15 @@ void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, absl::Time 
   }
   AttachedWorker* worker = registry_.Find(link);
   if (worker == nullptr) return;
-  worker->unclaimed_room = std::min(worker->unclaimed_room + requests, Asking(*worker));
+  worker->unused_room = std::min(worker->unused_room + requests, Asking(*worker));
 }
 
-bool RouterCore::TakeUnclaimedRoom(const WorkerAddress& link) {
+bool RouterCore::TakeUnusedRoom(const WorkerAddress& link) {
   AttachedWorker* worker = registry_.Find(link);
   if (worker == nullptr) return false;
-  worker->unclaimed_room = std::min(worker->unclaimed_room, Asking(*worker));
-  if (worker->unclaimed_room == 0) return false;
-  --worker->unclaimed_room;
+  worker->unused_room = std::min(worker->unused_room, Asking(*worker));
+  if (worker->unused_room == 0) return false;
+  --worker->unused_room;
   return true;
 }
 
@@ -337,7 +337,7 @@ bool RouterCore::TryPlace(Request& request, absl::Time now) {
   const AttachedWorker* prefill = ChoosePrefill(prefills, request, limits_.placement);
   if (prefill == nullptr) return false;
   const AttachedWorker* decode = asked.prefill_only ? nullptr : DecodeFor(request, *prefill, std::move(decodes));
-  if (decode == nullptr && !asked.prefill_only && !placement.route.open) return false;
+  if (decode == nullptr && !asked.prefill_only && !placement.route.streaming) return false;
   Place(request, *prefill, decode);
   return true;
 }
@@ -352,11 +352,11 @@ const AttachedWorker* RouterCore::DecodeFor(const Request& request, const Attach
 
 void RouterCore::Place(Request& request, const AttachedWorker& prefill, const AttachedWorker* decode) {
   Placement& placement = request.placement;
-  const bool open = placement.route.open;
+  const bool streaming = placement.route.streaming;
   waiting_.Remove(request);
-  placement.state = open ? State::kStreaming : State::kPrefilling;
+  placement.state = streaming ? State::kStreaming : State::kPrefilling;
   assignments_.ToPrefill(request, prefill);
-  if (open) {
+  if (streaming) {
     assignments_.Expect(request, decode);
   } else if (decode != nullptr) {
     assignments_.ToDecode(request, *decode);
@@ -365,7 +365,7 @@ void RouterCore::Place(Request& request, const AttachedWorker& prefill, const At
                       .request = &request,
                       .worker = prefill.link,
                       .decode_worker = decode == nullptr ? "" : decode->info.address,
-                      .open = open});
+                      .streaming = streaming});
   Arm(request);
 }
 
@@ -386,14 +386,14 @@ void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
   assignments_.LeavePrefill(request);
   assignments_.LeaveDecode(request);
   if (TryPlace(request, now)) return;
-  if (!placement.route.at_holder && !IsBackground(request.asked.spec.priority)) return Wait(request, now);
+  if (!placement.route.at_holder && !IsLowPriority(request.asked.spec.priority)) return Wait(request, now);
   End(request, absl::UnavailableError("no prefill worker has room for this low-priority job"));
 }
 
 void RouterCore::Wait(Request& request, absl::Time now) {
   Placement& placement = request.placement;
   placement.reason = registry_.Readiness(request.asked.served->name, request.asked.prefill_only);
-  if (placement.reason.ok() && placement.route.open) {
+  if (placement.reason.ok() && placement.route.streaming) {
     waiting_.Remove(request);
     placement.state = State::kCollecting;
     return Arm(request);
@@ -533,7 +533,7 @@ void RouterCore::CheckInvariants() const {
     BATON_CHECK(
         !route.at_holder || placement.state == State::kHeld || placement.prefill == request->asked.context.holder,
         request->id);
-    BATON_CHECK(either || (streams || is_collecting) == route.open, request->id);
+    BATON_CHECK(either || (streams || is_collecting) == route.streaming, request->id);
     BATON_CHECK(streams || placement.expected_at.empty(), request->id);
     waiting += waits;
     timers += placement.timer != absl::InfiniteFuture();

@@ -66,7 +66,7 @@ struct RouterAction {
   // worker of a streaming prompt may still change.
   WorkerAddress decode_worker{};
   // kStartPrefill: whether kAppend and kClose actions follow.
-  bool open = false;
+  bool streaming = false;
   absl::Status status{};  // for kEnd
   // For kEnd with RESOURCE_EXHAUSTED or UNAVAILABLE. Zero: unknown.
   absl::Duration retry_after{};
@@ -162,7 +162,7 @@ class RouterCore {
   void PassOnRoom(const Placement& placement);
   // Returns whether the worker has reported room that no request has used, and lets one request use
   // it.
-  bool TakeUnclaimedRoom(const WorkerAddress& link);
+  bool TakeUnusedRoom(const WorkerAddress& link);
   void End(Request& request, const absl::Status& status, absl::Duration retry_after = absl::ZeroDuration());
   void Arm(Request& request);
 

@@ -168,7 +168,7 @@ void SessionGate::Run(Request& request, Session& session, const SessionKey& key)
 // --- slots ---------------------------------------------------------------------------------------
 
 bool SessionGate::QuantumExpired(const Session& session, absl::Time now) const {
-  return !queues_.empty() && now - session.since >= limits_.turn;
+  return !queues_.empty() && now - session.since >= limits_.quantum;
 }
 
 int64_t SessionGate::Places() const { return limits_.sessions > 0 ? limits_.sessions : window_.size(); }

@@ -9,8 +9,8 @@
 // holds:
 // - It has been idle for options.keep, and no session waits.
 // - It has been idle for linger(), and a session waits.
-// - Its quantum (options.turn) has expired, and a session waits for a slot. Such a session gets no
-//   further request admitted.
+// - Its quantum (options.quantum) has expired, and a session waits for a slot. No further request
+//   of such a session is admitted.
 // - The limit has fallen, and the session is among the youngest of those beyond it. It is then
 //   parked at its next request, before later sessions of its tenant.
 //
@@ -52,7 +52,7 @@ struct SessionLimits {
   // Longest idle time of an active session while no session waits.
   absl::Duration keep = absl::Minutes(1);
   // The quantum: how long a session stays active while other sessions wait for a slot.
-  absl::Duration turn = absl::Minutes(2);
+  absl::Duration quantum = absl::Minutes(2);
   // Bounds of linger(). The upper bound is a constant near the time in which prefill computes as
   // much KV as memory holds: 36 s for Llama-3.1-8B on an A100. A slot that is kept for longer costs
   // other sessions more than computing the KV again (the five-minute rule, Gray and Putzolu 1987).

@@ -22,7 +22,7 @@ ClientRequest ShadowOf(Request& request) {
   shadow.spec.tokens.Append(made);
   shadow.context.holder = request.prefilled_by;
   shadow.context.tokens = static_cast<int32_t>(asked.spec.tokens.size());
-  shadow.spec.priority = kBackgroundPriority;
+  shadow.spec.priority = kLowPriority;
   shadow.prefill_only = true;
   return shadow;
 }

@@ -59,14 +59,14 @@ std::optional<TenantQuotas::Refusal> TenantQuotas::Begin(const Tenant& tenant, c
   return std::nullopt;
 }
 
-bool TenantQuotas::HasSpare(const Tenant& tenant, int64_t tokens, absl::Time now) {
+bool TenantQuotas::MayPrefillAhead(const Tenant& tenant, int64_t tokens, absl::Time now) {
   const auto quota = static_cast<double>(tenant.quota.tokens_per_minute);
   Use& use = uses_[tenant.name];
   WorkOff(use, tenant.quota.tokens_per_minute, now);
   return quota == 0 || use.tokens + static_cast<double>(tokens) <= quota / 2;
 }
 
-void TenantQuotas::UseSpare(const Tenant& tenant, int64_t tokens, absl::Time now) {
+void TenantQuotas::CountPrefillAhead(const Tenant& tenant, int64_t tokens, absl::Time now) {
   Use& use = uses_[tenant.name];
   WorkOff(use, tenant.quota.tokens_per_minute, now);
   use.tokens += static_cast<double>(tokens);

@@ -44,9 +44,9 @@ class TenantQuotas {
   std::optional<Refusal> Begin(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now,
                                bool further = false);
   // Returns whether so many tokens of prefill hints leave half a minute's quota for requests.
-  bool HasSpare(const Tenant& tenant, int64_t tokens, absl::Time now);
+  bool MayPrefillAhead(const Tenant& tenant, int64_t tokens, absl::Time now);
   // Counts tokens of prefill hints.
-  void UseSpare(const Tenant& tenant, int64_t tokens, absl::Time now);
+  void CountPrefillAhead(const Tenant& tenant, int64_t tokens, absl::Time now);
   // Ends a request that Begin counted. `tokens` is the number that it used beyond those passed to
   // Begin; it may be negative.
   //

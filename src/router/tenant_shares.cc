@@ -6,7 +6,7 @@
 
 namespace baton {
 
-bool TenantShares::Counts(const RequestSpec& spec) { return !spec.tenant.empty() && !IsBackground(spec.priority); }
+bool TenantShares::Counts(const RequestSpec& spec) { return !spec.tenant.empty() && !IsLowPriority(spec.priority); }
 
 absl::Status TenantShares::Check(const RequestSpec& spec, int32_t live) const {
   if (!Counts(spec)) return absl::OkStatus();
@@ -30,12 +30,12 @@ void TenantShares::End(const RequestSpec& spec) {
 
 int64_t TenantShares::LastServed(const std::string& tenant) const {
   const auto use = uses_.find(tenant);
-  return use == uses_.end() ? 0 : use->second.last_turn;
+  return use == uses_.end() ? 0 : use->second.last_served;
 }
 
 void TenantShares::NoteServed(const std::string& tenant) {
   const auto use = uses_.find(tenant);
-  if (use != uses_.end()) use->second.last_turn = ++turns_;
+  if (use != uses_.end()) use->second.last_served = ++served_;
 }
 
 int32_t TenantShares::live(const std::string& tenant) const {

@@ -37,13 +37,13 @@ class TenantShares {
  private:
   struct Use {
     int32_t live = 0;  // never 0
-    int64_t last_turn = 0;
+    int64_t last_served = 0;
   };
 
   // Upper bound on live requests of all tenants.
   const int32_t limit_;
   absl::flat_hash_map<std::string, Use> uses_;
-  int64_t turns_ = 0;
+  int64_t served_ = 0;
 };
 
 }  // namespace baton

@@ -15,7 +15,7 @@ const std::string& TenantOf(const Request& request) { return request.asked.spec.
 
 bool WaitingQueue::Before::operator()(const Request* a, const Request* b) const {
   const auto key = [](const Request& request) {
-    return std::tuple(-request.asked.spec.priority, request.placement.route.turn, request.placement.sequence);
+    return std::tuple(-request.asked.spec.priority, request.placement.route.queue_order, request.placement.sequence);
   };
   return key(*a) < key(*b);
 }
@@ -34,7 +34,7 @@ bool WaitingQueue::HasRoom(const RequestSpec& spec) const {
 
 std::vector<Request*> WaitingQueue::InServiceOrder() const {
   absl::btree_map<std::string, int64_t> seen;
-  std::vector<std::tuple<int64_t, int64_t, Request*>> order;  // round, last turn, request
+  std::vector<std::tuple<int64_t, int64_t, Request*>> order;  // round, last served, request
   for (Request* request : queue_) {
     order.emplace_back(seen[TenantOf(*request)]++, shares_.LastServed(TenantOf(*request)), request);
   }
@@ -42,7 +42,7 @@ std::vector<Request*> WaitingQueue::InServiceOrder() const {
     return std::tuple(std::get<0>(entry), std::get<1>(entry));  // otherwise in queue order
   });
   std::vector<Request*> requests;
-  for (const auto& [round, turn, request] : order) requests.push_back(request);
+  for (const auto& [round, last_served, request] : order) requests.push_back(request);
   return requests;
 }
 

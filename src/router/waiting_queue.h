@@ -11,8 +11,8 @@
 
 namespace baton {
 
-// Tenants alternate. A tenant's requests are ordered by priority, then by Route::turn, then by
-// submission.
+// Tenants alternate. A tenant's requests are ordered by priority, then by Route::queue_order, then
+// by submission.
 class WaitingQueue {
  public:
   // `most`: upper bound on waiting requests. `shares` must outlive this.

@@ -29,10 +29,10 @@ Workload::AgentKey Workload::AgentOf(const Request& request) {
 }
 
 Workload::WorkflowKey Workload::WorkflowOf(const Request& request, const Request* upstream) {
-  const std::string& tenant = request.asked.spec.cache_domain;
-  if (!request.asked.workflow.empty()) return {tenant, request.asked.workflow, ""};
+  const std::string& cache_domain = request.asked.spec.cache_domain;
+  if (!request.asked.workflow.empty()) return {cache_domain, request.asked.workflow, ""};
   const bool follows = upstream != nullptr && upstream->work.workflow != nullptr;
-  return follows ? upstream->work.workflow->first : WorkflowKey{tenant, "", request.id};
+  return follows ? upstream->work.workflow->first : WorkflowKey{cache_domain, "", request.id};
 }
 
 int64_t Workload::ExpectedTokens(const Request& request, int64_t max_output) const {

@@ -36,7 +36,7 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
   // Returns an empty event. Reuses the memory of a sent event if there is one.
   Event NewEvent() {
     const std::lock_guard lock(mutex_);
-    return std::exchange(spare_, std::nullopt).value_or(Event());
+    return std::exchange(recycled_, std::nullopt).value_or(Event());
   }
 
   // Sends events in the order of the calls. Drops the event if the stream is closing. Thread-safe.
@@ -77,7 +77,7 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
 
   void OnWriteDone(bool ok) override {
     const std::lock_guard lock(mutex_);
-    if (Recycle(queue_.front())) spare_ = std::move(queue_.front());
+    if (Recycle(queue_.front())) recycled_ = std::move(queue_.front());
     queue_.pop_front();
     if (queue_.size() <= 1) coalesced_ = 0;
     if (!ok) {
@@ -109,7 +109,7 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
   std::mutex mutex_;  // guards the members below
   // gRPC is writing the first event.
   std::deque<Event> queue_;
-  std::optional<Event> spare_;
+  std::optional<Event> recycled_;
   // Upper bound on the bytes of the last event in queue_. Merging can only save bytes.
   size_t last_bytes_ = 0;
   size_t coalesced_ = 0;

@@ -42,7 +42,7 @@ class RouterStreams {
 
   // Records that `stream` submitted request `id`. `trace_id` is for logs. Returns ALREADY_EXISTS if
   // a live request has this id, possibly from another router.
-  absl::Status Claim(const RequestId& id, Stream* stream, std::string trace_id) {
+  absl::Status Register(const RequestId& id, Stream* stream, std::string trace_id) {
     const std::lock_guard lock(mutex_);
     if (owners_.try_emplace(id, Owner{stream, std::move(trace_id)}).second) return absl::OkStatus();
     return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is live on this worker"));

@@ -205,7 +205,7 @@ worker::v1::PrefillJob ToProto(const PrefillJob& job) {
   proto.set_request_id(job.request_id);
   ToProto(job.spec, *proto.mutable_spec());
   proto.set_decode_worker(job.decode_worker);
-  proto.set_open(job.open);
+  proto.set_open(job.streaming);
   *proto.mutable_lease() = ToProto(job.lease);
   return proto;
 }
@@ -214,7 +214,7 @@ PrefillJob FromProto(const worker::v1::PrefillJob& proto) {
   return {.request_id = proto.request_id(),
           .spec = FromProto(proto.spec()),
           .decode_worker = proto.decode_worker(),
-          .open = proto.open(),
+          .streaming = proto.open(),
           .lease = FromProto(proto.lease())};
 }
 

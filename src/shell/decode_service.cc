@@ -93,7 +93,7 @@ void DecodeService::OnCommand(Streams::Stream* stream, const DecodeCommand& comm
 
 void DecodeService::Start(Streams::Stream* stream, DecodeJob job) {
   const RequestId id = job.request_id;
-  absl::Status status = streams_.Claim(id, stream, TraceIdOf(job.spec.traceparent));
+  absl::Status status = streams_.Register(id, stream, TraceIdOf(job.spec.traceparent));
   if (!status.ok()) return streams_.SendTo(stream, DecodeFailed({id, status, absl::ZeroDuration()}));
   DecodeWorker* worker = worker_;
   status = worker == nullptr ? absl::UnavailableError("the worker shuts down") : worker->Start(std::move(job));

@@ -101,7 +101,7 @@ void PrefillService::OnCommand(Streams::Stream* stream, const PrefillCommand& co
 void PrefillService::Submit(Streams::Stream* stream, PrefillJob job) {
   const RequestId id = job.request_id;
   job.lease_holder = HolderOf(stream);
-  if (absl::Status status = streams_.Claim(id, stream, TraceIdOf(job.spec.traceparent)); !status.ok()) {
+  if (absl::Status status = streams_.Register(id, stream, TraceIdOf(job.spec.traceparent)); !status.ok()) {
     return streams_.SendTo(stream, PrefillFailed({id, status, absl::ZeroDuration()}));
   }
   PrefillWorker* worker = worker_;

@@ -19,9 +19,9 @@ class RequestHandle {
     {
       const std::lock_guard lock(mutex_);
       ticket_ = ticket;
-      if (!cancelled_ && !let_go_) return;
+      if (!cancelled_ && !detached_) return;
     }
-    cancelled() ? router_->Cancel(ticket) : router_->LetGo(ticket);
+    cancelled() ? router_->Cancel(ticket) : router_->Detach(ticket);
   }
 
   bool cancelled() const {
@@ -33,23 +33,23 @@ class RequestHandle {
     std::optional<RequestTicket> ticket;
     {
       const std::lock_guard lock(mutex_);
-      if (let_go_) return;
+      if (detached_) return;
       cancelled_ = true;
       ticket = ticket_;
     }
     if (ticket) router_->Cancel(*ticket);
   }
 
-  // Detaches the request, as Router::LetGo does. The end of the call then no longer cancels it.
-  void LetGo() {
+  // Detaches the request, as Router::Detach does. The end of the call then no longer cancels it.
+  void Detach() {
     std::optional<RequestTicket> ticket;
     {
       const std::lock_guard lock(mutex_);
       if (cancelled_) return;
-      let_go_ = true;
+      detached_ = true;
       ticket = ticket_;
     }
-    if (ticket) router_->LetGo(*ticket);
+    if (ticket) router_->Detach(*ticket);
   }
 
  private:
@@ -57,7 +57,7 @@ class RequestHandle {
   mutable std::mutex mutex_;             // guards the members below
   std::optional<RequestTicket> ticket_;  // unset until the request is submitted
   bool cancelled_ = false;
-  bool let_go_ = false;
+  bool detached_ = false;
 };
 
 }  // namespace baton

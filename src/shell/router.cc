@@ -181,10 +181,12 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
   return ticket;
 }
 
-bool Router::Follow(const RequestTicket& call, ClientRequest prompt) {
+bool Router::AddPrefillHint(const RequestTicket& call, ClientRequest prompt) {
   absl::Status status;
-  Drive([&](Dispatcher& dispatcher, absl::Time now) { status = dispatcher.Follow(call, std::move(prompt), now); });
-  if (!status.ok()) metrics_.OnFollower(status.code());
+  Drive([&](Dispatcher& dispatcher, absl::Time now) {
+    status = dispatcher.AddPrefillHint(call, std::move(prompt), now);
+  });
+  if (!status.ok()) metrics_.OnPrefillHint(status.code());
   return status.ok();
 }
 
@@ -192,8 +194,8 @@ void Router::Cancel(const RequestTicket& ticket) {
   Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Cancel(ticket, now); });
 }
 
-void Router::LetGo(const RequestTicket& ticket) {
-  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.LetGo(ticket, now); });
+void Router::Detach(const RequestTicket& ticket) {
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Detach(ticket, now); });
 }
 
 void Router::EndAll() {
@@ -238,8 +240,8 @@ Router::Work Router::Act() {
       Post(std::move(*command), work);
     } else if (auto* progress = std::get_if<RequestProgress>(&action)) {
       AddEvent(clients_.at(progress->number), std::move(*progress), work);
-    } else if (const auto* follower = std::get_if<FollowerEnded>(&action)) {
-      work.followers.push_back(follower->code);
+    } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
+      work.prefill_hints.push_back(hint->code);
     } else {
       auto& ended = std::get<RequestEnded>(action);
       const auto client = clients_.extract(ended.ticket.number);
@@ -275,7 +277,7 @@ void Router::PostTo(Links<Link>& links, const WorkerAddress& worker, What& what,
 }
 
 void Router::Finish(Work work) {
-  for (const absl::StatusCode code : work.followers) metrics_.OnFollower(code);
+  for (const absl::StatusCode code : work.prefill_hints) metrics_.OnPrefillHint(code);
   for (const auto& outbox : work.outboxes) outbox->Drain();
 }
 
@@ -447,13 +449,13 @@ void Router::OnUpdates(const WorkerAddress& link, worker::v1::StepUpdates& step)
 
 // --- Traces of workflows ----------------------------------------------------------------
 
-absl::StatusOr<Router::Trace> Router::TraceOf(const std::string& workflow, const std::string& tenant) {
+absl::StatusOr<Router::Trace> Router::TraceOf(const std::string& workflow, const std::string& cache_domain) {
   if (workflow.empty()) return absl::InvalidArgumentError("workflow: is empty, expected a name");
   Trace trace;
   {
     const std::lock_guard lock(mutex_);
     trace.now = clock_.Now();
-    trace.lives = dispatcher_.LivesOf(workflow, tenant, trace.now);
+    trace.lives = dispatcher_.LivesOf(workflow, cache_domain, trace.now);
   }
   if (trace.lives.empty()) {
     return absl::NotFoundError(absl::StrCat("workflow: no request of '", workflow, "' is live or ended in the last ",
@@ -467,10 +469,10 @@ absl::StatusOr<Router::Trace> Router::TraceOf(const std::string& workflow, const
   return trace;
 }
 
-Router::Workflows Router::WorkflowsOf(const std::string& tenant) {
+Router::Workflows Router::WorkflowsOf(const std::string& cache_domain) {
   const std::lock_guard lock(mutex_);
   const absl::Time now = clock_.Now();
-  return {dispatcher_.WorkflowsOf(tenant, kMostWorkflows, now), now};
+  return {dispatcher_.WorkflowsOf(cache_domain, kMostWorkflows, now), now};
 }
 
 }  // namespace baton

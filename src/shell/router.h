@@ -59,14 +59,14 @@ class Router {
   // Submits a request. If this succeeds, the sink receives one OnEnd. REQUIRES: the request has an
   // id.
   absl::StatusOr<RequestTicket> Submit(ClientRequest request, std::shared_ptr<RequestSink> sink);
-  // Prefills a prefill hint of `call`, as Dispatcher::Follow. Returns whether the hint was
+  // Prefills a prefill hint of `call`, as Dispatcher::AddPrefillHint. Returns whether the hint was
   // accepted. The hint's end, or its refusal, is counted.
-  bool Follow(const RequestTicket& call, ClientRequest prompt);
+  bool AddPrefillHint(const RequestTicket& call, ClientRequest prompt);
   // Does nothing if the request has ended.
   void Cancel(const RequestTicket& ticket);
   // Detaches the request, because its client has stopped reading. The request is cancelled unless
   // other requests wait for its output.
-  void LetGo(const RequestTicket& ticket);
+  void Detach(const RequestTicket& ticket);
   // Ends all live requests with UNAVAILABLE.
   void EndAll();
 
@@ -79,8 +79,8 @@ class Router {
   // or a drained one left less than RouterLimits::restart_wait ago. Otherwise returns an error that
   // names the missing role.
   absl::Status Readiness(const std::string& model) const;
-  // The latest requests of a tenant's workflow, live or recently ended, in order of arrival. At
-  // most kMostTraced.
+  // The latest requests of a workflow, live or recently ended, in order of arrival. At most
+  // kMostTraced.
   struct Trace {
     Timeline::Lives lives;
     int32_t omitted = 0;  // number of earlier requests that are left out
@@ -88,14 +88,14 @@ class Router {
   };
   static constexpr size_t kMostTraced = 512;
   // Returns NOT_FOUND if no request of the workflow is recorded.
-  absl::StatusOr<Trace> TraceOf(const std::string& workflow, const std::string& tenant);
+  absl::StatusOr<Trace> TraceOf(const std::string& workflow, const std::string& cache_domain);
   // Returns the latest workflows of a tenant, the latest first, at most kMostWorkflows.
   static constexpr size_t kMostWorkflows = 64;
   struct Workflows {
     std::vector<WorkflowView> views;
     absl::Time now;
   };
-  Workflows WorkflowsOf(const std::string& tenant);
+  Workflows WorkflowsOf(const std::string& cache_domain);
   struct Sessions {
     SessionGate::Counts counts;
     int64_t limit = 0;                      // 0 if there is no limit
@@ -124,7 +124,7 @@ class Router {
   // The work that an event leaves for the time after the lock is released.
   struct Work {
     std::vector<std::shared_ptr<Drainable>> outboxes;
-    std::vector<absl::StatusCode> followers;  // status codes of prefill hints that ended
+    std::vector<absl::StatusCode> prefill_hints;  // status codes of prefill hints that ended
   };
   using ClientEvent = std::variant<RequestProgress, RequestEnded>;
   using ClientOutbox = Outbox<ClientEvent>;

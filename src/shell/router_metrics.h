@@ -17,8 +17,8 @@ class RouterMetrics {
   explicit RouterMetrics(Metrics& metrics);
   void OnProgress(const RequestProgress& progress);  // output that a client receives
   void OnEnd(const RequestOutcome& outcome);
-  void OnRefused(absl::StatusCode code);   // a call that did not become a request
-  void OnFollower(absl::StatusCode code);  // a prefill hint that ended or was refused
+  void OnRefused(absl::StatusCode code);      // a call that did not become a request
+  void OnPrefillHint(absl::StatusCode code);  // a prefill hint that ended or was refused
   void OnLost(WorkerRole role);
   struct Tokens {
     int64_t prompt = 0, cached = 0, completion = 0;  // as counted by OnEnd

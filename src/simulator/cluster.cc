@@ -90,7 +90,7 @@ void SimulatedCluster::StartPrefill(const WorkerAddress& address, const std::str
   options.engine.context = shape_.model.context;
   options.engine.step_tokens = shape_.step_tokens;
   options.engine.increment = shape_.increment.value_or(0);
-  options.engine.open_step = shape_.open_step;
+  options.engine.streaming_step = shape_.streaming_step;
   options.engine.sender.self = {.prefill_address = address,
                                 .prefill_incarnation = info.incarnation,
                                 .module_digest = info.module_digest,

@@ -50,7 +50,7 @@ struct ClusterShape {
   int32_t max_batch = 64;
   // See PrefillEngineOptions. If unset, derived from measured steps.
   std::optional<int64_t> increment{};
-  absl::Duration open_step = PrefillEngineOptions{}.open_step;
+  absl::Duration streaming_step = PrefillEngineOptions{}.streaming_step;
   // If unset, first come, first served.
   std::optional<WorkloadOptions> shortest_first{};
   // If unset, any number of sessions may be active.

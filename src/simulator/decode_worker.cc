@@ -57,7 +57,7 @@ void SimulatedDecode::FinishStep(DecodeStep& step) {
   BATON_CHECK(swapped.ok(), "host memory is always copied");
   const LogitsView logits = backend_.Forward(step.batch);
   for (int64_t row = 0; row < std::ssize(step.rows); ++row) step.Sample(row, logits, scratch_);
-  engine_.FinishStep(absl::OkStatus(), /*next_begun=*/false);
+  engine_.FinishStep(absl::OkStatus(), /*next_started=*/false);
   stepping_ = false;
   SendEvents();
   Wake();

@@ -20,7 +20,7 @@ TEST_CASE("AgentGraph completes a prompt without references at once") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("one "), Bytes("two")})).ok());
   CHECK(world.Text("a") == "one two");
-  CHECK(world.told["a"].complete);
+  CHECK(world.reported["a"].complete);
 }
 
 TEST_CASE("AgentGraph reports whole blocks, and the rest when the upstream ends") {
@@ -37,7 +37,7 @@ TEST_CASE("AgentGraph reports whole blocks, and the rest when the upstream ends"
   CHECK(world.Text("b") == "0123456789abcdefg");
   world.End("a");
   CHECK(world.Text("b") == "0123456789abcdefgh!");
-  CHECK(world.told["b"].complete);
+  CHECK(world.reported["b"].complete);
 }
 
 TEST_CASE("AgentGraph reports references in prompt order whichever output ends first") {
@@ -88,18 +88,18 @@ TEST_CASE("AgentGraph fills references in order of completion under Join::kArriv
   CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(14, 'a'));
   world.Made("a", std::string(10, 'a'));
   CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(30, 'a'));
-  CHECK_FALSE(world.told["c"].complete);
+  CHECK_FALSE(world.reported["c"].complete);
   SECTION("it ends") {
     world.End("a");
     CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(30, 'a'));
-    CHECK(world.told["c"].restarts == 0);
+    CHECK(world.reported["c"].restarts == 0);
   }
   SECTION("it fails, and another text stands there") {
     world.End("a", absl::InternalError("broken"));
     CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:other");
-    CHECK(world.told["c"].restarts == 1);
+    CHECK(world.reported["c"].restarts == 1);
   }
-  CHECK(world.told["c"].complete);
+  CHECK(world.reported["c"].complete);
 }
 
 TEST_CASE("Prompt stops assembly when it exceeds its limit") {
@@ -131,35 +131,35 @@ TEST_CASE("Output encodes the rest of a token that a stop string cuts") {
   AgentWorld world;
   NamedPrompt upstream = Spec("a", {Bytes("x")});
   upstream.tokenizer = &PairTokens();
-  NamedPrompt reader = Spec("b", {Reference{"a"}});
-  reader.tokenizer = &PairTokens();
+  NamedPrompt downstream = Spec("b", {Reference{"a"}});
+  downstream.tokenizer = &PairTokens();
   REQUIRE(world.Submit(upstream).ok());
-  REQUIRE(world.Submit(reader).ok());
+  REQUIRE(world.Submit(downstream).ok());
   const Ids made = TextIds(PairTokens(), "abab");
   REQUIRE(made.size() == 1);
   // The stop string is "b", after "aba".
   world.graph.Made(world.Node("a"), made, "aba");
   world.End("a");
-  CHECK(world.told["b"].tokens == TextIds(PairTokens(), "aba"));
+  CHECK(world.reported["b"].tokens == TextIds(PairTokens(), "aba"));
 }
 
 TEST_CASE("Output encodes its text for a prompt with another tokenizer") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
-  NamedPrompt reader = Spec("b", {Reference{"a"}});
-  reader.tokenizer = &PairTokens();
-  REQUIRE(world.Submit(reader).ok());
+  NamedPrompt downstream = Spec("b", {Reference{"a"}});
+  downstream.tokenizer = &PairTokens();
+  REQUIRE(world.Submit(downstream).ok());
   std::string text;
   for (int i = 0; i < 60; ++i) {
     const std::string part(1, "ab c"[i % 4]);
     world.Made("a", part);
     text += part;
   }
-  const size_t early = world.told["b"].tokens.size();
+  const size_t early = world.reported["b"].tokens.size();
   CHECK(early >= 16);
   world.End("a");
-  CHECK(world.told["b"].tokens == TextIds(PairTokens(), text));
-  CHECK(early < world.told["b"].tokens.size());
+  CHECK(world.reported["b"].tokens == TextIds(PairTokens(), text));
+  CHECK(early < world.reported["b"].tokens.size());
 }
 
 TEST_CASE("AgentGraph keeps an output for keep_output after its end") {
@@ -222,7 +222,7 @@ TEST_CASE("AgentGraph fails prompts when an announced request is not submitted")
                                            .substitute = Bytes("none")}}))
               .ok());
   world.Advance(absl::Seconds(6));
-  CHECK(world.told["b"].failure.code() == Code::kAborted);
+  CHECK(world.reported["b"].failure.code() == Code::kAborted);
   CHECK(world.Text("c") == "none");
   CHECK(world.graph.counts().announced == 0);
 }
@@ -253,7 +253,7 @@ TEST_CASE("AgentGraph does not find requests of another cache domain") {
   REQUIRE(world.Submit(Spec(ScopedId("tenant", "z"), {Bytes("x")})).ok());
   world.Made(ScopedId("tenant", "z"), "theirs");
   world.End(ScopedId("tenant", "z"));
-  CHECK_FALSE(world.told["b"].complete);
+  CHECK_FALSE(world.reported["b"].complete);
   REQUIRE(world.Submit(Spec("z", {Bytes("x")})).ok());
   world.Made("z", "ours");
   world.End("z");
@@ -274,7 +274,7 @@ TEST_CASE("AgentGraph keeps an announcement when its request is refused") {
   REQUIRE(world.Submit(Spec("a", {Reference{.upstream = "c", .announced = true}})).ok());
   world.graph.Refused(world.Node("a"));
   CHECK(world.graph.counts().announced == 1);
-  CHECK(world.graph.counts().growing == 1);
+  CHECK(world.graph.counts().streaming == 1);
 
   SECTION("another one serves those that wait") {
     REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
@@ -284,7 +284,7 @@ TEST_CASE("AgentGraph keeps an announcement when its request is refused") {
   }
   SECTION("they wait no longer than they would have") {
     world.Advance(absl::Seconds(2));
-    CHECK(world.told["b"].failure.code() == Code::kAborted);
+    CHECK(world.reported["b"].failure.code() == Code::kAborted);
   }
 }
 
@@ -316,12 +316,12 @@ TEST_CASE("AgentGraph applies OnFailure of each reference when its upstream fail
   world.Made("a", "0123456789abcdef01");
   CHECK(world.Text("other") == ">0123456789abcdef");
   world.End("a", absl::UnavailableError("the worker died"));
-  CHECK(world.told["abort"].failure.code() == Code::kUnavailable);
-  CHECK(world.told["after"].failure.code() == Code::kUnavailable);
+  CHECK(world.reported["abort"].failure.code() == Code::kUnavailable);
+  CHECK(world.reported["after"].failure.code() == Code::kUnavailable);
   CHECK(world.Text("part") == "0123456789abcdef01.");
   CHECK(world.Text("other") == ">sorry");
-  CHECK(world.told["other"].restarts == 1);
-  CHECK(world.told["other"].complete);
+  CHECK(world.reported["other"].restarts == 1);
+  CHECK(world.reported["other"].complete);
 }
 
 Reference Substitute(const RequestId& upstream, std::string_view text) {
@@ -340,8 +340,8 @@ TEST_CASE("AgentGraph does not restart a new prompt whose upstreams have ended")
   REQUIRE(world.Submit(Spec("twice", {Substitute("failed", "one"), Bytes(" "), Substitute("failed", "two")})).ok());
   CHECK(world.Text("twice") == "one two");
   for (const char* id : {"after", "twice"}) {
-    CHECK(world.told[id].complete);
-    CHECK(world.told[id].restarts == 0);
+    CHECK(world.reported[id].complete);
+    CHECK(world.reported[id].restarts == 0);
   }
 }
 
@@ -353,7 +353,7 @@ TEST_CASE("AgentGraph restarts a prompt once when two references to one output f
   CHECK(world.Text("b").size() == 33);
   world.End("a", absl::UnavailableError("the worker died"));
   CHECK(world.Text("b") == ">one two");
-  CHECK(world.told["b"].restarts == 1);
+  CHECK(world.reported["b"].restarts == 1);
 }
 
 TEST_CASE("AgentGraph bounds the references of all streaming prompts together") {
@@ -380,9 +380,9 @@ TEST_CASE("AgentGraph fails only the reference whose timeout has passed") {
   REQUIRE(world.Submit(Spec("waits", {Reference{"a"}})).ok());
   world.Made("a", "ab");
   world.Advance(absl::Seconds(4));
-  CHECK(world.told["abort"].failure.code() == Code::kAborted);
+  CHECK(world.reported["abort"].failure.code() == Code::kAborted);
   CHECK(world.Text("part") == "ab");
-  CHECK(world.told["part"].complete);
+  CHECK(world.reported["part"].complete);
   world.Made("a", "c");
   world.End("a");
   CHECK(world.Text("waits") == "abc");
@@ -397,11 +397,11 @@ TEST_CASE("AgentGraph fails a prompt that exceeds its limit or stays empty") {
   REQUIRE(world.Submit(spec).ok());
   REQUIRE(world.Submit(Spec("c", {Reference{"a"}})).ok());
   world.Made("a", std::string(21, 'x'));
-  CHECK(world.told["b"].failure.code() == Code::kInvalidArgument);
+  CHECK(world.reported["b"].failure.code() == Code::kInvalidArgument);
   REQUIRE(world.Submit(Spec("e", {Bytes("x")})).ok());
   REQUIRE(world.Submit(Spec("d", {Reference{"e"}})).ok());
   world.End("e");
-  CHECK(world.told["d"].failure.code() == Code::kInvalidArgument);
+  CHECK(world.reported["d"].failure.code() == Code::kInvalidArgument);
 }
 
 TEST_CASE("AgentGraph serves a thousand downstream prompts when one of them ends") {
@@ -415,7 +415,7 @@ TEST_CASE("AgentGraph serves a thousand downstream prompts when one of them ends
   for (int i = 0; i < 1000; ++i) {
     if (i != 500) REQUIRE(world.Text(absl::StrCat("r", i)) == "some text");
   }
-  CHECK(world.graph.counts().growing == 0);
+  CHECK(world.graph.counts().streaming == 0);
 }
 
 TEST_CASE("AgentGraph fails downstream prompts when a request fails at submission") {
@@ -424,7 +424,7 @@ TEST_CASE("AgentGraph fails downstream prompts when a request fails at submissio
   world.End("a", absl::InternalError("broken"));
   REQUIRE(world.Submit(Spec("early", {Reference{.upstream = "b", .announced = true}})).ok());
   CHECK(world.Submit(Spec("b", {Bytes("y"), Reference{"a"}})).code() == Code::kAborted);
-  CHECK(world.told["early"].failure.code() == Code::kAborted);
+  CHECK(world.reported["early"].failure.code() == Code::kAborted);
   CHECK(world.Submit(Spec("c", {Bytes("z"), Reference{"b"}})).code() == Code::kAborted);
   const Reference instead{.upstream = "b", .on_failure = OnFailure::kSubstitute, .substitute = Bytes("none")};
   REQUIRE(world.Submit(Spec("d", {Bytes("z"), instead})).ok());

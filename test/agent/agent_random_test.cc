@@ -17,8 +17,8 @@ struct Agent {
   Ids made;
   // The text of `made` up to the stop string.
   std::string text;
-  size_t shown = 0;  // bytes of `text` that the graph has
-  size_t told = 0;   // tokens of `made` that the graph has
+  size_t shown = 0;     // bytes of `text` that the graph has
+  size_t reported = 0;  // tokens of `made` that the graph has
   bool submitted = false, ended = false;
 };
 
@@ -39,14 +39,14 @@ class RandomGraph {
   void Settle() {
     for (const Agent& agent : agents_) {
       INFO(agent.spec.id);
-      const Told& told = world_.told.at(agent.spec.id);
-      REQUIRE(told.failure.ok());
-      REQUIRE(told.complete);
-      REQUIRE(told.tokens == Sequential(agent));
+      const Reported& reported = world_.reported.at(agent.spec.id);
+      REQUIRE(reported.failure.ok());
+      REQUIRE(reported.complete);
+      REQUIRE(reported.tokens == Sequential(agent));
     }
     world_.Advance(absl::Hours(1));
     const auto counts = world_.graph.counts();
-    CHECK(counts.growing + counts.announced + counts.kept + counts.kept_bytes == 0);
+    CHECK(counts.streaming + counts.announced + counts.kept + counts.kept_bytes == 0);
   }
 
  private:
@@ -84,21 +84,21 @@ class RandomGraph {
     if (!agent.submitted) {
       const bool ready = announce_ || std::ranges::all_of(agent.spec.segments, [&](const PromptSegment& segment) {
                            const auto* reference = std::get_if<Reference>(&segment);
-                           return reference == nullptr || world_.told.contains(reference->upstream);
+                           return reference == nullptr || world_.reported.contains(reference->upstream);
                          });
       if (!ready) return;
       REQUIRE(world_.Submit(agent.spec).ok());
       agent.submitted = true;
-    } else if (!agent.ended && world_.told.at(agent.spec.id).complete) {
+    } else if (!agent.ended && world_.reported.at(agent.spec.id).complete) {
       Grow(agent);
     }
   }
 
   // Generates up to four tokens, and shows a random part of their text.
   void Grow(Agent& agent) {
-    const size_t tokens = std::min(agent.made.size(), agent.told + static_cast<size_t>(Below(5)));
-    const std::span<const TokenId> fresh(agent.made.data() + agent.told, tokens - agent.told);
-    agent.told = tokens;
+    const size_t tokens = std::min(agent.made.size(), agent.reported + static_cast<size_t>(Below(5)));
+    const std::span<const TokenId> fresh(agent.made.data() + agent.reported, tokens - agent.reported);
+    agent.reported = tokens;
     const bool last = tokens == agent.made.size();
     const std::string so_far = Bytes(*agent.tokenizer, Ids(agent.made.begin(), agent.made.begin() + tokens));
     const size_t most = std::min(so_far.size(), agent.text.size());

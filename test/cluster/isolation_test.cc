@@ -26,15 +26,15 @@ constexpr int kPromptTokens = 160, kPromptBlocks = 10;
 
 // The work that a request caused, and the usage that its client received.
 struct Cost {
-  int computed = 0, cached = 0, shared = 0;  // tokens, at the prefill worker
-  int pushed = 0, held = 0;                  // blocks, between the workers
-  int told_cached = 0, told_prompt = 0;      // tokens, in the usage
+  int computed = 0, cached = 0, shared = 0;      // tokens, at the prefill worker
+  int pushed = 0, held = 0;                      // blocks, between the workers
+  int reported_cached = 0, reported_prompt = 0;  // tokens, in the usage
   std::vector<int32_t> ids{};
   friend bool operator==(const Cost&, const Cost&) = default;
   friend std::ostream& operator<<(std::ostream& out, const Cost& cost) {
     return out << cost.computed << " computed, " << cost.cached << " cached, " << cost.shared << " shared, "
-               << cost.pushed << " pushed, " << cost.held << " held, reported " << cost.told_cached << " of "
-               << cost.told_prompt;
+               << cost.pushed << " pushed, " << cost.held << " held, reported " << cost.reported_cached << " of "
+               << cost.reported_prompt;
   }
 };
 
@@ -113,18 +113,18 @@ struct TwoTenantCluster {
     const Cost before = Counted();
     const auto live = Begin(key, request);
     std::vector<int32_t> ids;
-    v1::Usage told;
+    v1::Usage usage;
     v1::GenerateResponse response;
     while (live->reader->Read(&response)) {
       ids.insert(ids.end(), response.token_ids().begin(), response.token_ids().end());
-      if (response.has_final()) told = response.final().usage();
+      if (response.has_final()) usage = response.final().usage();
     }
     const absl::Status status = FromGrpc(live->reader->Finish());
     INFO(Message(status));
     REQUIRE(status.ok());
     Cost cost = CountedSince(before);
-    cost.told_cached = told.cached_tokens();
-    cost.told_prompt = told.prompt_tokens();
+    cost.reported_cached = usage.cached_tokens();
+    cost.reported_prompt = usage.prompt_tokens();
     cost.ids = std::move(ids);
     return cost;
   }
@@ -134,16 +134,16 @@ TEST_CASE("A tenant's prompt costs the same with or without another tenant's cac
   TwoTenantCluster c;
   const Cost first = c.CostOf(c.beta, Prompt(1)), again = c.CostOf(c.beta, Prompt(1));
   CHECK(again.cached >= kPromptTokens - 32);  // shows that the counts depend on a cache
-  CHECK(again.told_cached == again.cached);
+  CHECK(again.reported_cached == again.cached);
   CHECK(again.held > first.held);
 
-  const Cost known_to_other = c.CostOf(c.alpha, Prompt(1)), known_to_nobody = c.CostOf(c.alpha, Prompt(2));
-  CHECK(known_to_other.computed == kPromptTokens - 1);
-  CHECK(known_to_other.held == 0);
-  CHECK(known_to_other.ids == first.ids);
-  Cost expected = known_to_nobody;
+  const Cost known = c.CostOf(c.alpha, Prompt(1)), unknown = c.CostOf(c.alpha, Prompt(2));
+  CHECK(known.computed == kPromptTokens - 1);
+  CHECK(known.held == 0);
+  CHECK(known.ids == first.ids);
+  Cost expected = unknown;
   expected.ids = first.ids;  // another prompt has other ids
-  CHECK(known_to_other == expected);
+  CHECK(known == expected);
 }
 
 TEST_CASE("A tenant's prompt costs the same beside another tenant's equal request") {

@@ -63,7 +63,7 @@ class Decoders {
   }
   // Makes a model that generates only these tokens, because the logits of all other tokens are
   // zero.
-  std::string Saying(const std::string& name, const std::vector<int32_t>& ids) const {
+  std::string Generating(const std::string& name, const std::vector<int32_t>& ids) const {
     const std::string directory = Copy(name);
     std::string bytes = ReadFile(directory + "/model.safetensors");
     uint64_t header_bytes = 0;

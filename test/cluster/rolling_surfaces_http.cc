@@ -39,7 +39,7 @@ std::string Prefill(const Question& question) {
 }
 
 // The contents of a choice, which may come in parts.
-struct Said {
+struct Contents {
   std::string text, tokens, finish;
   void Add(const json& choice) {
     const json& part = choice.contains("delta") ? choice["delta"].value("content", json()) : choice["text"];
@@ -58,22 +58,22 @@ struct Said {
 using Reader = std::string (*)(const std::string& body);
 
 std::string ReadWhole(const std::string& body) {
-  Said said;
-  said.Add(json::parse(body)["choices"][0]);
-  return said.finish == "length" ? absl::StrCat(said.text, said.tokens) : "";
+  Contents contents;
+  contents.Add(json::parse(body)["choices"][0]);
+  return contents.finish == "length" ? absl::StrCat(contents.text, contents.tokens) : "";
 }
 
 std::string ReadEvents(const std::string& body) {
-  Said said;
+  Contents contents;
   if (!body.ends_with("data: [DONE]\n\n")) return "";
   for (size_t at = 0, end; (end = body.find("\n\n", at)) != std::string::npos; at = end + 2) {
     const std::string event = body.substr(at, end - at);
     if (!event.starts_with("data: {")) continue;  // a comment or the end
     const json data = json::parse(event.substr(6));
     if (data.contains("error")) return "";
-    for (const json& choice : data["choices"]) said.Add(choice);
+    for (const json& choice : data["choices"]) contents.Add(choice);
   }
-  return said.finish == "length" ? absl::StrCat(said.text, said.tokens) : "";
+  return contents.finish == "length" ? absl::StrCat(contents.text, contents.tokens) : "";
 }
 
 std::string ReadUsage(const std::string& body) {
@@ -90,8 +90,8 @@ std::string ReadIfWhole(Reader read, const std::string& body) {
 }
 
 bool ShouldRetry(const HttpAnswer& answer) {
-  const auto said = answer.headers.find("x-should-retry");
-  if (said != answer.headers.end()) return said->second == "true";
+  const auto retry = answer.headers.find("x-should-retry");
+  if (retry != answer.headers.end()) return retry->second == "true";
   return answer.status == 408 || answer.status == 409 || answer.status == 429 || answer.status >= 500;
 }
 

@@ -215,7 +215,7 @@ class Conversation {
     std::string text, finish_reason;
     int prompt = 0, cached = 0, made = 0;  // tokens
   };
-  Reply Say(const std::string& text, const std::string& model, int tokens) {
+  Reply Ask(const std::string& text, const std::string& model, int tokens) {
     messages_.push_back({{"role", "user"}, {"content", text}});
     const nlohmann::json body = {{"model", model},      {"messages", messages_}, {"session_id", "s"},
                                  {"cache_salt", salt_}, {"temperature", 0},      {"max_tokens", tokens}};
@@ -242,22 +242,22 @@ TEST_CASE("A chat's next HTTP turn finds its answer cached, complete or cut off"
   const std::string letters = "bcdfghjklm";
   std::vector<int32_t> ids{1};  // </s>
   for (const char letter : letters) ids.push_back(letter - 31);
-  Process serve("baton",
-                {"serve", kModule, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
-                 "--kv-memory-mb", "8", "--decoder", made.Saying("letters", ids), "--decoder", made.Reversed("tuned")});
+  Process serve("baton", {"serve", kModule, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+                          "--kv-memory-mb", "8", "--decoder", made.Generating("letters", ids), "--decoder",
+                          made.Reversed("tuned")});
   const std::string metrics = MetricsOf(serve), http = HttpOf(serve);
   double jobs = 0;
   for (const auto& [tokens, ended] : {std::pair(30, "length"), std::pair(100, "stop")}) {
     INFO(ended);
     Conversation chat(http, ended);
-    const Conversation::Reply first = chat.Say("Spell it.", "letters", tokens);
+    const Conversation::Reply first = chat.Ask("Spell it.", "letters", tokens);
     INFO(first.text);
     REQUIRE(first.finish_reason == ended);
     REQUIRE(first.made >= 30);
     jobs += 2;
     CHECK(Becomes([&] { return JobsDone(metrics); }, jobs) == jobs);
     // The template continues as the model did: after its end of sequence, or at the length limit.
-    const Conversation::Reply next = chat.Say("Go on.", "tuned", 1);
+    const Conversation::Reply next = chat.Ask("Go on.", "tuned", 1);
     CHECK(next.cached == (first.prompt + first.made - 1) / kBlock * kBlock);
     CHECK(next.cached > first.prompt);
     jobs += 1;

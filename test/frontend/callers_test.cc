@@ -207,13 +207,13 @@ TEST_CASE("Tenants share no requests, workflows or KV") {
   reader.set_cache_salt("");
   auto& upstream = *reader.mutable_segments()->mutable_segments(0)->mutable_output_of();
   upstream.set_request_id("r");
-  const absl::Status of_others = KeyedCall(t, &t.beta, reader).Finish();
+  const absl::Status of_other = KeyedCall(t, &t.beta, reader).Finish();
   upstream.set_request_id("s");
-  const absl::Status of_nobody = KeyedCall(t, &t.beta, reader).Finish();
-  CHECK(of_others.code() == absl::StatusCode::kNotFound);
-  std::string words(Message(of_others));
+  const absl::Status of_unknown = KeyedCall(t, &t.beta, reader).Finish();
+  CHECK(of_other.code() == absl::StatusCode::kNotFound);
+  std::string words(Message(of_other));
   words.replace(words.find("'r'"), 3, "'s'");
-  CHECK(words == Message(of_nobody));
+  CHECK(words == Message(of_unknown));
 
   const auto trace = [&](const NewKey& key) {
     grpc::ClientContext context;

@@ -21,8 +21,8 @@ class Workload {
   // The results of all passes, and how often a first attempt failed.
   struct Record {
     std::vector<std::vector<float>> results;
-    int64_t failed = 0;     // passes that failed and were repeated
-    int64_t not_begun = 0;  // steps that could have been enqueued early and were not
+    int64_t failed = 0;       // passes that failed and were repeated
+    int64_t not_started = 0;  // steps that could have been enqueued early and were not
   };
   Record Run() {
     Record record;
@@ -59,14 +59,14 @@ class Workload {
 
   void Decode(int64_t step, Record& record) {
     Batch batch = StepOf(step), next;
-    batch.begun = begun_;
+    batch.started = started_;
     // A stream arrives after every fourth step, so no step is enqueued before that step's end.
     const bool ahead = step % 4 < 3;
     if (ahead) next = StepOf(step + 1);
     for (size_t i = 0; i < next.slices.size(); ++i) next.slices[i].follows = static_cast<int32_t>(i);
     const auto view = Pass(
         batch, [&] { return ahead ? &next : nullptr; }, record);
-    record.not_begun += ahead && !begun_;
+    record.not_started += ahead && !started_;
     for (size_t i = 0; i < batch.slices.size(); ++i) {
       const SampledToken chosen = view.sampled[i];
       record.results.push_back({static_cast<float>(chosen.id), chosen.logprob});
@@ -80,7 +80,7 @@ class Workload {
     auto view = forward();
     if (!view.ok()) {
       ++record.failed;
-      batch.begun = false;
+      batch.started = false;
       // A smaller pass before the repetition must find its memory, however much the failed pass
       // reserved.
       if (batch.slices[0].sample != nullptr)
@@ -89,20 +89,20 @@ class Workload {
     }
     INFO(view.status().ToString());
     REQUIRE(view.ok());
-    begun_ = view->next_begun;
+    started_ = view->next_started;
     return *view;
   }
 
   Device device_;
   std::vector<TestSequence> streams_;
-  bool begun_ = false;  // whether the next pass has begun
+  bool started_ = false;  // whether the next pass has begun
 };
 
 TEST_CASE("CudaBackend repeats a pass with the same bits after any one refused call", "[many]") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 5);
   const Workload::Record expected = Workload(weights).Run();
-  REQUIRE((expected.failed == 0 && expected.not_begun == 0));
-  int64_t calls = 0, failed = 0, not_begun = 0, without_graph = 0;
+  REQUIRE((expected.failed == 0 && expected.not_started == 0));
+  int64_t calls = 0, failed = 0, not_started = 0, without_graph = 0;
   for (auto fault = host_device::Fault::kOther; fault != host_device::Fault::kNone; ++calls) {
     INFO("the call after " << calls);
     Workload workload(weights);
@@ -111,13 +111,13 @@ TEST_CASE("CudaBackend repeats a pass with the same bits after any one refused c
     fault = host_device::EndFaults();
     CHECK(record.results == expected.results);
     const bool of_graph = fault == host_device::Fault::kOfGraph;
-    CHECK(record.failed + record.not_begun <= (of_graph ? 0 : 1));
+    CHECK(record.failed + record.not_started <= (of_graph ? 0 : 1));
     failed += record.failed;
-    not_begun += record.not_begun;
+    not_started += record.not_started;
     without_graph += of_graph;
   }
   CHECK(failed > 100);
-  CHECK(not_begun > 30);
+  CHECK(not_started > 30);
   CHECK(without_graph > 20);
 }
 

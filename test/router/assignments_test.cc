@@ -39,7 +39,7 @@ TEST_CASE("Assignments counts the tokens that a worker still has to prefill") {
 
 TEST_CASE("Assignments does not count the tokens of low-priority prompts") {
   Desk d;
-  d.a.asked.spec.priority = kBackgroundPriority;
+  d.a.asked.spec.priority = kLowPriority;
   d.assignments.ToPrefill(d.a, d.At(kP));
   d.a.asked.spec.tokens = PromptOf(60);
   d.assignments.NotePromptTokens(d.a);

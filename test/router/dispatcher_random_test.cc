@@ -41,7 +41,7 @@ struct Accepted {
   absl::Status status{};
 };
 
-struct Follower {
+struct Hint {
   uint64_t call = 0;  // its ticket
   std::vector<PromptSegment> segments{};
   RequestId worker_id{};
@@ -74,7 +74,7 @@ class RandomRequests {
   }
 
   std::map<absl::StatusCode, int> refusals;
-  int followers_prefilled = 0;
+  int hints_prefilled = 0;
 
  private:
   static Dispatcher::Options Options() { return {.limits = {.live_requests = 6}, .nonce = 1}; }
@@ -121,9 +121,9 @@ class RandomRequests {
       failed.status = absl::UnavailableError("by chance");
       for (const char* worker : {kP, kD}) dispatcher_.OnFailed(worker, failed, now_);
     } else if (what == 5 && Below(2) == 0) {
-      Follow(request);
-    } else if (what == 6 && !followers_.empty()) {
-      WorkOnFollower();
+      AddPrefillHint(request);
+    } else if (what == 6 && !hints_.empty()) {
+      WorkOnHint();
     } else {
       Work(request);
     }
@@ -131,7 +131,7 @@ class RandomRequests {
   }
 
   // Submits a prefill hint whose prompt has the call's output once or twice, or substitutes for it.
-  void Follow(const Accepted& call) {
+  void AddPrefillHint(const Accepted& call) {
     ClientRequest prompt;
     prompt.served = &model_;
     const bool substitutes = Below(2) == 0;
@@ -144,24 +144,23 @@ class RandomRequests {
       }
       prompt.prompt.segments.emplace_back(std::move(reference));
     }
-    Follower follower{.call = call.ticket, .segments = prompt.prompt.segments};
+    Hint hint{.call = call.ticket, .segments = prompt.prompt.segments};
     const RequestId id = ScopedId(call.name.first, call.name.second);
-    following_ = &follower;
-    if (dispatcher_.Follow({id, call.ticket}, std::move(prompt), now_).ok()) Take();
-    following_ = nullptr;
-    if (!follower.worker_id.empty()) followers_.push_back(std::move(follower));
+    adding_ = &hint;
+    if (dispatcher_.AddPrefillHint({id, call.ticket}, std::move(prompt), now_).ok()) Take();
+    adding_ = nullptr;
+    if (!hint.worker_id.empty()) hints_.push_back(std::move(hint));
   }
 
   // A complete prefill hint may end at any time. An incomplete one may fail.
-  void WorkOnFollower() {
-    const auto follower = followers_.begin() + Below(static_cast<int>(followers_.size()));
-    if (follower->complete) {
+  void WorkOnHint() {
+    const auto hint = hints_.begin() + Below(static_cast<int>(hints_.size()));
+    if (hint->complete) {
       PrefillDone done;
-      done.request_id = follower->worker_id;
+      done.request_id = hint->worker_id;
       dispatcher_.OnPrefillDone(kP, std::move(done), now_);
     } else if (Below(4) == 0) {
-      dispatcher_.OnFailed(kP, {follower->worker_id, absl::ResourceExhaustedError("by chance"), absl::Seconds(1)},
-                           now_);
+      dispatcher_.OnFailed(kP, {hint->worker_id, absl::ResourceExhaustedError("by chance"), absl::Seconds(1)}, now_);
     }
   }
 
@@ -232,7 +231,7 @@ class RandomRequests {
       accepted.ticket = ticket->number;
       const size_t index = all_.size();
       latest_[accepted.name] = index;
-      for (Accepted& reader : all_) Bind(reader, accepted.name, index);
+      for (Accepted& downstream : all_) Bind(downstream, accepted.name, index);
       all_.push_back(std::move(accepted));
     } else {
       ++refusals[ticket.status().code()];
@@ -248,17 +247,17 @@ class RandomRequests {
     failed.status = status;
     const size_t index = all_.size();
     latest_[failed.name] = index;
-    for (Accepted& reader : all_) Bind(reader, failed.name, index);
+    for (Accepted& downstream : all_) Bind(downstream, failed.name, index);
     all_.push_back(std::move(failed));
   }
 
-  void Bind(Accepted& reader, const Name& name, size_t index) {
-    if (reader.over || reader.name.first != name.first) return;
+  void Bind(Accepted& downstream, const Name& name, size_t index) {
+    if (downstream.over || downstream.name.first != name.first) return;
     size_t k = 0;
-    for (const PromptSegment& segment : reader.segments) {
+    for (const PromptSegment& segment : downstream.segments) {
       const auto* reference = std::get_if<Reference>(&segment);
       if (reference == nullptr) continue;
-      if (reader.upstreams[k] == kUnbound && reference->upstream == name.second) reader.upstreams[k] = index;
+      if (downstream.upstreams[k] == kUnbound && reference->upstream == name.second) downstream.upstreams[k] = index;
       ++k;
     }
   }
@@ -276,51 +275,51 @@ class RandomRequests {
     dispatcher_.CheckInvariants();
     for (DispatchAction& action : dispatcher_.TakeActions()) {
       if (const auto* command = std::get_if<WorkerCommand>(&action)) {
-        if (const auto* job = std::get_if<PrefillJob>(&command->what)) Told(*job);
-        if (const auto* append = std::get_if<PrefillAppend>(&command->what)) Told(*append);
-        if (const auto* job = std::get_if<DecodeJob>(&command->what)) Told(*job);
+        if (const auto* job = std::get_if<PrefillJob>(&command->what)) Sent(*job);
+        if (const auto* append = std::get_if<PrefillAppend>(&command->what)) Sent(*append);
+        if (const auto* job = std::get_if<DecodeJob>(&command->what)) Sent(*job);
       } else if (auto* ended = std::get_if<RequestEnded>(&action)) {
         Accepted& request = *std::ranges::find(all_, ended->ticket.number, &Accepted::ticket);
         REQUIRE_FALSE(request.over);
         request.over = true;
         request.status = ended->outcome.status;
         CheckEnd(request);
-      } else if (const auto* follower = std::get_if<FollowerEnded>(&action)) {
-        followers_prefilled += follower->code == absl::StatusCode::kOk;
+      } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
+        hints_prefilled += hint->code == absl::StatusCode::kOk;
       }
     }
   }
   Accepted& Called(const RequestId& worker_id) { return *std::ranges::find(all_, worker_id, &Accepted::worker_id); }
-  void Told(const PrefillJob& job) {
+  void Sent(const PrefillJob& job) {
     if (job.request_id.find('~') != std::string::npos) {
-      REQUIRE(following_ != nullptr);
-      CHECK(IsBackground(job.spec.priority));
-      CHECK(job.open);
-      following_->worker_id = job.request_id;
-      following_->prompt.assign(job.spec.tokens.begin(), job.spec.tokens.end());
+      REQUIRE(adding_ != nullptr);
+      CHECK(IsLowPriority(job.spec.priority));
+      CHECK(job.streaming);
+      adding_->worker_id = job.request_id;
+      adding_->prompt.assign(job.spec.tokens.begin(), job.spec.tokens.end());
       return;
     }
     Accepted& request = all_[latest_.at({job.spec.cache_domain, job.request_id.substr(0, job.request_id.find('#'))})];
     request.worker_id = job.request_id;
     request.prompt.assign(job.spec.tokens.begin(), job.spec.tokens.end());
-    if (!job.open) Complete(request);
+    if (!job.streaming) Complete(request);
   }
-  void Told(const PrefillAppend& append) {
-    const auto follower = std::ranges::find(followers_, append.request_id, &Follower::worker_id);
-    if (follower != followers_.end()) return Told(*follower, append);
+  void Sent(const PrefillAppend& append) {
+    const auto hint = std::ranges::find(hints_, append.request_id, &Hint::worker_id);
+    if (hint != hints_.end()) return Sent(*hint, append);
     Accepted& request = Called(append.request_id);
     if (append.restart) request.prompt.clear();
     request.prompt.append(append.tokens.begin(), append.tokens.end());
     if (append.last) Complete(request);
   }
-  void Told(Follower& follower, const PrefillAppend& append) {
-    if (append.restart) follower.prompt.clear();
-    follower.prompt.append(append.tokens.begin(), append.tokens.end());
+  void Sent(Hint& hint, const PrefillAppend& append) {
+    if (append.restart) hint.prompt.clear();
+    hint.prompt.append(append.tokens.begin(), append.tokens.end());
     if (!append.last) return;
-    follower.complete = true;
-    const Accepted& call = *std::ranges::find(all_, follower.call, &Accepted::ticket);
+    hint.complete = true;
+    const Accepted& call = *std::ranges::find(all_, hint.call, &Accepted::ticket);
     std::string expected;
-    for (const PromptSegment& segment : follower.segments) {
+    for (const PromptSegment& segment : hint.segments) {
       const auto* ids = std::get_if<std::vector<TokenId>>(&segment);
       if (ids == nullptr && !call.status.ok()) {
         const auto& reference = std::get<Reference>(segment);
@@ -329,9 +328,9 @@ class RandomRequests {
       }
       expected += ids == nullptr ? call.made : std::string(ids->begin(), ids->end());
     }
-    CHECK(follower.prompt == expected);
+    CHECK(hint.prompt == expected);
   }
-  void Told(const DecodeJob& job) {
+  void Sent(const DecodeJob& job) {
     Accepted& request = Called(job.request_id);
     CHECK(std::string(job.spec.tokens.begin(), job.spec.tokens.end()) == request.prompt);
     request.decoding = true;
@@ -384,20 +383,20 @@ class RandomRequests {
   Dispatcher dispatcher_;
   absl::Time now_ = absl::UnixEpoch();
   std::vector<Accepted> all_;
-  std::vector<Follower> followers_;
-  Follower* following_ = nullptr;  // the prefill hint that Follow is submitting
+  std::vector<Hint> hints_;
+  Hint* adding_ = nullptr;  // the prefill hint that AddPrefillHint is submitting
   std::map<Name, size_t> latest_;
 };
 
 TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") {
   std::map<absl::StatusCode, int> refusals;
-  int followers_prefilled = 0;
+  int hints_prefilled = 0;
   const Seeds seeds = ForEachWorld<RandomRequests>(300, [&](const RandomRequests& requests) {
     for (const auto& [code, count] : requests.refusals) refusals[code] += count;
-    followers_prefilled += requests.followers_prefilled;
+    hints_prefilled += requests.hints_prefilled;
   });
   if (!seeds.all()) return;
-  CHECK(followers_prefilled > 0);
+  CHECK(hints_prefilled > 0);
   for (const auto code : {absl::StatusCode::kNotFound, absl::StatusCode::kAlreadyExists, absl::StatusCode::kAborted,
                           absl::StatusCode::kInvalidArgument, absl::StatusCode::kResourceExhausted}) {
     INFO(absl::StatusCodeToString(code));

@@ -43,16 +43,16 @@ TEST_CASE("Dispatcher reports the first kMostUpstreams upstreams and counts the 
 
 TEST_CASE("Dispatcher lists the workflows of a cache domain, the latest first") {
   Driven d;
-  const auto submit = [&d](const std::string& id, const std::string& workflow, const std::string& tenant) {
+  const auto submit = [&d](const std::string& id, const std::string& workflow, const std::string& cache_domain) {
     ClientRequest request = d.Request(id, "x");
     request.workflow = workflow;
-    request.spec.cache_domain = tenant;
+    request.spec.cache_domain = cache_domain;
     REQUIRE(d.Submit(request).ok());
     d.now += absl::Seconds(1);
   };
-  const auto listed = [&d](const std::string& tenant, size_t most = 9) {
+  const auto listed = [&d](const std::string& cache_domain, size_t most = 9) {
     std::string text;
-    for (const WorkflowView& view : (*d).WorkflowsOf(tenant, most, d.now)) {
+    for (const WorkflowView& view : (*d).WorkflowsOf(cache_domain, most, d.now)) {
       absl::StrAppend(&text, view.name, " ", view.requests, "/", view.live, " ",
                       absl::FormatDuration(d.now - view.latest), "; ");
     }
@@ -350,17 +350,17 @@ TEST_CASE("Dispatcher cancels a detached request when no request waits for its o
   Driven d;
   const auto up = d.Submit(d.Request("up", "ab"));
   REQUIRE(up.ok());
-  std::vector<RequestTicket> readers;
+  std::vector<RequestTicket> downstreams;
   for (const char* id : {"one", "two"}) {
-    ClientRequest reader = d.Request(id, "");
-    reader.prompt.segments = {Reference{.upstream = "up"}};
-    readers.push_back(*d.Submit(reader));
+    ClientRequest downstream = d.Request(id, "");
+    downstream.prompt.segments = {Reference{.upstream = "up"}};
+    downstreams.push_back(*d.Submit(downstream));
   }
   d.Take();
-  (*d).LetGo(*up, d.now);
-  (*d).Cancel(readers[0], d.now);
+  (*d).Detach(*up, d.now);
+  (*d).Cancel(downstreams[0], d.now);
   CHECK((*d).core().live_requests() == 2);
-  (*d).Cancel(readers[1], d.now);
+  (*d).Cancel(downstreams[1], d.now);
   CHECK((*d).core().live_requests() == 0);
   const Lines lines = d.Take();
   CHECK(std::ranges::count(lines, "prefill-1: cancel up#ab.1") == 1);
@@ -431,7 +431,7 @@ TEST_CASE("Dispatcher ends a shadow prefill with its request") {
     CHECK(std::ranges::count(driven.Take(), "prefill-1: close r~1#ab.2 ") == 1);
   }
   SECTION("detached: the shadow prefill does not read the output") {
-    (*driven).LetGo(ticket, driven.now);
+    (*driven).Detach(ticket, driven.now);
     CHECK(std::ranges::count(driven.Take(), "prefill-1: close r~1#ab.2 ") == 1);
   }
   SECTION("failed") {

@@ -137,8 +137,8 @@ TEST_CASE("ChoosePrefill pins a short streaming prompt by its first upstream req
   std::map<std::string, int> share;
   for (int upstream = 0; upstream < 30; ++upstream) {
     std::map<std::string, int> chosen;
-    for (int reader = 0; reader < 12; ++reader) {
-      RouteRequest request{.id = absl::StrCat("reader", reader), .prompt_tokens = 10, .open = true};
+    for (int downstream = 0; downstream < 12; ++downstream) {
+      RouteRequest request{.id = absl::StrCat("reader", downstream), .prompt_tokens = 10, .streaming = true};
       request.upstream = absl::StrCat("upstream", upstream);
       ++chosen[ChoosePrefill(all, request, {})->link];
     }

@@ -87,7 +87,7 @@ TEST_CASE("PrefillAhead refuses a prefill hint when its call waits for a worker"
   Request& call = a.Turn("r", {1, 2, 3});
   ClientRequest prompt;
   prompt.served = &a.model;
-  CHECK(absl::IsResourceExhausted(a.ahead.Follow(call, prompt, a.now)));
+  CHECK(absl::IsResourceExhausted(a.ahead.AddPrefillHint(call, prompt, a.now)));
   CHECK(a.requests.size() == 1);
 }
 

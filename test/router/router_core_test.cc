@@ -181,8 +181,8 @@ TEST_CASE("RouterCore counts only unannounced losses of workers as attempts") {
   Cluster c;
   Bring(c, Stage::kPrefilling);
   int placed = 0;
-  for (const bool said_so : {true, false, true, false}) {
-    c.core.WorkerLoaded(kP, {.draining = said_so});
+  for (const bool draining : {true, false, true, false}) {
+    c.core.WorkerLoaded(kP, {.draining = draining});
     c.core.WorkerLost(kP, c.now);
     Take(c.core);
     c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 11), c.now);
@@ -274,10 +274,10 @@ TEST_CASE("RouterCore awaits a drained worker only when the request lacks one") 
 
 TEST_CASE("RouterCore ends a low-priority request when no worker takes it") {
   Cluster c;
-  RouteRequest background = Ask("b");
-  background.priority = kBackgroundPriority;
-  background.prefill_only = true;
-  REQUIRE(c.core.Submit(background, c.now).ok());
+  RouteRequest low_priority = Ask("b");
+  low_priority.priority = kLowPriority;
+  low_priority.prefill_only = true;
+  REQUIRE(c.core.Submit(low_priority, c.now).ok());
   Take(c.core);
   c.core.WorkerLost(kP, c.now);
   CHECK(Take(c.core) == Lines{"end b UNAVAILABLE"});
@@ -286,24 +286,24 @@ TEST_CASE("RouterCore ends a low-priority request when no worker takes it") {
 TEST_CASE("WorkerRegistry refuses other weights while a model is served") {
   Cluster c;
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
-  WorkerInfo tuned_anew = Info(WorkerRole::kDecode, "decode-3", 44);
-  tuned_anew.weights_digest[31] = 0xab;
-  const absl::Status refused = c.core.registry().MayAttach(tuned_anew);
+  WorkerInfo retuned = Info(WorkerRole::kDecode, "decode-3", 44);
+  retuned.weights_digest[31] = 0xab;
+  const absl::Status refused = c.core.registry().MayAttach(retuned);
   CHECK(absl::IsFailedPrecondition(refused));
   for (const char* part : {"model 'm'", "0000ab at decode-3", "000000 at decode-1"}) {
     INFO(part << " in " << refused);
     CHECK(refused.message().find(part) != absl::string_view::npos);
   }
-  WorkerInfo elsewhere = tuned_anew;
+  WorkerInfo elsewhere = retuned;
   elsewhere.model = std::string("n");
   CHECK(c.core.registry().MayAttach(elsewhere).ok());
   c.core.WorkerLost(kD, c.now);
-  CHECK_FALSE(c.core.registry().MayAttach(tuned_anew).ok());
+  CHECK_FALSE(c.core.registry().MayAttach(retuned).ok());
   c.core.WorkerLoaded("decode-2", {.draining = true});
-  CHECK(c.core.registry().MayAttach(tuned_anew).ok());  // decode-2 accepts no new requests
+  CHECK(c.core.registry().MayAttach(retuned).ok());  // decode-2 accepts no new requests
   c.core.WorkerLost("decode-2", c.now);
-  CHECK(c.core.registry().MayAttach(tuned_anew).ok());
-  c.core.WorkerAttached("decode-3", tuned_anew, c.now);
+  CHECK(c.core.registry().MayAttach(retuned).ok());
+  c.core.WorkerAttached("decode-3", retuned, c.now);
   CHECK_FALSE(c.core.registry().MayAttach(Info(WorkerRole::kDecode, kD, 22)).ok());
 }
 
@@ -355,10 +355,10 @@ TEST_CASE("RouterCore ends a request with the worker's status on other failures"
 }
 
 TEST_CASE("RouterCore reports UNAVAILABLE when a hand-off fails at Start") {
-  for (const absl::Status& doubt : {absl::FailedPreconditionError("lapsed"), absl::DataLossError("other bytes")}) {
+  for (const absl::Status& error : {absl::FailedPreconditionError("lapsed"), absl::DataLossError("other bytes")}) {
     Cluster c;
     Bring(c, Stage::kStarting);
-    c.core.Failed(kD, "r", {doubt, absl::ZeroDuration()}, c.now);
+    c.core.Failed(kD, "r", {error, absl::ZeroDuration()}, c.now);
     CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
   }
 }
@@ -379,9 +379,9 @@ TEST_CASE("RouterCore places higher priorities first when a worker attaches") {
 TEST_CASE("RouterCore places equal priorities by queue order, then by submission") {
   Cluster c;
   c.core.WorkerLost(kP, c.now);
-  const auto submit = [&](const std::string& id, int turn, int32_t priority) {
+  const auto submit = [&](const std::string& id, int order, int32_t priority) {
     RouteRequest request = Ask(id);
-    request.turn = c.now + absl::Seconds(turn);
+    request.queue_order = c.now + absl::Seconds(order);
     request.priority = priority;
     REQUIRE(c.core.Submit(request, c.now).ok());
   };
@@ -480,7 +480,7 @@ TEST_CASE("RouterCore refuses a tenant that has more live requests than slots ar
     CHECK(fill("d") == 2);
   }
   SECTION("low-priority jobs do not count as theirs") {
-    for (int i = 0; i < 4; ++i) REQUIRE(submit("a", kBackgroundPriority).ok());
+    for (int i = 0; i < 4; ++i) REQUIRE(submit("a", kLowPriority).ok());
     CHECK(fill("a") == 3);
     CHECK(fill("b") == 1);
   }

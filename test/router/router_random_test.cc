@@ -86,25 +86,25 @@ class RandomCluster {
     if (Draw(2) == 0) request.session = absl::StrCat("s", Draw(4));
     if (Draw(2) == 0) request.deadline = now_ + absl::Milliseconds(Draw(3000));
     request.prefill_only = Draw(5) == 0;
-    request.open = Draw(3) == 0;
-    if (request.open) {
+    request.streaming = Draw(3) == 0;
+    if (request.streaming) {
       request.prompt_tokens = Draw(100);
-      open_[request.id] = request.prompt_tokens;
+      streaming_[request.id] = request.prompt_tokens;
     }
     request.priority = Draw(3);
     if (Draw(2) == 0) request.tenant = absl::StrCat("t", Draw(3));
-    request.turn = now_ + absl::Seconds(Draw(3));
+    request.queue_order = now_ + absl::Seconds(Draw(3));
     if (core_.Submit(request, now_).ok()) live_.insert(request.id);
   }
 
   // Prompts get increments even after their requests have ended.
   void Grow() {
-    if (open_.empty()) return;
-    const auto it = std::next(open_.begin(), Draw(static_cast<int>(open_.size())));
+    if (streaming_.empty()) return;
+    const auto it = std::next(streaming_.begin(), Draw(static_cast<int>(streaming_.size())));
     it->second += Draw(40);
     if (Draw(3) != 0) return core_.Grew(it->first, it->second);
     core_.Closed(it->first, it->second + 1, 5, now_);
-    open_.erase(it);
+    streaming_.erase(it);
   }
 
   // A worker answers one of its jobs. It may answer twice, or after a cancel.
@@ -121,7 +121,7 @@ class RandomCluster {
       const std::string decode = absl::StrCat(2 + Draw(3));
       const bool done = core_.PrefillDone(link, id, incarnation_[decode]);
       // A worker cannot complete a prompt that it has not received whole.
-      if (open_.contains(id)) {
+      if (streaming_.contains(id)) {
         CHECK_FALSE(done);
         return;
       }
@@ -143,8 +143,8 @@ class RandomCluster {
       REQUIRE(jobs_.contains(action.worker));
       if (action.kind == Kind::kCancel) continue;  // the worker may still answer
       CHECK(live_.contains(id));
-      if (action.kind == Kind::kStartPrefill) CHECK(action.open == open_.contains(id));
-      if (action.kind == Kind::kAppend) CHECK(open_.contains(id));
+      if (action.kind == Kind::kStartPrefill) CHECK(action.streaming == streaming_.contains(id));
+      if (action.kind == Kind::kAppend) CHECK(streaming_.contains(id));
       // Until a streaming prompt is complete, its worker reports at most a failure.
       if (action.kind == Kind::kAppend || action.kind == Kind::kClose) CHECK(jobs_[action.worker].contains(id));
       jobs_[action.worker].insert(id);
@@ -158,7 +158,7 @@ class RandomCluster {
   std::map<std::string, std::set<RequestId>> jobs_;  // of attached workers
   std::map<std::string, Incarnation> incarnation_;
   std::set<RequestId> live_;
-  std::map<RequestId, int32_t> open_;  // tokens so far
+  std::map<RequestId, int32_t> streaming_;  // tokens so far
   int next_id_ = 0;
   uint64_t next_incarnation_ = 0;
 };

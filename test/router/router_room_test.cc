@@ -155,10 +155,10 @@ TEST_CASE("RouterCore asks the decode worker whose retry delay ends first when a
 
 TEST_CASE("RouterCore lets waiting requests ask by priority and queue order") {
   Cluster c;
-  const auto refuse = [&](const std::string& id, int32_t priority, absl::Duration turn, absl::Duration hint) {
+  const auto refuse = [&](const std::string& id, int32_t priority, absl::Duration order, absl::Duration hint) {
     RouteRequest request = Ask(id);
     request.priority = priority;
-    request.turn = c.now + turn;
+    request.queue_order = c.now + order;
     REQUIRE(c.core.Submit(request, c.now).ok());
     c.core.Failed(kP, id, Full(hint), c.now);
     Take(c.core);

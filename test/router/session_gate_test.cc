@@ -167,7 +167,7 @@ TEST_CASE("SessionGate drops an abandoned session") {
 }
 
 TEST_CASE("SessionGate ends the quantum of a session that never pauses") {
-  DrivenGate d({.sessions = 1, .turn = absl::Seconds(10)});
+  DrivenGate d({.sessions = 1, .quantum = absl::Seconds(10)});
   CHECK(d.ArriveAll({"t:a:1", "t:b:1"}) == "t:a:1");
   d.Wait(absl::Seconds(11));
   CHECK(d.ArriveAll({"t:a:2"}) == "");
@@ -181,7 +181,7 @@ TEST_CASE("SessionGate ends the quantum of a session that never pauses") {
 }
 
 TEST_CASE("SessionGate frees other slots while an expired session runs") {
-  DrivenGate d({.sessions = 3, .turn = absl::Seconds(10)});
+  DrivenGate d({.sessions = 3, .quantum = absl::Seconds(10)});
   CHECK(d.ArriveAll({"t:busy:1", "t:idle:1", "a:busy:1"}) == "t:busy:1 t:idle:1 a:busy:1");
   d.Wait(absl::Seconds(11));
   CHECK(d.ArriveAll({"b:first:1", "t:busy:2", "a:busy:2", "t:next:1"}) == "");
@@ -199,7 +199,7 @@ TEST_CASE("SessionGate frees other slots while an expired session runs") {
 }
 
 TEST_CASE("SessionGate renews expired sessions when no session waits for a slot") {
-  DrivenGate d({.sessions = 2, .turn = absl::Seconds(10)});
+  DrivenGate d({.sessions = 2, .quantum = absl::Seconds(10)});
   CHECK(d.ArriveAll({"t:a:1", "u:b:1", "t:c:1"}) == "t:a:1 u:b:1");
   d.Wait(absl::Seconds(11));
   CHECK(d.ArriveAll({"u:b:2", "t:a:2", "t:a:3"}) == "");
@@ -366,7 +366,7 @@ class RandomSessions {
 
  private:
   SessionLimits Limits() {
-    return {.sessions = limit_, .waiting_requests = 20, .turn = absl::Seconds(Below(2) == 0 ? 1 : 100)};
+    return {.sessions = limit_, .waiting_requests = 20, .quantum = absl::Seconds(Below(2) == 0 ? 1 : 100)};
   }
   Request& At(const RequestId& id) {
     std::unique_ptr<Request>& record = records_[id];

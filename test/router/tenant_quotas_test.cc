@@ -60,15 +60,15 @@ TEST_CASE("TenantQuotas refuses a tenant until its excess tokens are worked off"
 TEST_CASE("TenantQuotas leaves half a minute's tokens when it counts prefill hints") {
   TenantQuotas quotas;
   const Tenant tenant{"t", {.tokens_per_minute = 600}}, free{"free", {}};
-  CHECK(quotas.HasSpare(tenant, 300, kStart));
-  CHECK_FALSE(quotas.HasSpare(tenant, 301, kStart));
-  quotas.UseSpare(tenant, 300, kStart);
-  CHECK_FALSE(quotas.HasSpare(tenant, 1, kStart));
-  CHECK(quotas.HasSpare(tenant, 100, kStart + absl::Seconds(10)));  // 100 tokens were worked off
-  quotas.UseSpare(tenant, 100, kStart + absl::Seconds(10));
+  CHECK(quotas.MayPrefillAhead(tenant, 300, kStart));
+  CHECK_FALSE(quotas.MayPrefillAhead(tenant, 301, kStart));
+  quotas.CountPrefillAhead(tenant, 300, kStart);
+  CHECK_FALSE(quotas.MayPrefillAhead(tenant, 1, kStart));
+  CHECK(quotas.MayPrefillAhead(tenant, 100, kStart + absl::Seconds(10)));  // 100 were worked off
+  quotas.CountPrefillAhead(tenant, 100, kStart + absl::Seconds(10));
   CHECK_FALSE(quotas.Begin(tenant, "", 300, kStart + absl::Seconds(10)));
   CHECK(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(10)));
-  CHECK(quotas.HasSpare(free, 1 << 30, kStart));
+  CHECK(quotas.MayPrefillAhead(free, 1 << 30, kStart));
   quotas.CheckInvariants();
 }
 

@@ -32,9 +32,9 @@ TEST_CASE("TenantShares refuses a tenant that has more requests than slots are f
 TEST_CASE("TenantShares does not count low-priority requests, or requests without a tenant") {
   TenantShares shares(1);
   shares.Begin(OfTenant(""));
-  shares.Begin(OfTenant("a", kBackgroundPriority));
+  shares.Begin(OfTenant("a", kLowPriority));
   CHECK(shares.tenants() == 0);
-  CHECK(shares.Check(OfTenant("a", kBackgroundPriority), 1).ok());
+  CHECK(shares.Check(OfTenant("a", kLowPriority), 1).ok());
 }
 
 TEST_CASE("TenantShares orders tenants with live requests and drops the others") {

@@ -26,7 +26,7 @@ WorkloadOptions Options() {
 // An arriving request.
 struct Arrival {
   RequestId id{};
-  std::string tenant{};  // the cache domain
+  std::string cache_domain{};
   std::string model{};
   std::string workflow{}, agent{};
   std::vector<RequestId> upstreams{};  // some may have ended
@@ -41,7 +41,7 @@ class LoadById {
 
   void Arrived(const Arrival& arrival, absl::Time now) {
     Request& record = At(arrival.id);
-    record.asked.spec.cache_domain = arrival.tenant;
+    record.asked.spec.cache_domain = arrival.cache_domain;
     ServedModel& model = models_[arrival.model];
     model.name = arrival.model;
     record.asked.served = &model;
@@ -85,7 +85,7 @@ struct World {
     load.CheckInvariants();
   }
   // Returns the request's arrival offset in seconds.
-  double Turn(const RequestId& id) const { return absl::ToDoubleSeconds(load.ArrivalOffset(id, now)); }
+  double Offset(const RequestId& id) const { return absl::ToDoubleSeconds(load.ArrivalOffset(id, now)); }
   void Finish(const RequestId& id, int64_t tokens, bool complete = true) {
     load.Made(id, tokens);
     load.Ended(id, complete, now);
@@ -101,22 +101,22 @@ struct World {
 TEST_CASE("Workload orders a request by remaining work up to the bound") {
   World world;
   world.Arrive({.id = "r", .prompt_tokens = 2000, .max_tokens = 50, .expected_tokens = 10});
-  CHECK(world.Turn("r") == 12);
+  CHECK(world.Offset("r") == 12);
   world.load.Prefilled("r");
-  CHECK(world.Turn("r") == 10);
+  CHECK(world.Offset("r") == 10);
   world.load.Made("r", 4);
-  CHECK(world.Turn("r") == 6);
+  CHECK(world.Offset("r") == 6);
   world.load.Made("r", 40);  // more than was expected
-  CHECK(world.Turn("r") == 0);
+  CHECK(world.Offset("r") == 0);
   world.Arrive({.id = "cut", .max_tokens = 5, .expected_tokens = 10});
-  CHECK(world.Turn("cut") == 5);
+  CHECK(world.Offset("cut") == 5);
   world.Arrive({.id = "unknown", .max_tokens = 50});
-  CHECK(world.Turn("unknown") == 50);
+  CHECK(world.Offset("unknown") == 50);
   world.Arrive({.id = "huge", .prompt_tokens = int64_t{1} << 31, .max_tokens = (int64_t{1} << 31) - 1});
-  CHECK(world.Turn("huge") == 100);
+  CHECK(world.Offset("huge") == 100);
   world.Wait(7);
-  CHECK(world.Turn("unknown") == 43);
-  CHECK(world.Turn("nobody") == 0);
+  CHECK(world.Offset("unknown") == 43);
+  CHECK(world.Offset("nobody") == 0);
   world.load.Prefilled("nobody");
   world.Finish("nobody", 3);
 }
@@ -126,15 +126,15 @@ TEST_CASE("Workload shares the work of a workflow among its requests") {
   for (const char* id : {"a1", "a2", "a3"}) {
     world.Arrive({.id = id, .workflow = "a", .max_tokens = 10});
   }
-  CHECK(world.Turn("a1") == 30);
-  CHECK(world.Turn("a3") == 30);
-  world.Arrive({.id = "other tenant", .tenant = "t", .workflow = "a", .max_tokens = 10});
-  CHECK(world.Turn("other tenant") == 10);
+  CHECK(world.Offset("a1") == 30);
+  CHECK(world.Offset("a3") == 30);
+  world.Arrive({.id = "other tenant", .cache_domain = "t", .workflow = "a", .max_tokens = 10});
+  CHECK(world.Offset("other tenant") == 10);
   world.Finish("a1", 10);
   world.Finish("a2", 10);
   world.Arrive({.id = "b", .workflow = "b", .max_tokens = 11});
-  CHECK(world.Turn("a3") == 10);
-  CHECK(world.Turn("b") == 11);
+  CHECK(world.Offset("a3") == 10);
+  CHECK(world.Offset("b") == 11);
 }
 
 TEST_CASE("Workload counts a workflow's arrival as at most the bound before the request") {
@@ -143,29 +143,29 @@ TEST_CASE("Workload counts a workflow's arrival as at most the bound before the 
   world.Finish("a1", 10);
   world.Wait(40);  // shorter than `keep`
   world.Arrive({.id = "a2", .workflow = "a", .max_tokens = 10});
-  CHECK(world.Turn("a2") == -30);
+  CHECK(world.Offset("a2") == -30);
   world.Wait(40);
   world.Arrive({.id = "a3", .workflow = "a", .max_tokens = 0});
   world.Finish("a2", 10);
   world.Wait(40);
   world.Arrive({.id = "a4", .workflow = "a", .max_tokens = 10});
-  CHECK(world.Turn("a4") == -90);  // 120 s after its workflow, of which 100 count
+  CHECK(world.Offset("a4") == -90);  // 120 s after its workflow, of which 100 count
   world.Finish("a3", 0);
   world.Finish("a4", 10);
   world.Wait(60);
   CHECK(world.load.workflows() == 0);
   world.Arrive({.id = "a5", .workflow = "a", .max_tokens = 10});
-  CHECK(world.Turn("a5") == 10);  // another workflow with that name
+  CHECK(world.Offset("a5") == 10);  // another workflow with that name
 }
 
 TEST_CASE("Workload adds a request without workflow to that of its upstream") {
   World world;
   world.Arrive({.id = "up", .max_tokens = 10});
   world.Arrive({.id = "down", .upstreams = {"gone", "up"}, .max_tokens = 5});
-  CHECK(world.Turn("up") == 15);
-  CHECK(world.Turn("down") == 15);
+  CHECK(world.Offset("up") == 15);
+  CHECK(world.Offset("down") == 15);
   world.Finish("up", 10);
-  CHECK(world.Turn("down") == 5);
+  CHECK(world.Offset("down") == 5);
   world.Finish("down", 5);
   // The workflow has no name, so no later request can belong to it.
   CHECK(world.load.workflows() == 0);
@@ -173,24 +173,24 @@ TEST_CASE("Workload adds a request without workflow to that of its upstream") {
 
 TEST_CASE("Workload learns output lengths by cache domain, model and agent") {
   World world;
-  const auto arrive = [&](const std::string& id, const std::string& tenant, const std::string& model) {
-    world.Arrive({.id = id, .tenant = tenant, .model = model, .agent = "judge", .max_tokens = 50});
+  const auto arrive = [&](const std::string& id, const std::string& cache_domain, const std::string& model) {
+    world.Arrive({.id = id, .cache_domain = cache_domain, .model = model, .agent = "judge", .max_tokens = 50});
   };
   arrive("1", "t", "m");
-  CHECK(world.Turn("1") == 50);
+  CHECK(world.Offset("1") == 50);
   world.Finish("1", 8);
   arrive("2", "t", "m");
-  CHECK(world.Turn("2") == 8);
+  CHECK(world.Offset("2") == 8);
   world.Finish("2", 16);
   arrive("3", "t", "m");
-  CHECK(world.Turn("3") == 9);  // a mean of about the last eight
+  CHECK(world.Offset("3") == 9);  // a mean of about the last eight
   world.Finish("3", 40, /*complete=*/false);
   arrive("4", "t", "m");
-  CHECK(world.Turn("4") == 9);
+  CHECK(world.Offset("4") == 9);
   arrive("5", "other", "m");
-  CHECK(world.Turn("5") == 50);
+  CHECK(world.Offset("5") == 50);
   arrive("6", "t", "other");
-  CHECK(world.Turn("6") == 50);
+  CHECK(world.Offset("6") == 50);
 }
 
 TEST_CASE("Workload learns the work that follows an agent from earlier workflows") {
@@ -200,8 +200,8 @@ TEST_CASE("Workload learns the work that follows an agent from earlier workflows
     for (const char* agent : {"plan", "write", "check"}) {
       const RequestId id = absl::StrCat(workflow, agent);
       world.Arrive({.id = id, .workflow = workflow, .agent = agent, .max_tokens = 50, .expected_tokens = 10});
-      if (first == 0) first = world.Turn(id);
-      if (agent == std::string("check")) CHECK(world.Turn(id) == 10);
+      if (first == 0) first = world.Offset(id);
+      if (agent == std::string("check")) CHECK(world.Offset(id) == 10);
       world.Finish(id, 10);
     }
     return first;
@@ -232,12 +232,12 @@ TEST_CASE("Workload weighs one level of priority more than length and age") {
   world.Wait(1000);
   world.Arrive({.id = "short", .workflow = "w", .max_tokens = 0});
   world.Arrive({.id = "long", .priority = 1, .max_tokens = 1000});
-  CHECK(world.Turn("short") == -100);
-  CHECK(world.Turn("long") == -100);
+  CHECK(world.Offset("short") == -100);
+  CHECK(world.Offset("long") == -100);
   world.Arrive({.id = "highest", .priority = 1000, .max_tokens = 1});
   world.Arrive({.id = "lowest", .priority = -1000, .max_tokens = 1});
-  CHECK(world.Turn("highest") == -19999);  // levels beyond 100 count as 100
-  CHECK(world.Turn("lowest") == 20001);
+  CHECK(world.Offset("highest") == -19999);  // levels beyond 100 count as 100
+  CHECK(world.Offset("lowest") == 20001);
 }
 
 // One server that always runs the request with the earliest position, and clients that submit more
@@ -264,14 +264,14 @@ struct Overload {
 
   // If `fixed`, returns the position that the request had at its arrival. Otherwise returns its
   // position now.
-  absl::Time TurnOf(const RequestId& id, bool fixed) const {
+  absl::Time PositionOf(const RequestId& id, bool fixed) const {
     return fixed ? waiting.at(id) : now + load.ArrivalOffset(id, now);
   }
 
   RequestId Next(bool fixed) const {
     RequestId first = waiting.begin()->first;
-    for (const auto& [id, turn] : waiting) {
-      if (TurnOf(id, fixed) < TurnOf(first, fixed)) first = id;
+    for (const auto& [id, position] : waiting) {
+      if (PositionOf(id, fixed) < PositionOf(first, fixed)) first = id;
     }
     return first;
   }
@@ -290,7 +290,7 @@ TEST_CASE("Workload lets no request overtake by more than twice the bound") {
     for (int step = 0; step < 400; ++step) {
       for (int64_t i = world.Draw(4); i >= 0; --i) world.Arrive();
       const RequestId next = world.Next(fixed);
-      for (const auto& [id, turn] : world.waiting) {
+      for (const auto& [id, position] : world.waiting) {
         CHECK(world.arrived[id] >= world.arrived[next] - 2 * Options().bound);
         overtaken += world.arrived[id] < world.arrived[next];
       }

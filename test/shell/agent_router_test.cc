@@ -28,9 +28,9 @@ TEST_CASE("A streaming prompt prefills during its upstream and decodes when comp
   CHECK(TextOf(open.spec().tokens()).empty());
 
   c.decode->Send(TokensEvent("up", "abcdefgh", std::nullopt));
-  const worker::v1::PrefillAppend grown = c.prefill->Next().append();
-  CHECK(TextOf(grown.tokens()) == "0123456789abcdefg");
-  CHECK_FALSE(grown.last());
+  const worker::v1::PrefillAppend append = c.prefill->Next().append();
+  CHECK(TextOf(append.tokens()) == "0123456789abcdefg");
+  CHECK_FALSE(append.last());
   c.decode->Send(TokensEvent("up", "ij", FinishReason::kStop));
   const worker::v1::PrefillAppend last = c.prefill->Next().append();
   CHECK(TextOf(last.tokens()) == "hij!");
@@ -178,13 +178,13 @@ TEST_CASE("An upstream runs on for downstream requests when its client does not 
     c.decode->Send(std::move(event));
   }
   c.decode->Send(TokensEvent("slow", "b", FinishReason::kStop));
-  std::string grown;
+  std::string prompt;
   worker::v1::PrefillAppend append;
   while (!append.last()) {
     append = c.prefill->Next().append();
-    grown += TextOf(append.tokens());
+    prompt += TextOf(append.tokens());
   }
-  CHECK(grown == absl::StrCat("0123456789", std::string(40, 'a'), "b!"));
+  CHECK(prompt == absl::StrCat("0123456789", std::string(40, 'a'), "b!"));
   CHECK_FALSE(slow.Finish().status.ok());  // the router ended the slow call
 }
 

@@ -31,11 +31,11 @@ class Silent final : public kv::v1::KvTransfer::CallbackService {
     server_->Shutdown(std::chrono::system_clock::now());
     server_->Wait();
   }
-  std::future<void> Heard() { return heard_.get_future(); }
+  std::future<void> Received() { return received_.get_future(); }
 
   grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext*, const kv::v1::HeartbeatRequest*,
                                       kv::v1::HeartbeatReply*) override {
-    heard_.set_value();
+    received_.set_value();
     return new Unanswered;
   }
   grpc::ServerUnaryReactor* Release(grpc::CallbackServerContext* context, const kv::v1::ReleaseRequest*,
@@ -53,7 +53,7 @@ class Silent final : public kv::v1::KvTransfer::CallbackService {
 
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
-  std::promise<void> heard_;
+  std::promise<void> received_;
 };
 
 // One heartbeat. The peer is destroyed as soon as the answer arrives.
@@ -87,7 +87,7 @@ TEST_CASE("GrpcDecodePeer returns DEADLINE_EXCEEDED when a worker answers slowly
 TEST_CASE("GrpcDecodePeer returns UNAVAILABLE when a worker closes during a call") {
   Silent silent;
   Beat beat(silent.address(), absl::Minutes(5));
-  silent.Heard().wait();
+  silent.Received().wait();
   silent.Die();
   CHECK(beat.Code() == absl::StatusCode::kUnavailable);
 }

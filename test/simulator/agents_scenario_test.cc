@@ -105,7 +105,7 @@ class Scenario {
     if (const int64_t blocks = command.Number("blocks"); blocks > 0) shape.blocks = blocks;
     shape.host_blocks = command.Number("host");
     cluster_ = *SimulatedCluster::Create(shape);
-    steps_told_ = 0;
+    steps_printed_ = 0;
   }
   void Submit(const std::string& id, const ScenarioCommand& command) {
     SimulatedRequest request;
@@ -159,8 +159,8 @@ class Scenario {
   }
   std::string Computed() {
     std::map<WorkerAddress, int64_t> tokens;
-    for (; steps_told_ < cluster_->steps().size(); ++steps_told_) {
-      const StepRecord& step = cluster_->steps()[steps_told_];
+    for (; steps_printed_ < cluster_->steps().size(); ++steps_printed_) {
+      const StepRecord& step = cluster_->steps()[steps_printed_];
       if (step.worker.starts_with("prefill")) tokens[step.worker] += step.tokens;
     }
     std::string printed;
@@ -179,7 +179,7 @@ class Scenario {
   std::unique_ptr<SimulatedCluster> cluster_;
   std::vector<RequestId> ended_;
   std::map<std::string, std::vector<RequestId>> copies_ended_;
-  size_t steps_told_ = 0;
+  size_t steps_printed_ = 0;
 };
 
 TEST_CASE("Agents and sessions behave as their scenarios when workers fail") {

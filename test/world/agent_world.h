@@ -32,7 +32,7 @@ inline Ids TextIds(const Tokenizer& tokenizer, std::string_view text) {
 }
 
 // The tokens and states that the graph has reported for a prompt.
-struct Told {
+struct Reported {
   Ids tokens{};
   bool complete = false;
   int restarts = 0;
@@ -64,7 +64,7 @@ class AgentWorld {
     if (spec.tokenizer == nullptr) spec.tokenizer = &ByteTokens();
     if (spec.most_tokens == 0) spec.most_tokens = 10000;
     absl::StatusOr<PromptIncrement> increment = graph.Submit(Node(id), spec, now);
-    if (increment.ok()) told[id] = {.tokens = std::move(increment->tokens), .complete = increment->complete};
+    if (increment.ok()) reported[id] = {.tokens = std::move(increment->tokens), .complete = increment->complete};
     Drain();
     return increment.status();
   }
@@ -84,12 +84,12 @@ class AgentWorld {
     Drain();
   }
   std::string Text(const RequestId& id, const Tokenizer& tokenizer = ByteTokens()) const {
-    return Bytes(tokenizer, told.at(id).tokens);
+    return Bytes(tokenizer, reported.at(id).tokens);
   }
 
   AgentGraph graph;
   absl::Time now = absl::UnixEpoch();
-  std::map<RequestId, Told> told;
+  std::map<RequestId, Reported> reported;
 
  private:
   std::map<RequestId, AgentNode> nodes_;  // of live and ended requests
@@ -100,16 +100,16 @@ class AgentWorld {
     for (size_t i = 0; i < actions.size(); ++i) {
       AgentAction& action = actions[i];
       if (auto* increment = std::get_if<PromptIncrement>(&action)) {
-        Told& prompt = told.at(*increment->node->id);
+        Reported& prompt = reported.at(*increment->node->id);
         REQUIRE_FALSE(prompt.complete);
         prompt.tokens.insert(prompt.tokens.end(), increment->tokens.begin(), increment->tokens.end());
         prompt.complete = increment->complete;
       } else if (auto* restarted = std::get_if<PromptRestarted>(&action)) {
-        told.at(*restarted->node->id).tokens.clear();
-        ++told.at(*restarted->node->id).restarts;
+        reported.at(*restarted->node->id).tokens.clear();
+        ++reported.at(*restarted->node->id).restarts;
       } else {
         const PromptFailed failed = std::get<PromptFailed>(action);
-        told.at(*failed.node->id).failure = failed.status;
+        reported.at(*failed.node->id).failure = failed.status;
         graph.Ended(*failed.node, failed.status, now);  // as the router does
         for (AgentAction& more : graph.TakeActions()) actions.push_back(std::move(more));
       }

@@ -209,22 +209,22 @@ class DecodeWorld {
   DecodeStep* Begin() {
     engine.Tick(now);
     DecodeStep* step = engine.BeginStep(now);
-    if (step == nullptr || step->rows.empty() || !TellsLate()) TakeEvents();
+    if (step == nullptr || step->rows.empty() || !TakesLate()) TakeEvents();
     return step;
   }
   void Finish(DecodeStep& step) {
     absl::Status status = CopySwaps(step, backend.kv_slab(), FakeBackend::Layout().BlockBytes());
     BATON_CHECK(status.ok(), "host memory is always copied");
-    bool next_begun = false;
+    bool next_started = false;
     if (!step.rows.empty()) {
       const absl::StatusOr<LogitsView> logits = backend.Forward(
           step.batch, [](int64_t) { return true; }, {[this] { TakeEvents(); }, [this] { return BeginNext(); }});
       status = logits.status();
-      next_begun = logits.ok() && logits->next_begun;
+      next_started = logits.ok() && logits->next_started;
       for (int64_t i = 0; logits.ok() && i < std::ssize(step.rows); ++i) step.Sample(i, *logits, scratch);
     }
-    engine.FinishStep(status, next_begun);
-    if (!TellsLate()) TakeEvents();
+    engine.FinishStep(status, next_started);
+    if (!TakesLate()) TakeEvents();
     engine.CheckInvariants();
   }
   void RunAll() {
@@ -248,18 +248,18 @@ class DecodeWorld {
   SamplerScratch scratch;
   // If set, a step's events are sometimes taken late, as a worker does: during the next step or
   // after it.
-  std::mt19937* tells_late = nullptr;
+  std::mt19937* takes_late = nullptr;
   // Called after BeginNext, before the running step ends.
-  std::function<void()> when_begun;
+  std::function<void()> on_next_planned;
 
  private:
   const Batch* BeginNext() {
     const Batch* next = engine.BeginNext();
-    if (when_begun) when_begun();
+    if (on_next_planned) on_next_planned();
     engine.CheckInvariants();
     return next;
   }
-  bool TellsLate() { return tells_late != nullptr && (*tells_late)() % 2 == 0; }
+  bool TakesLate() { return takes_late != nullptr && (*takes_late)() % 2 == 0; }
 };
 
 }  // namespace baton

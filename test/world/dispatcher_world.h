@@ -95,8 +95,8 @@ class Driven {
       } else if (const auto* progress = std::get_if<RequestProgress>(&action)) {
         lines.push_back(absl::StrCat(progress->update.request_id, " says ", progress->update.text, " after ",
                                      absl::FormatDuration(progress->wait), progress->first ? ", first" : ""));
-      } else if (const auto* follower = std::get_if<FollowerEnded>(&action)) {
-        lines.push_back(absl::StrCat("a follower ends ", absl::StatusCodeToString(follower->code)));
+      } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
+        lines.push_back(absl::StrCat("a prefill hint ends ", absl::StatusCodeToString(hint->code)));
       } else {
         const auto& ended = std::get<RequestEnded>(action);
         lines.push_back(absl::StrCat(ended.ticket.id, " ends ", absl::StatusCodeToString(ended.outcome.status.code()),
@@ -121,7 +121,7 @@ class Driven {
     names_[id] = job.request_id;
     tokens_[job.request_id] = static_cast<int32_t>(job.spec.tokens.size());
     arrival_offsets.push_back(job.spec.arrival_offset);
-    return absl::StrCat(job.open ? "open " : "prefill ", job.request_id, " ", TextOf(job.spec.tokens));
+    return absl::StrCat(job.streaming ? "open " : "prefill ", job.request_id, " ", TextOf(job.spec.tokens));
   }
   std::string Line(const PrefillAppend& append) {
     appended.assign(append.tokens.begin(), append.tokens.end());

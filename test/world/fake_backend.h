@@ -74,18 +74,18 @@ class FakeBackend final : public Backend {
   using Backend::Forward;
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
                                      const Meanwhile& meanwhile) override {
-    const std::optional<Begun> begun = std::exchange(begun_, std::nullopt);
+    const std::optional<Started> started = std::exchange(started_, std::nullopt);
     if (failure_) return *std::exchange(failure_, std::nullopt);
-    BATON_CHECK(batch.begun == begun.has_value(), "a pass must continue the step that is enqueued ahead");
-    if (begun)
-      BATON_CHECK(begun->batch.slices.size() == batch.slices.size(),
+    BATON_CHECK(batch.started == started.has_value(), "a pass must continue the step that is enqueued ahead");
+    if (started)
+      BATON_CHECK(started->batch.slices.size() == batch.slices.size(),
                   "the batch is not the step that is enqueued ahead");
     ++steps_;
-    steps_ahead_ += batch.begun;
-    if (begun && begun->results) {
-      results_ = *begun->results;
+    steps_ahead_ += batch.started;
+    if (started && started->results) {
+      results_ = *started->results;
     } else {
-      const absl::StatusOr<Results> computed = Compute(begun ? begun->batch : batch, layer_done);
+      const absl::StatusOr<Results> computed = Compute(started ? started->batch : batch, layer_done);
       if (!computed.ok()) return computed.status();
       results_ = *computed;
     }
@@ -96,7 +96,7 @@ class FakeBackend final : public Backend {
                       .rows = static_cast<int64_t>(results_.logits.size()) / kVocab,
                       .vocab = kVocab,
                       .sampled = results_.sampled,
-                      .next_begun = begun_.has_value(),
+                      .next_started = started_.has_value(),
                       .device_waited = waits};
   }
 
@@ -160,25 +160,25 @@ class FakeBackend final : public Backend {
     std::optional<SampleSpec> sample;
     std::vector<SeenToken> seen;
   };
-  struct Begun {
+  struct Started {
     std::vector<Slice> slices;
     Batch batch;  // refers to `slices`
     std::optional<Results> results;
   };
   void Begin(const Batch* next) {
     if (next == nullptr || ahead == Ahead::kDeclined) return;
-    Begun& begun = begun_.emplace();
-    for (const SequenceSlice& slice : next->slices) begun.slices.push_back(Copy(slice));
+    Started& started = started_.emplace();
+    for (const SequenceSlice& slice : next->slices) started.slices.push_back(Copy(slice));
     for (size_t i = 0; i < next->slices.size(); ++i) {
-      Slice& copy = begun.slices[i];
+      Slice& copy = started.slices[i];
       if (copy.sample) copy.sample->seen = copy.seen;
-      begun.batch.slices.push_back({.tokens = std::span(&copy.token, 1),
-                                    .start = next->slices[i].start,
-                                    .blocks = copy.blocks,
-                                    .wants_logits = next->slices[i].wants_logits,
-                                    .sample = copy.sample ? &*copy.sample : nullptr});
+      started.batch.slices.push_back({.tokens = std::span(&copy.token, 1),
+                                      .start = next->slices[i].start,
+                                      .blocks = copy.blocks,
+                                      .wants_logits = next->slices[i].wants_logits,
+                                      .sample = copy.sample ? &*copy.sample : nullptr});
     }
-    if (ahead == Ahead::kAtOnce) begun.results = *Compute(begun.batch, [](int64_t) { return true; });
+    if (ahead == Ahead::kAtOnce) started.results = *Compute(started.batch, [](int64_t) { return true; });
   }
   Slice Copy(const SequenceSlice& slice) const {
     BATON_CHECK(slice.tokens.size() == 1, "a decode step has one token of each");
@@ -276,7 +276,7 @@ class FakeBackend final : public Backend {
   std::span<std::byte> slab_;
   std::optional<absl::Status> failure_;
   Results results_;  // of the last step
-  std::optional<Begun> begun_;
+  std::optional<Started> started_;
   int64_t tokens_computed_ = 0;
   int64_t steps_ = 0;
   int64_t steps_ahead_ = 0;

@@ -349,7 +349,7 @@ class HandoffWorld {
            [=, this] {
              Decode& callee = decodes_[to];
              if (callee.receiver == nullptr) {
-               reply_with(absl::UnavailableError("nobody listens"));
+               reply_with(absl::UnavailableError("no process listens"));
                return;
              }
              reply_with(handle(callee));

@@ -90,7 +90,7 @@ class PrefillWorld {
     job.request_id = id;
     job.spec.tokens = prompt;
     job.spec.priority = priority;
-    job.open = true;
+    job.streaming = true;
     job.lease_holder = lease_holder;
     requests_[id] = {std::move(prompt), "", std::nullopt, std::nullopt};
     if (auto refused = engine_.Add(std::move(job), Now())) Do(std::move(*refused));

@@ -21,10 +21,10 @@ struct RouteRequest {
   std::vector<BlockKey> keys{};
   int32_t prompt_tokens = 0;
   int32_t max_new_tokens = 0;
-  bool open = false;
+  bool streaming = false;
   RequestId upstream{};
   int32_t priority = 0;
-  absl::Time turn{};
+  absl::Time queue_order{};
   bool prefill_only = false;
   WorkerAddress holder{};
   int32_t held_tokens = 0;
@@ -56,11 +56,11 @@ inline void Fill(Request& record, RouteRequest route) {
   record.asked.deadline = route.deadline;
   record.SetRoute({.session = std::move(route.session),
                    .keys = std::move(route.keys),
-                   .open = route.open,
+                   .streaming = route.streaming,
                    .upstream = std::move(route.upstream),
                    .at_holder = route.at_holder,
                    .held = route.held,
-                   .turn = route.turn});
+                   .queue_order = route.queue_order});
 }
 
 inline std::unique_ptr<Request> MakeRecord(RouteRequest route) {

@@ -105,8 +105,8 @@ inline std::vector<std::string> Take(CoreById& core) {
   for (const RouterAction& action : core.TakeActions()) {
     switch (action.kind) {
       case Kind::kStartPrefill:
-        lines.push_back(absl::StrCat(action.open ? "open " : "prefill ", action.request->id, " ", action.worker, " ",
-                                     action.decode_worker));
+        lines.push_back(absl::StrCat(action.streaming ? "open " : "prefill ", action.request->id, " ", action.worker,
+                                     " ", action.decode_worker));
         break;
       case Kind::kAppend:
         lines.push_back(absl::StrCat("append ", action.request->id, " ", action.worker));
@@ -150,7 +150,7 @@ inline void Bring(Cluster& c, Stage stage) {
 
 inline RouteRequest OpenRequest(const std::string& id) {
   RouteRequest request = Ask(id);
-  request.open = true;
+  request.streaming = true;
   request.prompt_tokens = 0;
   return request;
 }

@@ -34,19 +34,19 @@ class SchedulerWorld {
   // Number of tokens of the request that are done. Each distinct prefix was computed at least once.
   int64_t done(const RequestId& id) const { return done_.at(id); }
 
-  absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0, bool open = false,
-                   absl::Time queue_order = {}, const std::string& tenant = "") {
+  absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0,
+                   bool streaming = false, absl::Time queue_order = {}, const std::string& tenant = "") {
     const absl::Status status = scheduler_.Add({.id = id,
                                                 .spec = {.tokens = tokens, .tenant = tenant, .priority = priority},
                                                 .kv_tokens = std::ssize(tokens),
                                                 .keys = Keys(tokens),
                                                 .queue_order = queue_order,
-                                                .open = open});
+                                                .streaming = streaming});
     if (!status.ok()) return status;
     requests_[id] = tokens;
     done_[id] = 0;
     priorities_[id] = priority;
-    if (open) open_.insert(id);
+    if (streaming) streaming_.insert(id);
     return status;
   }
   absl::Status Extend(const RequestId& id, const std::vector<TokenId>& more, bool last) {
@@ -58,7 +58,7 @@ class SchedulerWorld {
     const absl::Status status =
         scheduler_.Extend(id, tokens, std::ssize(tokens), std::span(keys).subspan(keys_before), last);
     if (!status.ok()) requests_.at(id) = tokens_before;
-    if (status.ok() && last) open_.erase(id);
+    if (status.ok() && last) streaming_.erase(id);
     NoteProgress();
     return status;
   }
@@ -66,12 +66,12 @@ class SchedulerWorld {
     scheduler_.Limit(id, tokens);
     NoteProgress();
   }
-  bool IsOpen(const RequestId& id) const { return open_.contains(id); }
+  bool IsOpen(const RequestId& id) const { return streaming_.contains(id); }
   void Remove(const RequestId& id) {
     scheduler_.Remove(id);
     requests_.erase(id);
     done_.erase(id);
-    open_.erase(id);
+    streaming_.erase(id);
   }
 
   bool Plan() {
@@ -142,7 +142,7 @@ class SchedulerWorld {
   void NoteProgress() {
     for (const auto& progress : scheduler_.progress().Take()) {
       REQUIRE_FALSE(IsOpen(progress.request_id));
-      const bool again = IsBackground(priorities_.at(progress.request_id)) && progress.begin == 0;
+      const bool again = IsLowPriority(priorities_.at(progress.request_id)) && progress.begin == 0;
       REQUIRE((again || done_.at(progress.request_id) == progress.begin));
       REQUIRE(progress.begin % kBlockTokens == 0);
       done_.at(progress.request_id) = progress.end;
@@ -174,7 +174,7 @@ class SchedulerWorld {
   std::map<RequestId, std::vector<TokenId>> requests_;
   std::map<RequestId, int64_t> done_;
   std::map<RequestId, int32_t> priorities_;
-  std::set<RequestId> open_;
+  std::set<RequestId> streaming_;
 };
 
 }  // namespace baton

@@ -117,25 +117,25 @@ class ClientTest(unittest.TestCase):
         flow = self.client.workflow("w")
         run = flow.agent("a", "Wait for ", flow.announce("never"), sampling=GREEDY)
         waits = flow.agent("b", "Wait for ", run, sampling=GREEDY)
-        spared = flow.agent("c", "Wait for ", OutputOf(run, on_failure="substitute", substitute="nothing"), sampling=GREEDY)
+        survivor = flow.agent("c", "Wait for ", OutputOf(run, on_failure="substitute", substitute="nothing"), sampling=GREEDY)
         with self.assertRaises(TimeoutError):
             run.result(timeout=0.01)
         self.await_arrival(flow, 3)
         run.cancel()
         self.assert_fails(grpc.StatusCode.CANCELLED, run, "")
         self.assert_fails(grpc.StatusCode.ABORTED, waits, run.id)
-        self.assertGreater(spared.result().usage.completion_tokens, 0)
+        self.assertGreater(survivor.result().usage.completion_tokens, 0)
 
     def test_cancelling_a_workflow_ends_all_of_its_runs_and_no_others(self):
         flow, other = self.client.workflow("w"), self.client.workflow("w")
         waits = flow.announce("never")
         runs = [flow.agent("a", "Wait for ", waits) for _ in range(3)]
-        spared = other.agent("a", "Wait for ", waits)
+        survivor = other.agent("a", "Wait for ", waits)
         flow.cancel()
         for run in runs:
             self.assert_fails(grpc.StatusCode.CANCELLED, run, "")
         flow.agent(waits, "Here I am", sampling=GREEDY).result()
-        self.assertGreater(spared.result().usage.completion_tokens, 0)
+        self.assertGreater(survivor.result().usage.completion_tokens, 0)
 
     def test_runs_fail_when_server_dies_or_is_absent(self):
         server = Server()

@@ -20,9 +20,9 @@ class ReflectionTest(unittest.TestCase):
         cls.server.stop()
 
     def test_a_stranger_finds_the_service_and_generates(self):
-        told = ProtoReflectionDescriptorDatabase(self.channel)
-        self.assertIn("baton.v1.Inference", told.get_services())
-        method = descriptor_pool.DescriptorPool(told).FindServiceByName("baton.v1.Inference").FindMethodByName("Generate")
+        database = ProtoReflectionDescriptorDatabase(self.channel)
+        self.assertIn("baton.v1.Inference", database.get_services())
+        method = descriptor_pool.DescriptorPool(database).FindServiceByName("baton.v1.Inference").FindMethodByName("Generate")
         request, response = map(message_factory.GetMessageClass, (method.input_type, method.output_type))
         call = self.channel.unary_stream(f"/{method.containing_service.full_name}/{method.name}",
                                          request_serializer=request.SerializeToString,

@@ -21,21 +21,21 @@ void RmsNormRow(const float* x, const float* weight, float epsilon, int64_t coun
   for (; i < count; ++i) out[i] = x[i] * scale * weight[i];
 }
 
-void RopeRow(float* x, const float* turn, int64_t head_dim, int64_t heads) {
+void RopeRow(float* x, const float* rotation, int64_t head_dim, int64_t heads) {
   const int64_t half = head_dim / 2;
-  const float* sines = turn + half;
+  const float* sines = rotation + half;
   for (int64_t head = 0; head < heads; ++head, x += head_dim) {
     float* y = x + half;
     int64_t i = 0;
     for (; i + 16 <= half; i += 16) {
-      const F32x16 a = Load(x + i), b = Load(y + i), cosine = Load(turn + i), sine = Load(sines + i);
+      const F32x16 a = Load(x + i), b = Load(y + i), cosine = Load(rotation + i), sine = Load(sines + i);
       Store(x + i, Sub(Mul(a, cosine), Mul(b, sine)));
       Store(y + i, Add(Mul(b, cosine), Mul(a, sine)));
     }
     for (; i < half; ++i) {
       const float a = x[i], b = y[i];
-      x[i] = a * turn[i] - b * sines[i];
-      y[i] = b * turn[i] + a * sines[i];
+      x[i] = a * rotation[i] - b * sines[i];
+      y[i] = b * rotation[i] + a * sines[i];
     }
   }
 }

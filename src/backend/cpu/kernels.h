@@ -110,9 +110,9 @@ struct KernelTable {
   // --- Rows (elementwise.inl).
   // out = x / sqrt(mean(x^2) + epsilon) * weight. `out` may be x.
   void (*rms_norm)(const float* x, const float* weight, float epsilon, int64_t count, float* out);
-  // Rotates `heads` adjacent heads in place. `turn`, the rotation, is a row of RopeTable: head_dim
-  // / 2 cosines and then as many sines.
-  void (*rope)(float* x, const float* turn, int64_t head_dim, int64_t heads);
+  // Rotates `heads` adjacent heads in place. `rotation` is a row of RopeTable: head_dim / 2 cosines
+  // and then as many sines.
+  void (*rope)(float* x, const float* rotation, int64_t head_dim, int64_t heads);
 };
 
 extern const KernelTable kPortableKernels;

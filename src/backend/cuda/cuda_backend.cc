@@ -55,7 +55,7 @@ class CudaBackend final : public Backend {
   }
 
   ~CudaBackend() override {
-    if (HasBegun()) cudaStreamSynchronize(stream_.get());
+    if (HasStarted()) cudaStreamSynchronize(stream_.get());
   }
 
   const KvLayout& kv_layout() const override { return layout_; }
@@ -64,17 +64,17 @@ class CudaBackend final : public Backend {
 
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
                                      const Meanwhile& meanwhile) override {
-    BATON_CHECK(batch.begun == HasBegun(), "a pass must continue the step that is enqueued ahead");
-    if (!batch.begun) Check(batch);
+    BATON_CHECK(batch.started == HasStarted(), "a pass must continue the step that is enqueued ahead");
+    if (!batch.started) Check(batch);
     if (const absl::Status used = CudaStatus(cudaSetDevice(options_.device), "device"); !used.ok()) {
       CheckDeviceAlive(used);
-      decode_steps_->DropBegun();
+      decode_steps_->DropStarted();
       return used;
     }
-    const bool decode = batch.begun || IsDecode(batch);
+    const bool decode = batch.started || IsDecode(batch);
     if (!decode) meanwhile.work();
     absl::StatusOr<LogitsView> logits = decode ? Decode(batch, meanwhile) : ForwardByLayer(batch, layer_done);
-    if (!HasBegun()) {
+    if (!HasStarted()) {
       // The caller may now change the batch that the pass read, so this also waits after a pass
       // that ended early.
       const absl::Status ended = Synchronise();
@@ -83,7 +83,7 @@ class CudaBackend final : public Backend {
       if (!decode) RETURN_IF_ERROR(ops_->status());
     }
     if (decode && !layer_done(config_.layers - 1)) {
-      decode_steps_->DropBegun();
+      decode_steps_->DropStarted();
       RETURN_IF_ERROR(Synchronise());
       return absl::AbortedError("the caller stopped the pass after the last layer");
     }
@@ -138,7 +138,7 @@ class CudaBackend final : public Backend {
     return absl::OkStatus();
   }
 
-  bool HasBegun() const { return decode_steps_ != nullptr && decode_steps_->has_begun(); }
+  bool HasStarted() const { return decode_steps_ != nullptr && decode_steps_->has_started(); }
 
   // Aborts the process if the device has failed. Errors of launched work are sticky in CUDA, so
   // only a restart helps. The supervisor restarts the process, and peers recompute.

@@ -37,19 +37,19 @@ class DecodeStepOps final : public Ops {
 }  // namespace
 
 absl::StatusOr<LogitsView> DecodeSteps::Run(const Batch& batch, const Meanwhile& meanwhile) {
-  const absl::StatusOr<Begun> step = begun_ ? *std::exchange(begun_, std::nullopt) : Begin(batch);
+  const absl::StatusOr<Started> step = started_ ? *std::exchange(started_, std::nullopt) : Begin(batch);
   RETURN_IF_ERROR(step.status());
   BATON_CHECK(step->slices == std::ssize(batch.slices), "the batch is not the step that is enqueued ahead");
   meanwhile.work();
   const PassOutput& output = ops_.output();
   if (captures_ && output.chose_all()) BeginNext(meanwhile, step->slices);
-  const bool device_waited = begun_ && output.IsOver(step->choice);
+  const bool device_waited = started_ && output.IsOver(step->choice);
   absl::StatusOr<LogitsView> logits = ops_.output().Fetch(step->choice);
   if (!logits.ok()) {
-    begun_.reset();
+    started_.reset();
     return logits;
   }
-  logits->next_begun = begun_.has_value();
+  logits->next_started = started_.has_value();
   logits->device_waited = device_waited;
   return logits;
 }
@@ -62,15 +62,15 @@ void DecodeSteps::BeginNext(const Meanwhile& meanwhile, int64_t slices) {
   if (next == nullptr || !ops_.output().IsReserved(DecodeGraphs::RowsFor(std::ssize(next->slices)))) return;
   for (const SequenceSlice& slice : next->slices)
     BATON_CHECK(slice.follows < slices, "a slice follows a slice that the previous step does not have");
-  const absl::StatusOr<Begun> begun = Begin(*next);
-  if (begun.ok()) {
-    begun_ = *begun;
+  const absl::StatusOr<Started> started = Begin(*next);
+  if (started.ok()) {
+    started_ = *started;
   } else if (log_limit_.Pass()) {
-    spdlog::warn("cannot enqueue the next decode step ahead: {}", begun.status().ToString());
+    spdlog::warn("cannot enqueue the next decode step ahead: {}", started.status().ToString());
   }
 }
 
-absl::StatusOr<DecodeSteps::Begun> DecodeSteps::Begin(const Batch& batch) {
+absl::StatusOr<DecodeSteps::Started> DecodeSteps::Begin(const Batch& batch) {
   RETURN_IF_ERROR(ops_.BeginDecode(batch, DecodeGraphs::RowsFor(std::ssize(batch.slices))));
   DecodeStepOps step_ops(ops_);
   const auto forward = [&]() -> absl::Status {
@@ -79,7 +79,7 @@ absl::StatusOr<DecodeSteps::Begun> DecodeSteps::Begin(const Batch& batch) {
   };
   RETURN_IF_ERROR(captures_ ? graphs_.Run(ops_.Describe(), forward, stream_) : forward());
   RETURN_IF_ERROR(ops_.Choose());
-  return Begun{.slices = std::ssize(batch.slices), .choice = ops_.output().choice()};
+  return Started{.slices = std::ssize(batch.slices), .choice = ops_.output().choice()};
 }
 
 }  // namespace baton

@@ -32,18 +32,18 @@ class DecodeSteps {
 
   // Returns true if a step is enqueued behind the step whose output Run returned last. The next Run
   // must be for that step.
-  bool has_begun() const { return begun_.has_value(); }
+  bool has_started() const { return started_.has_value(); }
   // Discards the output of the step that is enqueued. The caller must wait for the stream.
-  void DropBegun() { begun_.reset(); }
+  void DropStarted() { started_.reset(); }
 
  private:
   // A step that is enqueued.
-  struct Begun {
+  struct Started {
     int64_t slices = 0;
     int choice = 0;  // its name in PassOutput
   };
 
-  absl::StatusOr<Begun> Begin(const Batch& batch);
+  absl::StatusOr<Started> Begin(const Batch& batch);
   void BeginNext(const Meanwhile& meanwhile, int64_t slices);
 
   CudaOps& ops_;
@@ -51,7 +51,7 @@ class DecodeSteps {
   const bool captures_;
   const cudaStream_t stream_;
   DecodeGraphs graphs_;
-  std::optional<Begun> begun_;
+  std::optional<Started> started_;
   LogLimit log_limit_;
 };
 

@@ -123,7 +123,7 @@ void DecodeEngine::Cancel(const RequestId& request, absl::Time now) {
   if (found == by_id_.end()) return;
   const SequenceId id = found->second;
   Request& running = At(id);
-  if (running.begun > 0 || running.copied) {
+  if (running.steps_in_flight > 0 || running.copied) {
     running.cancelled = true;
     scheduler_.StopPlanning(id);
   } else {
@@ -150,9 +150,9 @@ DecodeEngine::Request& DecodeEngine::At(const SequenceId& id) {
 }
 
 DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
-  if (std::exchange(next_begun_, false)) {
+  if (std::exchange(next_started_, false)) {
     std::swap(running_, next_);
-    running_.step.batch.begun = true;
+    running_.step.batch.started = true;
     totals_.steps_ahead += next_ahead_;
   } else {
     const DecodePlan& plan = scheduler_.BeginStep();
@@ -184,7 +184,7 @@ const Batch* DecodeEngine::BeginNext() {
   return &next_.step.batch;
 }
 
-void DecodeEngine::Fill(BegunStep& to, const DecodePlan& plan) {
+void DecodeEngine::Fill(PlannedStep& to, const DecodePlan& plan) {
   DecodeStep& step = to.step;
   step.Clear();
   to.requests.clear();
@@ -202,35 +202,35 @@ void DecodeEngine::Fill(BegunStep& to, const DecodePlan& plan) {
     BATON_CHECK(next != requests_.end(), "a sequence without request");
     Request& request = *next++->second;
     const DecodeStream& stream = request.stream;
-    const bool follows = request.begun > 0;
+    const bool follows = request.steps_in_flight > 0;
     to.requests.push_back(&request);
-    const DecodeStep::Row& row = step.rows.emplace_back(
-        DecodeStep::Row{.sequence = id, .stream = &request.stream, .sample = stream.next_sample(request.begun)});
+    const DecodeStep::Row& row = step.rows.emplace_back(DecodeStep::Row{
+        .sequence = id, .stream = &request.stream, .sample = stream.next_sample(request.steps_in_flight)});
     step.batch.slices.push_back({.tokens = stream.next_input(),
-                                 .start = stream.next_position() + request.begun,
+                                 .start = stream.next_position() + request.steps_in_flight,
                                  .blocks = plan.tables[i],
                                  .wants_logits = true,
                                  .sample = row.sample ? &*row.sample : nullptr,
                                  .follows = follows ? static_cast<int32_t>(request.row) : kFollowsNone});
-    ++request.begun;
+    ++request.steps_in_flight;
     request.row = static_cast<int64_t>(i);
   }
 }
 
 void DecodeEngine::DropNext() {
-  for (Request* request : next_.requests) --request->begun;
+  for (Request* request : next_.requests) --request->steps_in_flight;
   scheduler_.DropNext();
   for (size_t i = 0; i < next_.requests.size(); ++i) {
     Request& request = *next_.requests[i];
-    if (request.cancelled && request.begun == 0) End(next_.step.rows[i].sequence, request);
+    if (request.cancelled && request.steps_in_flight == 0) End(next_.step.rows[i].sequence, request);
   }
 }
 
-void DecodeEngine::FinishStep(const absl::Status& status, bool next_begun, bool device_waited) {
-  BATON_CHECK(!next_begun || (next_planned_ && status.ok()), "a step is enqueued, but BeginNext did not plan it");
-  next_begun_ = next_begun;
-  next_ahead_ = next_begun && !device_waited;
-  if (std::exchange(next_planned_, false) && !next_begun) DropNext();
+void DecodeEngine::FinishStep(const absl::Status& status, bool next_started, bool device_waited) {
+  BATON_CHECK(!next_started || (next_planned_ && status.ok()), "a step is enqueued, but BeginNext did not plan it");
+  next_started_ = next_started;
+  next_ahead_ = next_started && !device_waited;
+  if (std::exchange(next_planned_, false) && !next_started) DropNext();
   scheduler_.FinishStep();
   if (std::exchange(ended_, false)) receiver_.RoomMayHaveCome();
   ++totals_.steps;
@@ -256,7 +256,7 @@ void DecodeEngine::FinishStep(const absl::Status& status, bool next_begun, bool 
 }
 
 void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward) {
-  --request.begun;
+  --request.steps_in_flight;
   const absl::Status status = forward.ok() ? row.ended.status() : forward;
   if (!status.ok()) {
     Fail(row.sequence, status);
@@ -316,8 +316,8 @@ void DecodeEngine::Report(const RequestId& id, absl::Status status) {
 
 void DecodeEngine::Forget(const SequenceId& id) {
   Request& request = At(id);
-  if (request.begun > 0) {  // the next step is enqueued with a row for it, which is discarded
-    BATON_CHECK(next_begun_, "a request of the running step ends");
+  if (request.steps_in_flight > 0) {  // the next step discards the request's row
+    BATON_CHECK(next_started_, "a request of the running step ends");
     const auto row = static_cast<size_t>(request.row);
     next_.requests[row] = nullptr;
     next_.step.rows[row].stream = nullptr;

@@ -72,7 +72,7 @@ struct DecodeStep {
     out = {};
     in = {};
     batch.slices.clear();
-    batch.begun = false;
+    batch.started = false;
     rows.clear();
   }
   // Gives row i its next token. This is the token that the backend sampled, or else a token that
@@ -124,10 +124,10 @@ class DecodeEngine {
   // step.
   const Batch* BeginNext();
   // Ends the running step. `status` is that of Forward. If it is an error, the requests of the
-  // batch fail. `next_begun` and `device_waited` are those of LogitsView.
-  void FinishStep(const absl::Status& status, bool next_begun, bool device_waited = false);
+  // batch fail. `next_started` and `device_waited` are those of LogitsView.
+  void FinishStep(const absl::Status& status, bool next_started, bool device_waited = false);
   // Returns true if the next BeginStep returns a step that the backend has already enqueued.
-  bool next_begun() const { return next_begun_; }
+  bool next_started() const { return next_started_; }
 
   // Returns the events since the last call. Makes the updates of the last step's tokens. FinishStep
   // does not make them, because the next step does not depend on them. A caller therefore calls
@@ -165,7 +165,7 @@ class DecodeEngine {
     DecodeStream stream;
     absl::Time added;
     absl::Time began = absl::InfiniteFuture();  // begin of its first step
-    int32_t begun = 0;                          // unfinished steps that have a row for it
+    int32_t steps_in_flight = 0;                // unfinished steps that have a row for it
     int64_t row = 0;                            // its row in the last of these steps
     bool copied = false;                        // the running step swaps it out or in
     bool cancelled = false;                     // by an event during the step
@@ -175,7 +175,7 @@ class DecodeEngine {
   using Requests = std::map<SequenceId, std::unique_ptr<Request>>;
   // Started requests whose blocks are being checked.
   using Checking = std::map<ReservationId, std::unique_ptr<Request>>;
-  struct BegunStep {
+  struct PlannedStep {
     DecodeStep step;
     std::vector<Request*> requests;  // one for each row; null: the request has ended since
   };
@@ -184,7 +184,7 @@ class DecodeEngine {
   Checking::iterator FindChecking(const RequestId& id);
   void Schedule(std::unique_ptr<Request> request, ClaimedKv kv);
   Request& At(const SequenceId& id);
-  void Fill(BegunStep& step, const DecodePlan& plan);
+  void Fill(PlannedStep& step, const DecodePlan& plan);
   void DropNext();
   void FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward);
   void End(const SequenceId& id, Request& request);
@@ -204,8 +204,8 @@ class DecodeEngine {
   Requests requests_;
   Checking checking_;
   absl::flat_hash_map<RequestId, SequenceId> by_id_;
-  BegunStep running_, next_;
-  bool next_planned_ = false, next_begun_ = false, next_ahead_ = false;
+  PlannedStep running_, next_;
+  bool next_planned_ = false, next_started_ = false, next_ahead_ = false;
   // A request has ended since the last FinishStep. The next FinishStep may free its blocks.
   bool ended_ = false;
   std::vector<Request*> without_update_;  // requests whose last token has no update yet

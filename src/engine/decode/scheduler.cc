@@ -93,7 +93,7 @@ void DecodeScheduler::ShareBlocks(Sequence& sequence) {
     BlockRef block = state == RadixTree::State::kReady ? tree_.Acquire(path.back())
                                                        : tree_.Insert(path, pool_.Share(sequence.kv.table.ids()[i]));
     const BlockId before = sequence.kv.table.ids()[i];
-    if (sequence.begun > 0 && block.id() != before) replaced_.push_back(pool_.Share(before));
+    if (sequence.steps_in_flight > 0 && block.id() != before) replaced_.push_back(pool_.Share(before));
     sequence.kv.table.Replace(i, std::move(block));
     ++sequence.shared;
   }
@@ -104,7 +104,7 @@ void DecodeScheduler::Remove(const SequenceId& id, int64_t made) {
   BATON_CHECK(it != sequences_.end(), "no such sequence");
   Sequence& sequence = it->second;
   BATON_CHECK(!running_ || !IsCopied(id), "removed a sequence that the running step copies");
-  if (sequence.begun > 0) {
+  if (sequence.steps_in_flight > 0) {
     BATON_CHECK(!has_next_, "removed a running sequence after BeginNext");
     std::ranges::replace(step_.batch, &sequence, nullptr);
     ended_.push_back(std::move(sequence.kv.table));
@@ -169,7 +169,7 @@ const DecodePlan& DecodeScheduler::BeginStep() {
 
 // Returns true if the sequence may run in a step after those that have it.
 bool DecodeScheduler::MayRunAgain(const Sequence& sequence) {
-  return !sequence.stopped && sequence.kv.kv_tokens + sequence.begun < sequence.max_kv_tokens;
+  return !sequence.stopped && sequence.kv.kv_tokens + sequence.steps_in_flight < sequence.max_kv_tokens;
 }
 
 bool DecodeScheduler::MayBeginNext() const {
@@ -195,13 +195,13 @@ const DecodePlan* DecodeScheduler::BeginNext() {
 }
 
 void DecodeScheduler::Begin(const Step& step) {
-  for (Sequence* sequence : step.batch) ++sequence->begun;
+  for (Sequence* sequence : step.batch) ++sequence->steps_in_flight;
 }
 
 void DecodeScheduler::DropNext() {
   BATON_CHECK(has_next_, "no step to drop");
   has_next_ = false;
-  for (Sequence* sequence : next_.batch) --sequence->begun;
+  for (Sequence* sequence : next_.batch) --sequence->steps_in_flight;
 }
 
 // As Grow. If there is no block, makes room for one, which becomes free when this step is over.
@@ -214,7 +214,7 @@ bool DecodeScheduler::GrowOne(Order::const_iterator position) {
 // Makes sure that the table has a block for the token after those of computed and unfinished steps.
 // Returns false if no block is available.
 bool DecodeScheduler::Grow(Sequence& sequence) {
-  const int64_t tokens = int64_t{sequence.kv.kv_tokens} + sequence.begun + 1;
+  const int64_t tokens = int64_t{sequence.kv.kv_tokens} + sequence.steps_in_flight + 1;
   if (BlocksFor(tokens) <= static_cast<int64_t>(sequence.kv.table.size())) return true;
   std::optional<BlockRef> block = tree_.Allocate();
   if (block) sequence.kv.table.Append(*std::move(block));
@@ -306,7 +306,7 @@ void DecodeScheduler::FinishStep() {
   for (Sequence* sequence : step_.batch) {
     if (sequence == nullptr) continue;
     ++sequence->kv.kv_tokens;
-    --sequence->begun;
+    --sequence->steps_in_flight;
   }
   for (const SwapCopy& copy : step_.plan.in) {
     Sequence& sequence = At(copy.sequence);
@@ -342,13 +342,13 @@ void DecodeScheduler::CheckInvariants() const {
   BATON_CHECK(order_changed_ || order_.size() == sequences_.size(), "the order lacks a sequence");
   BATON_CHECK(swapped == swapped_, "swapped sequences miscounted");
   BATON_CHECK(running_ || (!has_next_ && ended_.empty() && replaced_.empty()), "state of a step is left after its end");
-  std::map<const Sequence*, int32_t> begun;
-  for (const auto& [is_begun, step] : {std::pair(running_, &step_), std::pair(has_next_, &next_)}) {
-    if (!is_begun) continue;
-    for (const Sequence* sequence : step->batch) ++begun[sequence];
+  std::map<const Sequence*, int32_t> in_flight;
+  for (const auto& [is_started, step] : {std::pair(running_, &step_), std::pair(has_next_, &next_)}) {
+    if (!is_started) continue;
+    for (const Sequence* sequence : step->batch) ++in_flight[sequence];
   }
   for (const auto& [id, sequence] : sequences_) {
-    BATON_CHECK(begun[&sequence] == sequence.begun, "the steps of a sequence are miscounted");
+    BATON_CHECK(in_flight[&sequence] == sequence.steps_in_flight, "the steps of a sequence are miscounted");
   }
 }
 

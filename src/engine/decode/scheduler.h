@@ -35,11 +35,11 @@ struct DecodeSchedulerOptions {
 struct SequenceId {
   // The queue order: arrival time plus arrival offset, minus `time_per_priority` per level of
   // priority.
-  absl::Time claim;
+  absl::Time queue_order;
   uint64_t number = 0;
   friend bool operator==(const SequenceId&, const SequenceId&) = default;
   friend bool operator<(const SequenceId& a, const SequenceId& b) {
-    return std::tie(a.claim, a.number) < std::tie(b.claim, b.number);
+    return std::tie(a.queue_order, a.number) < std::tie(b.queue_order, b.number);
   }
 };
 
@@ -153,9 +153,9 @@ class DecodeScheduler {
     ClaimedKv kv;  // grows with each step; its table is empty when swapped out
     // Blocks [0, shared) of the table are the blocks of the tree's nodes for keys [0, shared).
     size_t shared = 0;
-    int64_t max_kv_tokens = 0;  // upper bound on kv.kv_tokens at its end
-    int32_t begun = 0;          // unfinished steps that have it
-    bool stopped = false;       // it ends with these steps (StopPlanning)
+    int64_t max_kv_tokens = 0;    // upper bound on kv.kv_tokens at its end
+    int32_t steps_in_flight = 0;  // unfinished steps that have it
+    bool stopped = false;         // it ends with these steps (StopPlanning)
     bool swapped = false;
     bool swapping_out = false;          // the running step swaps it out
     std::unique_ptr<std::byte[]> host;  // [BlocksFor(kv.kv_tokens)] blocks when swapped out

@@ -129,7 +129,7 @@ absl::Time DecodeWorker::Step() {
   absl::Time next;
   {
     const std::lock_guard lock(mutex_);
-    if (grace_over_ && !engine_.next_begun()) return absl::InfiniteFuture();
+    if (grace_over_ && !engine_.next_started()) return absl::InfiniteFuture();
     engine_.Tick(clock_.Now());
     step = engine_.BeginStep(clock_.Now());
     next = engine_.NextTick();
@@ -141,7 +141,7 @@ absl::Time DecodeWorker::Step() {
   }
   const Outcome outcome = Compute(*step);
   const std::lock_guard lock(mutex_);
-  engine_.FinishStep(outcome.status, outcome.next_begun, outcome.device_waited);
+  engine_.FinishStep(outcome.status, outcome.next_started, outcome.device_waited);
   return absl::InfinitePast();
 }
 
@@ -188,7 +188,7 @@ DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
   // would have wrong contents.
   BATON_CHECK(swapped.ok(), swapped.ToString());
   if (step.rows.empty()) return {absl::OkStatus()};
-  if (!step.batch.begun) pace_.Begin(clock_.Now());
+  if (!step.batch.started) pace_.Begin(clock_.Now());
   const absl::StatusOr<LogitsView> logits = backend_.Forward(
       step.batch, [](int64_t) { return true; }, {[this] { DeliverEvents(); }, [this] { return BeginNext(); }});
   const bool device_waited = logits.ok() && logits->device_waited;
@@ -198,7 +198,7 @@ DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
   BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows,
               "the backend sampled a wrong number of rows");
   Sample(step, *logits);
-  return {absl::OkStatus(), logits->next_begun, device_waited};
+  return {absl::OkStatus(), logits->next_started, device_waited};
 }
 
 void DecodeWorker::Sample(DecodeStep& step, const LogitsView& logits) {

@@ -79,7 +79,7 @@ class DecodeWorker {
   // The result of Forward for a step.
   struct Outcome {
     absl::Status status;
-    bool next_begun = false, device_waited = false;
+    bool next_started = false, device_waited = false;
   };
   Outcome Compute(DecodeStep& step);
   void Sample(DecodeStep& step, const LogitsView& logits);

@@ -48,7 +48,7 @@ std::vector<PrefillPrompt*> PrefillAdmission::Victims(const PrefillPrompt& promp
   std::vector<PrefillPrompt*> victims;
   for (const auto& [id, other] : prompts_) {
     const bool in_step = other->planned > other->done;
-    const bool gives_way = other->IsInBackground() || (!other->progress_reported && !prompt.open);
+    const bool gives_way = other->is_low_priority() || (!other->progress_reported && !prompt.streaming);
     const bool has_some = other->table.size() > 0 || other->admitted;
     if (gives_way && has_some && !in_step && other.get() != &prompt) victims.push_back(other.get());
   }
@@ -57,10 +57,10 @@ std::vector<PrefillPrompt*> PrefillAdmission::Victims(const PrefillPrompt& promp
 
 void PrefillAdmission::MakeRoom(const PrefillPrompt& prompt, int64_t& reserved,
                                 absl::FunctionRef<void(PrefillPrompt&)> give_back) {
-  if (prompt.IsInBackground() || Fits(prompt, reserved)) return;
+  if (prompt.is_low_priority() || Fits(prompt, reserved)) return;
   std::vector<PrefillPrompt*> victims = Victims(prompt);
   // A streaming prompt takes blocks only if they are enough.
-  if (prompt.open && Needed(prompt) > tree_.Available() - reserved + Given(victims)) return;
+  if (prompt.streaming && Needed(prompt) > tree_.Available() - reserved + Given(victims)) return;
   std::ranges::sort(victims,
                     [this](const PrefillPrompt* a, const PrefillPrompt* b) { return queue_.GivesWayBefore(*a, *b); });
   for (PrefillPrompt* victim : victims) {
@@ -68,7 +68,7 @@ void PrefillAdmission::MakeRoom(const PrefillPrompt& prompt, int64_t& reserved,
     if (IsPromised(*victim)) reserved -= victim->Outstanding();
     give_back(*victim);
   }
-  if (!prompt.open) EndLeases(prompt, reserved);
+  if (!prompt.streaming) EndLeases(prompt, reserved);
 }
 
 // Returns an upper bound on the blocks that the victims could give back.

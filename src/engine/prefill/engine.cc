@@ -34,19 +34,19 @@ PrefillEngine::PrefillEngine(PrefillEngineOptions options)
     : options_(std::move(options)),
       pool_(options_.blocks),
       tree_(pool_),
-      scheduler_(pool_, tree_, options_.step_tokens, OpenLimits(),
+      scheduler_(pool_, tree_, options_.step_tokens, CurrentLimits(),
                  {.leased = static_cast<int64_t>(options_.leased_share * static_cast<double>(options_.blocks)),
                   .staging = options_.staging}),
       sender_(options_.sender) {}
 
-OpenPromptLimits PrefillEngine::OpenLimits() const {
+StreamingLimits PrefillEngine::CurrentLimits() const {
   constexpr int64_t kNotMeasured = 64;
   constexpr double kFixedShare = 0.25, kFixedShareAlone = 0.67, kMostFixed = 0.5;
-  OpenPromptLimits limits;
+  StreamingLimits limits;
   limits.increment = options_.increment;
   if (limits.increment == 0) limits.increment = step_cost_.WorthwhileTokens(kFixedShare);
   if (limits.increment == 0) limits.increment = kNotMeasured;
-  const int64_t within = step_cost_.TokensWithin(options_.open_step, options_.step_tokens);
+  const int64_t within = step_cost_.TokensWithin(options_.streaming_step, options_.step_tokens);
   const int64_t worthwhile = std::max(step_cost_.WorthwhileTokens(kMostFixed), int64_t{kBlockTokens});
   limits.step_tokens = std::min(std::max(within, worthwhile), options_.step_tokens);
   limits.increment = std::min(limits.increment, limits.step_tokens);
@@ -73,17 +73,17 @@ absl::Status PrefillEngine::CheckTokens(std::span<const TokenId> tokens, int64_t
 }
 
 absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
-  RETURN_IF_ERROR(CheckTokens(job.spec.tokens, 0, job.open ? 0 : 1));
+  RETURN_IF_ERROR(CheckTokens(job.spec.tokens, 0, job.streaming ? 0 : 1));
   if (job.spec.sampling.max_tokens < 0) {
     return absl::InvalidArgumentError(absl::StrCat("max_tokens: expected >= 0, got ", job.spec.sampling.max_tokens));
   }
   if (scheduler_.Find(job.request_id) != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat("request_id: ", job.request_id, " is in use by a running request"));
   }
-  const bool yields = job.open || IsBackground(job.spec.priority);
+  const bool yields = job.streaming || IsLowPriority(job.spec.priority);
   const int64_t there = yields ? yielding_ : std::ssize(scheduler_.prompts()) - yielding_;
   // Low-priority jobs leave half of the limit to streaming prompts of clients.
-  const int64_t most = IsBackground(job.spec.priority) ? options_.max_requests / 2 : options_.max_requests;
+  const int64_t most = IsLowPriority(job.spec.priority) ? options_.max_requests / 2 : options_.max_requests;
   if (there >= most) {
     return absl::ResourceExhaustedError(absl::StrCat("this prefill worker has ", there, " requests",
                                                      yields ? " with streaming prompts or low priority" : "",
@@ -99,8 +99,8 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
   };
   if (const absl::Status status = Validate(job); !status.ok()) return refuse(status);
 
-  if (job.open) {
-    AddOpen(std::move(job), now);
+  if (job.streaming) {
+    AddStreaming(std::move(job), now);
     return std::nullopt;
   }
   const bool prefill_only = job.decode_worker.empty();
@@ -136,14 +136,14 @@ std::vector<BlockKey> PrefillEngine::NextKeys(const PrefillPrompt& prompt, std::
   return BlockKeys(last, tokens.first(static_cast<size_t>(kv_tokens)).subspan(prompt.keys.size() * kBlockTokens));
 }
 
-void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
+void PrefillEngine::AddStreaming(PrefillJob job, absl::Time now) {
   const RequestId id = job.request_id;
   TokenBuffer tokens = std::exchange(job.spec.tokens, {});
   const absl::Time queue_order = now + job.spec.arrival_offset;
   AddEmpty({.id = id,
             .spec = std::move(job.spec),
             .queue_order = queue_order,
-            .open = true,
+            .streaming = true,
             .engine = {.prefill_only = true,
                        .lease_holder = job.lease_holder,
                        .added = now,
@@ -164,7 +164,7 @@ void PrefillEngine::Restart(const RequestId& id) {
   PrefillPrompt prompt{.id = id,
                        .spec = before.spec,
                        .queue_order = before.queue_order,
-                       .open = true,
+                       .streaming = true,
                        .engine = std::move(*scheduler_.FindEngine(id))};
   prompt.spec.tokens = {};
   prompt.engine.ahead.sent = 0;
@@ -174,7 +174,7 @@ void PrefillEngine::Restart(const RequestId& id) {
 
 void PrefillEngine::Append(PrefillAppend append, absl::Time now) {
   const PrefillPrompt* const prompt = scheduler_.Find(append.request_id);
-  if (prompt == nullptr || !prompt->engine.failure.ok() || !prompt->open) return;
+  if (prompt == nullptr || !prompt->engine.failure.ok() || !prompt->streaming) return;
   if (append.restart) Restart(append.request_id);
   if (const absl::Status status = Extend(append); !status.ok()) return Fail(append.request_id, status, now);
   if (append.arrival_offset) scheduler_.SetQueueOrder(append.request_id, now + *append.arrival_offset);
@@ -213,7 +213,7 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
 
 void PrefillEngine::SendAhead(const PrefillPrompt& prompt, absl::Time now) {
   PrefillPrompt::Ahead& ahead = scheduler_.FindEngine(prompt.id)->ahead;
-  if (!prompt.open || ahead.to.empty() || ahead.part != 0 || ahead.waits || now < ahead.again) return;
+  if (!prompt.streaming || ahead.to.empty() || ahead.part != 0 || ahead.waits || now < ahead.again) return;
   const int64_t blocks = prompt.done / kBlockTokens;
   if (blocks < ahead.sent + std::max(options_.least_ahead, ahead.sent / kAheadShare)) return;
   const auto keys = std::span<const BlockKey>(prompt.keys).first(static_cast<size_t>(blocks));
@@ -240,7 +240,7 @@ void PrefillEngine::SendAhead(const PrefillPrompt& prompt, absl::Time now) {
 void PrefillEngine::AheadReserved(uint64_t part, absl::Time now) {
   AheadPart& ahead = ahead_.at(part);
   const PrefillPrompt* const prompt = scheduler_.Find(ahead.request);
-  const bool stands = prompt != nullptr && prompt->open && prompt->engine.ahead.part == part &&
+  const bool stands = prompt != nullptr && prompt->streaming && prompt->engine.ahead.part == part &&
                       prompt->engine.ahead.sent == ahead.blocks && prompt->done >= ahead.blocks * kBlockTokens;
   if (!stands) return sender_.Cancel(ahead.request, now, part);
   std::vector<ReadyBlock> ready;
@@ -333,7 +333,7 @@ void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
   if (status.ok() && step_computes_ > 0) {
     step_cost_.Add(step_computes_, now - step_started_ - step_copied_,
                    2 * scheduler_.step().yielding_tokens() > step_computes_);
-    scheduler_.streaming().Limit(OpenLimits());
+    scheduler_.streaming().Limit(CurrentLimits());
     scheduler_.staging().SetComputeTime(step_cost_.TimeAdded(kBlockTokens));
   }
   NoteStep(now);
@@ -364,7 +364,7 @@ void PrefillEngine::OnProgress(absl::Time step_started, absl::Time now) {
     PushReady(scheduler_.prompt(progress.request_id), progress, options_.sender.self.layout.layers, now);
     NoteComplete(progress.request_id, now);
   }
-  for (const RequestId& id : scheduler_.progress().TakeGrown()) {
+  for (const RequestId& id : scheduler_.progress().TakeStreaming()) {
     if (const PrefillPrompt* const prompt = scheduler_.Find(id)) SendAhead(*prompt, now);
   }
 }

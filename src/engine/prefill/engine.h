@@ -44,7 +44,7 @@ struct PrefillEngineOptions {
   // limits the wait of a closed prompt in the step that runs when it arrives, and its delay in each
   // later step. Always allowed are one block per step, and as many tokens as make the fixed cost
   // half of a step's cost.
-  absl::Duration open_step = absl::Milliseconds(25);
+  absl::Duration streaming_step = absl::Milliseconds(25);
   // Lower bound on the new blocks of an early hand-off.
   int64_t least_ahead = 8;
   // Upper bound on streaming prompts and low-priority jobs together, and upper bound on all other
@@ -186,7 +186,7 @@ class PrefillEngine {
   std::vector<BlockKey> NextKeys(const PrefillPrompt& prompt, std::span<const TokenId> tokens, int64_t kv_tokens) const;
   absl::Status CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const;
   absl::Status Validate(const PrefillJob& job) const;
-  void AddOpen(PrefillJob job, absl::Time now);
+  void AddStreaming(PrefillJob job, absl::Time now);
   void AddEmpty(PrefillPrompt prompt);
   void Restart(const RequestId& id);
   absl::Status Extend(const PrefillAppend& append);
@@ -207,7 +207,7 @@ class PrefillEngine {
   void Fail(const RequestId& id, const absl::Status& status, absl::Time now);
   void Done(PrefillDone done, absl::Time now);
   void Failed(RequestFailed failed);
-  OpenPromptLimits OpenLimits() const;
+  StreamingLimits CurrentLimits() const;
 
   PrefillEngineOptions options_;
   BlockPool pool_;

@@ -10,20 +10,20 @@ void KvLeases::Ask(LeaseHolder holder, std::span<const BlockKey> path, absl::Tim
   if (!path.empty()) asked_.push_back({holder, {path.begin(), path.end()}, until});
 }
 
-void KvLeases::Grant(int64_t spare) {
+void KvLeases::Grant(int64_t budget) {
   for (const Asked& asked : std::exchange(asked_, {})) {
     const int64_t available = tree_.Available();
-    Grant(asked, spare);
-    spare -= available - tree_.Available();
+    Grant(asked, budget);
+    budget -= available - tree_.Available();
   }
 }
 
-void KvLeases::Grant(const Asked& asked, int64_t spare) {
+void KvLeases::Grant(const Asked& asked, int64_t budget) {
   std::span<const BlockKey> path(asked.path);
   // Blocks of a path that have a reference come before blocks that have none.
   const int64_t ready = tree_.ReadyPrefix(path);
   const int64_t referenced = ready - tree_.CachedInPrefix(path);
-  const int64_t length = std::min({ready, referenced + std::max<int64_t>(spare, 0), most_});
+  const int64_t length = std::min({ready, referenced + std::max<int64_t>(budget, 0), most_});
   if (length == 0) return;
   path = path.first(static_cast<size_t>(length));
   Lease lease{.name = {asked.holder, path.back()}, .until = asked.until, .blocks = {}};

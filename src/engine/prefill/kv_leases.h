@@ -32,9 +32,9 @@ class KvLeases {
   // from the first on.
   void Ask(LeaseHolder holder, std::span<const BlockKey> path, absl::Time until);
   // Grants all leases that were asked for. A lease covers the ready beginning of its path. All new
-  // leases together take at most `spare` blocks that had no reference. A new lease replaces its
+  // leases together take at most `budget` blocks that had no reference. A new lease replaces its
   // holder's leases of the same prompt or of a beginning of it.
-  void Grant(int64_t spare);
+  void Grant(int64_t budget);
   // Ends the weakest lease. REQUIRES: blocks() > 0.
   void EndFirst();
   void EndAllOf(LeaseHolder holder);
@@ -59,7 +59,7 @@ class KvLeases {
     std::vector<BlockKey> path;
     absl::Time until;
   };
-  void Grant(const Asked& asked, int64_t spare);
+  void Grant(const Asked& asked, int64_t budget);
   void End(std::map<Protection, Lease>::iterator lease);
 
   const BlockPool& pool_;

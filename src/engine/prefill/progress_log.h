@@ -37,11 +37,11 @@ class ProgressLog {
   std::vector<PrefillProgress> Take() { return std::exchange(progress_, {}); }
   // Returns the streaming prompts that have gained KV since the last call, perhaps twice. They have
   // KV for [0, done) at this moment, but may give it back later.
-  std::vector<RequestId> TakeGrown() { return std::exchange(grown_, {}); }
+  std::vector<RequestId> TakeStreaming() { return std::exchange(streaming_, {}); }
 
  private:
   std::vector<PrefillProgress> progress_;
-  std::vector<RequestId> grown_;
+  std::vector<RequestId> streaming_;
 };
 
 }  // namespace baton

@@ -31,8 +31,8 @@ struct PrefillCounters {
   int32_t from_host = 0, from_disk = 0;
 };
 
-// A request from Add to its result. A prompt is open while it streams, that is, until all of its
-// tokens have arrived. Then it is closed.
+// A request from Add to its result. A prompt streams until all of its tokens have arrived.
+// Then it is closed.
 //
 // PrefillScheduler owns the request. The caller of PrefillScheduler::Add sets the fields up to
 // `engine`. After Add the caller changes `engine` through PrefillScheduler::FindEngine, and other
@@ -71,7 +71,7 @@ struct PrefillPrompt {
   absl::Time queue_order{};      // orders prompts of equal priority (PromptQueue)
   // The prompt streams: PrefillScheduler::Extend appends to it. Until it closes it has KV for whole
   // blocks only.
-  bool open = false;
+  bool streaming = false;
   EnginePart engine{};
 
   // The scheduler's state of the prompt. Intervals are positions of tokens.
@@ -96,16 +96,16 @@ struct PrefillPrompt {
   bool stopped = false;
   bool extended = false;  // Extend was called, so the prompt may hold blocks without being admitted
   // Progress up to `done` was reported, so the prompt keeps its blocks unless it is a low-priority
-  // job. False while the prompt is open, and after it gave its blocks back. Becomes true when the
+  // job. False while the prompt streams, and after it gave its blocks back. Becomes true when the
   // closed prompt is admitted or has all of its KV.
   bool progress_reported = true;
   uint64_t plan = 0;  // number of the latest step in which the prompt took part
 
   // Returns true for a low-priority job.
-  bool IsInBackground() const { return IsBackground(spec.priority); }
+  bool is_low_priority() const { return IsLowPriority(spec.priority); }
   // Returns true for a streaming prompt and for a low-priority job. Prompts that yield share
   // StreamingShare::step_tokens() tokens per step, and they count against a limit of their own.
-  bool Yields() const { return open || IsInBackground(); }
+  bool Yields() const { return streaming || is_low_priority(); }
   // Returns how many more blocks the prompt may take if it is admitted.
   int64_t Outstanding() const { return std::max<int64_t>(0, BlocksFor(wanted) - static_cast<int64_t>(table.size())); }
 };

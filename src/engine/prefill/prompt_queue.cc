@@ -17,7 +17,7 @@ bool PromptQueue::RunsBefore::operator()(const PrefillPrompt* a, const PrefillPr
   // The order of a low-priority job does not depend on whether it streams, because all of these
   // jobs yield.
   const auto key = [](const PrefillPrompt* prompt) {
-    const bool streams = prompt->open && !prompt->IsInBackground();
+    const bool streams = prompt->streaming && !prompt->is_low_priority();
     return std::make_tuple(-int64_t{prompt->spec.priority}, streams, prompt->queue_order, prompt->arrival);
   };
   return key(a) < key(b);
@@ -28,24 +28,24 @@ bool PromptQueue::RunsBefore::operator()(const PrefillPrompt* a, const PrefillPr
 void PromptQueue::BeginStep(StepPlan& step) {
   step.number = ++steps_;
   absl::btree_map<std::string, std::vector<PrefillPrompt*>> lines;
-  std::vector<PrefillPrompt*> background;
+  std::vector<PrefillPrompt*> low_priority;
   for (PrefillPrompt* prompt : prompts_) {
-    (prompt->IsInBackground() ? background : lines[prompt->spec.tenant]).push_back(prompt);
+    (prompt->is_low_priority() ? low_priority : lines[prompt->spec.tenant]).push_back(prompt);
   }
-  std::vector<TenantTurns::Candidate> candidates;
+  std::vector<FairQueue::Candidate> candidates;
   for (const auto& [tenant, line] : lines) {
     const auto arrival = [](const PrefillPrompt* prompt) { return prompt->arrival; };
     candidates.push_back({.tenant = tenant,
                           .since = std::ranges::min(line, {}, arrival)->arrival,
-                          .waits = !std::ranges::all_of(line, [](const PrefillPrompt* p) { return p->open; })});
+                          .waits = !std::ranges::all_of(line, [](const PrefillPrompt* p) { return p->streaming; })});
   }
-  for (const auto& candidate : turns_.Order(std::move(candidates))) {
+  for (const auto& candidate : fair_queue_.Order(std::move(candidates))) {
     AddLine(candidate.tenant, std::move(lines.at(candidate.tenant)), step);
   }
   if (lines.empty()) {
-    AddLine("", std::move(background), step);
+    AddLine("", std::move(low_priority), step);
   } else {
-    step.order.insert(step.order.end(), background.begin(), background.end());
+    step.order.insert(step.order.end(), low_priority.begin(), low_priority.end());
   }
 }
 
@@ -53,7 +53,7 @@ void PromptQueue::AddLine(const std::string& tenant, std::vector<PrefillPrompt*>
   if (step.number % kOldestFirstEvery == 0) oldest_first_.insert(tenant);
   if (oldest_first_.contains(tenant)) {
     const auto oldest = std::ranges::min_element(
-        line, {}, [](const PrefillPrompt* prompt) { return std::make_tuple(prompt->open, prompt->arrival); });
+        line, {}, [](const PrefillPrompt* prompt) { return std::make_tuple(prompt->streaming, prompt->arrival); });
     std::rotate(line.begin(), oldest, oldest + 1);
   }
   step.firsts.push_back(line.front());
@@ -61,16 +61,16 @@ void PromptQueue::AddLine(const std::string& tenant, std::vector<PrefillPrompt*>
 }
 
 void PromptQueue::Charge(const StepPlan& step) {
-  turns_.Charge(step.spent);
+  fair_queue_.Charge(step.spent);
   for (const PrefillPrompt* first : step.firsts) {
-    if (first->plan != step.number && !first->open) continue;  // waits for room, so it stays first
-    oldest_first_.erase(first->IsInBackground() ? "" : first->spec.tenant);
+    if (first->plan != step.number && !first->streaming) continue;  // waits, and stays first
+    oldest_first_.erase(first->is_low_priority() ? "" : first->spec.tenant);
   }
 }
 
 bool PromptQueue::GivesWayBefore(const PrefillPrompt& a, const PrefillPrompt& b) const {
   const auto tenants_urgency = [this](const PrefillPrompt& prompt) {
-    return std::make_tuple(prompt.IsInBackground(), turns_.TimeOf(prompt.spec.tenant));
+    return std::make_tuple(prompt.is_low_priority(), fair_queue_.TimeOf(prompt.spec.tenant));
   };
   const auto of_a = tenants_urgency(a), of_b = tenants_urgency(b);
   return of_a != of_b ? of_a > of_b : RunsBefore()(&b, &a);

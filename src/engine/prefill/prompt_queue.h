@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "engine/prefill/fair_queue.h"
 #include "engine/prefill/prompt.h"
 #include "engine/prefill/step_plan.h"
-#include "engine/prefill/tenant_turns.h"
 
 namespace baton {
 
-// The queue of prompts that still need KV. TenantTurns orders the tenants of a step. The prompts of
+// The queue of prompts that still need KV. FairQueue orders the tenants of a step. The prompts of
 // one tenant have this order:
 //
 // 1. The prompt of higher priority comes first.
@@ -54,7 +54,7 @@ class PromptQueue {
   void AddLine(const std::string& tenant, std::vector<PrefillPrompt*> line, StepPlan& step);
 
   std::set<PrefillPrompt*, RunsBefore> prompts_;
-  TenantTurns turns_;
+  FairQueue fair_queue_;
   absl::flat_hash_set<std::string> oldest_first_;  // tenants whose oldest prompt comes first
   uint64_t steps_ = 0;
 };

@@ -9,13 +9,13 @@
 
 namespace baton {
 
-PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open,
+PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, StreamingLimits streaming,
                                    KeptPrompts kept)
     : tree_(tree),
       leases_(pool, tree, kept.leased),
       session_leases_(tree),
       staging_(tree, kept.staging),
-      streaming_(open),
+      streaming_(streaming),
       admission_(pool, tree, prompts_, queue_, leases_),
       planner_({tree, queue_, admission_, staging_, streaming_, progress_}, step_tokens) {}
 
@@ -46,12 +46,12 @@ absl::Status PrefillScheduler::Add(PrefillPrompt prompt) {
   const int64_t tokens = prompt.kv_tokens;
   BATON_CHECK(tokens <= std::ssize(prompt.spec.tokens), "KV for tokens that are not there");
   BATON_CHECK(static_cast<int64_t>(prompt.keys.size()) == tokens / kBlockTokens, "one key for each full block");
-  BATON_CHECK(!prompt.open || tokens % kBlockTokens == 0, "an open prompt has whole blocks");
+  BATON_CHECK(!prompt.streaming || tokens % kBlockTokens == 0, "a streaming prompt has whole blocks");
   RETURN_IF_ERROR(admission_.CheckFits(tokens));
   auto request = std::make_unique<PrefillPrompt>(std::move(prompt));
   request->arrival = ++arrivals_;
   request->wanted = tokens;
-  request->progress_reported = !request->open;
+  request->progress_reported = !request->streaming;
   request->ready_at_add = staging_.Expect(*request, 0);
   if (tokens > 0) queue_.Insert(request.get());
   Protect(*request);
@@ -62,7 +62,7 @@ absl::Status PrefillScheduler::Add(PrefillPrompt prompt) {
 absl::Status PrefillScheduler::Extend(const RequestId& id, TokenBuffer tokens, int64_t kv_tokens,
                                       std::span<const BlockKey> keys, bool last) {
   PrefillPrompt& request = Get(id);
-  BATON_CHECK(request.open && !request.stopped, "extended after its end");
+  BATON_CHECK(request.streaming && !request.stopped, "extended after its end");
   RETURN_IF_ERROR(admission_.CheckFits(kv_tokens));
   queue_.Erase(&request);
   planner_.Retain(std::move(request.spec.tokens));
@@ -70,11 +70,11 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, TokenBuffer tokens, i
   request.kv_tokens = kv_tokens;
   request.keys.insert(request.keys.end(), keys.begin(), keys.end());
   BATON_CHECK(std::ssize(request.keys) == kv_tokens / kBlockTokens, "one key for each full block");
-  BATON_CHECK(last || kv_tokens % kBlockTokens == 0, "an open prompt has whole blocks");
+  BATON_CHECK(last || kv_tokens % kBlockTokens == 0, "a streaming prompt has whole blocks");
   if (request.ready_at_add == request.wanted) request.ready_at_add = staging_.Expect(request, request.wanted);
   request.wanted = kv_tokens;
   request.looked_again = false;
-  request.open = !last;
+  request.streaming = !last;
   request.admitted = false;  // it needs more room
   request.extended = true;
   if (request.planned < request.wanted) queue_.Insert(&request);
@@ -141,14 +141,14 @@ void PrefillScheduler::Lease(const RequestId& id, const KvLease& lease, LeaseHol
 
 bool PrefillScheduler::IsComplete(const RequestId& id) const {
   const PrefillPrompt* const prompt = Find(id);
-  return prompt != nullptr && prompt->done >= prompt->wanted && !prompt->open;
+  return prompt != nullptr && prompt->done >= prompt->wanted && !prompt->streaming;
 }
 
 PrefillScheduler::Load PrefillScheduler::load() const {
   Load load;
   for (const PrefillPrompt* request : queue_) {
     ++(request->admitted ? load.running : load.waiting);
-    if (request->IsInBackground()) continue;  // a new prompt does not wait for low-priority jobs
+    if (request->is_low_priority()) continue;  // a new prompt does not wait for low-priority jobs
     load.queued_tokens += std::max<int64_t>(0, request->wanted - std::max(request->planned, request->ready_at_add));
   }
   return load;

@@ -34,7 +34,7 @@ struct KeptPrompts {
 // Plans prefill steps. A step computes chunks of many prompts in one batch. Prompts with a common
 // prefix share its blocks, so each token is computed once (docs/design/overview.md, idea 4).
 //
-// A prompt is open while it streams, and closed once all of its tokens have arrived. A block is
+// A prompt streams until all of its tokens have arrived, and then it is closed. A block is
 // promised while a step writes it, and ready after that (kv/radix_tree.h). A prompt takes up a
 // block when it adds the block to its table.
 //
@@ -75,7 +75,8 @@ struct KeptPrompts {
 class PrefillScheduler {
  public:
   // `step_tokens` is the upper bound on tokens computed per step, at least one block.
-  PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open, KeptPrompts kept = {});
+  PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, StreamingLimits streaming,
+                   KeptPrompts kept = {});
 
   // Methods that take an id REQUIRE a prompt that was added and is not removed, unless they state
   // otherwise.
@@ -86,7 +87,7 @@ class PrefillScheduler {
   // Replaces the tokens of a streaming prompt by `tokens`, which begin with the old ones. The
   // prompt now gets KV for [0, kv_tokens). `keys` are those of the full blocks that the new tokens
   // complete. `last`: the prompt closes. Returns INVALID_ARGUMENT as Add does, and then changes
-  // nothing. REQUIRES: the prompt is open and not stopped.
+  // nothing. REQUIRES: the prompt streams and is not stopped.
   absl::Status Extend(const RequestId& id, TokenBuffer tokens, int64_t kv_tokens, std::span<const BlockKey> keys,
                       bool last);
   // Changes the prompt's position among prompts of equal priority.
@@ -123,7 +124,7 @@ class PrefillScheduler {
   KvStaging& staging() { return staging_.staging(); }
   const KvStaging& staging() const { return staging_.staging(); }
   StreamingShare& streaming() { return streaming_; }
-  // Take() and TakeGrown() of the log return the prompts that have gained KV.
+  // Take() and TakeStreaming() of the log return the prompts that have gained KV.
   ProgressLog& progress() { return progress_; }
 
   // Returns true if the prompt has closed and has KV for all positions that it wants. Returns false

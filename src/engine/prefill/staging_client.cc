@@ -14,7 +14,7 @@ int64_t StagingClient::Expect(PrefillPrompt& prompt, int64_t from) {
   const std::span<const BlockKey> keys(prompt.keys);
   const auto ready = static_cast<size_t>(tree_.ReadyPrefix(keys));
   // A low-priority job uses the blocks that it finds when it runs.
-  if (prompt.IsInBackground()) return static_cast<int64_t>(ready) * kBlockTokens;
+  if (prompt.is_low_priority()) return static_cast<int64_t>(ready) * kBlockTokens;
   const auto first = std::min(ready, static_cast<size_t>(from / kBlockTokens));
   tree_.Refresh(keys.subspan(first, ready - first));
   Release(prompt);
@@ -66,7 +66,7 @@ BlockRef StagingClient::Allocate() {
 
 void StagingClient::Protect(PrefillPrompt& prompt) {
   Unprotect(prompt);
-  if (prompt.open || prompt.spec.priority < 0) return;
+  if (prompt.streaming || prompt.spec.priority < 0) return;
   const int64_t ready = tree_.ReadyPrefix(prompt.keys);
   if (ready == 0) return;
   prompt.protection = Protection::OfQueuedJob(prompt.spec.priority, prompt.queue_order, prompt.arrival);

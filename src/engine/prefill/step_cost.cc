@@ -11,16 +11,16 @@ constexpr double kKeep = 0.98;
 // The sizes of steps give no slope if their standard deviation is below this share of their mean.
 constexpr double kLikeness = 0.25;
 constexpr double kMostTokens = 1e9;
-constexpr size_t kGrowingSteps = 16;
-// Upper bound on GrowingToLine. Larger ratios come from other programs on the machine.
-constexpr double kMostGrowing = 4;
+constexpr size_t kYieldingSteps = 16;
+// Upper bound on YieldingToLine. Larger ratios come from other programs on the machine.
+constexpr double kMostYielding = 4;
 
 }  // namespace
 
-void StepCost::Add(int64_t tokens, absl::Duration took, bool growing) {
+void StepCost::Add(int64_t tokens, absl::Duration took, bool yielding) {
   const double x = static_cast<double>(tokens), y = absl::ToDoubleSeconds(took);
-  if (growing) growing_.emplace_back(x, y);
-  if (growing_.size() > kGrowingSteps) growing_.pop_front();
+  if (yielding) yielding_.emplace_back(x, y);
+  if (yielding_.size() > kYieldingSteps) yielding_.pop_front();
   weight_ = kKeep * weight_ + 1;
   tokens_ = kKeep * tokens_ + x;
   seconds_ = kKeep * seconds_ + y;
@@ -40,10 +40,10 @@ void StepCost::Add(int64_t tokens, absl::Duration took, bool growing) {
   fixed_ = mean_seconds - each_ * mean_tokens;
 }
 
-double StepCost::GrowingToLine() const {
+double StepCost::YieldingToLine() const {
   double most = 1;
-  for (const auto& [tokens, seconds] : growing_) most = std::max(most, seconds / (fixed_ + each_ * tokens));
-  return std::min(most, kMostGrowing);
+  for (const auto& [tokens, seconds] : yielding_) most = std::max(most, seconds / (fixed_ + each_ * tokens));
+  return std::min(most, kMostYielding);
 }
 
 int64_t StepCost::WorthwhileTokens(double fixed_share) const {
@@ -54,7 +54,7 @@ int64_t StepCost::WorthwhileTokens(double fixed_share) const {
 
 int64_t StepCost::TokensWithin(absl::Duration time, int64_t otherwise) const {
   if (each_ <= 0) return otherwise;
-  const double tokens = (absl::ToDoubleSeconds(time) / GrowingToLine() - fixed_) / each_;
+  const double tokens = (absl::ToDoubleSeconds(time) / YieldingToLine() - fixed_) / each_;
   return std::llround(std::floor(std::clamp(tokens, 0.0, kMostTokens)));
 }
 

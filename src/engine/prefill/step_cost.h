@@ -18,9 +18,9 @@ namespace baton {
 // TokensWithin corrects for the largest such excess among the latest steps of streaming prompts.
 class StepCost {
  public:
-  // Records a step. `growing`: most of its tokens were of prompts that yield
+  // Records a step. `yielding`: most of its tokens were of prompts that yield
   // (PrefillPrompt::Yields).
-  void Add(int64_t tokens, absl::Duration took, bool growing = false);
+  void Add(int64_t tokens, absl::Duration took, bool yielding = false);
 
   // Returns the smallest number of tokens for which the fixed cost is at most this share of a
   // step's cost. Returns 0 while the line is unknown, because all steps had similar sizes.
@@ -32,15 +32,16 @@ class StepCost {
   int64_t TokensWithin(absl::Duration time, int64_t otherwise) const;
 
  private:
-  // Returns the largest ratio between the time of a recent `growing` step and the line, at least 1.
-  double GrowingToLine() const;
+  // Returns the largest ratio between the time of a recent `yielding` step and the line. It is at
+  // least 1.
+  double YieldingToLine() const;
 
   // Weighted sums over the steps.
   double weight_ = 0, tokens_ = 0, seconds_ = 0, tokens_squared_ = 0, product_ = 0;
   bool line_known_ = false;      // the sizes of steps differed enough for a slope
   double fixed_ = 0, each_ = 0;  // seconds
-  // Tokens and seconds of the latest `growing` steps.
-  std::deque<std::pair<double, double>> growing_;
+  // Tokens and seconds of the latest `yielding` steps.
+  std::deque<std::pair<double, double>> yielding_;
 };
 
 }  // namespace baton

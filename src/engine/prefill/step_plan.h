@@ -22,9 +22,9 @@ namespace baton {
 struct StepPlan {
   // The prompts that may take part in the step.
   enum class Candidates {
-    kWorthwhile,  // closed prompts, and streaming prompts with enough waiting tokens
-    kYielding,    // all prompts that yield
-    kBackground,  // closed low-priority jobs
+    kWorthwhile,       // closed prompts, and streaming prompts with enough waiting tokens
+    kYielding,         // all prompts that yield
+    kLowPriorityJobs,  // closed low-priority jobs
   };
 
   // `most` is the upper bound on tokens that the step computes.
@@ -38,7 +38,7 @@ struct StepPlan {
   void Take(const PrefillPrompt& prompt, int64_t computed) {
     tokens -= computed;
     if (prompt.Yields()) yielding_tokens -= computed;
-    if (computed > 0 && !prompt.IsInBackground()) spent[prompt.spec.tenant] += computed;
+    if (computed > 0 && !prompt.is_low_priority()) spent[prompt.spec.tenant] += computed;
   }
 
   uint64_t number = 0;                   // of the step; PrefillPrompt::plan refers to it

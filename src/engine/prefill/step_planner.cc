@@ -43,10 +43,10 @@ void StepPlanner::PlanPrompts(StepPlan& step) {
     if (step.tokens < kBlockTokens) break;
     if (!parts_.streaming.TakesPart(*prompt, step) || !parts_.queue.contains(prompt)) continue;
     if (!prompt->admitted) {
-      if ((!admitting && !prompt->open) || parts_.staging.WaitsForDisk(*prompt)) continue;
+      if ((!admitting && !prompt->streaming) || parts_.staging.WaitsForDisk(*prompt)) continue;
       if (!parts_.admission.Admit(*prompt, step, [this](PrefillPrompt& victim) { GiveBack(victim); })) {
         // No closed prompt overtakes a closed prompt that waits for blocks.
-        admitting = admitting && prompt->open;
+        admitting = admitting && prompt->streaming;
         continue;
       }
       parts_.progress.ReportAll(*prompt);
@@ -101,7 +101,7 @@ void StepPlanner::TakeUp(PrefillPrompt& prompt, RadixTree::State state) {
     if (parts_.tree.Find(key) != state) break;
     const bool cached = state == RadixTree::State::kReady && prompt.planned < prompt.ready_at_add;
     (cached ? prompt.counters.cached : prompt.counters.shared) += kBlockTokens;
-    prompt.table.Append(prompt.IsInBackground() ? parts_.tree.Share(key) : parts_.tree.Acquire(key));
+    prompt.table.Append(prompt.is_low_priority() ? parts_.tree.Share(key) : parts_.tree.Acquire(key));
     prompt.planned += kBlockTokens;
   }
 }

@@ -9,7 +9,7 @@
 
 namespace baton {
 
-struct OpenPromptLimits {
+struct StreamingLimits {
   // A streaming prompt takes part in a step with other prompts once this many of its tokens wait.
   int64_t increment = 64;
   // Upper bound on tokens per step of prompts that yield (PrefillPrompt::Yields), at least one
@@ -25,8 +25,8 @@ struct OpenPromptLimits {
 // jobs. Not thread-safe.
 class StreamingShare {
  public:
-  explicit StreamingShare(OpenPromptLimits limits) { Limit(limits); }
-  void Limit(OpenPromptLimits limits);
+  explicit StreamingShare(StreamingLimits limits) { Limit(limits); }
+  void Limit(StreamingLimits limits);
 
   // Sets the step's tokens of prompts that yield, and its candidates: closed prompts, and streaming
   // prompts of which an increment of tokens waits.
@@ -40,7 +40,7 @@ class StreamingShare {
   bool TakesPart(const PrefillPrompt& prompt, const StepPlan& step) const;
 
  private:
-  OpenPromptLimits limits_;
+  StreamingLimits limits_;
 };
 
 }  // namespace baton

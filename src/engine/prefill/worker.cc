@@ -74,11 +74,11 @@ PrefillLoad PrefillWorker::Load() const {
 }
 
 void PrefillWorker::Post(Event event) {
-  Tell(event);
+  Drive(event);
   stepper_->Wake();
 }
 
-void PrefillWorker::Tell(Event event) {
+void PrefillWorker::Drive(Event event) {
   bool earlier = false;
   std::vector<DiskTransfer> transfers;
   std::optional<absl::Status> disk;  // set if it has changed
@@ -160,13 +160,13 @@ bool PrefillWorker::ServeDisk() {
 bool PrefillWorker::Step() {
   const Batch* batch = nullptr;
   const StagedCopies* copies = nullptr;
-  Tell([&](PrefillEngine& engine, absl::Time now) {
+  Drive([&](PrefillEngine& engine, absl::Time now) {
     batch = engine.StartStep(now);
     copies = &engine.copies();
   });
   if (batch == nullptr) return false;
   const auto layer_done = [&](int64_t layer) {
-    Tell([layer](PrefillEngine& engine, absl::Time now) { engine.LayerDone(layer, now); });
+    Drive([layer](PrefillEngine& engine, absl::Time now) { engine.LayerDone(layer, now); });
     return true;
   };
   if (parts_.staging != nullptr && !(copies->out.empty() && copies->in.empty())) {
@@ -176,12 +176,12 @@ bool PrefillWorker::Step() {
     // their keys name.
     BATON_CHECK(copied.ok(), copied.ToString());
     const absl::Duration took = parts_.clock.Now() - begin;
-    Tell([took](PrefillEngine& engine, absl::Time) { engine.CopiesDone(took); });
+    Drive([took](PrefillEngine& engine, absl::Time) { engine.CopiesDone(took); });
   }
   absl::Status status;
   if (!batch->slices.empty()) status = parts_.backend.Forward(*batch, layer_done).status();
   if (!status.ok()) spdlog::error("the forward pass failed: {}", status.ToString());
-  Tell([&](PrefillEngine& engine, absl::Time now) { engine.FinishStep(status, now); });
+  Drive([&](PrefillEngine& engine, absl::Time now) { engine.FinishStep(status, now); });
   return true;
 }
 

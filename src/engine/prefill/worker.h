@@ -81,7 +81,7 @@ class PrefillWorker {
   using Event = absl::FunctionRef<void(PrefillEngine&, absl::Time now)>;
 
   // Passes an event to the core, and runs the actions that follow.
-  void Tell(Event event);
+  void Drive(Event event);
   // Passes an event likewise, and wakes the computing thread, which may have work now.
   void Post(Event event);
   // Runs the actions in the outbox in order. If another thread is draining the outbox, that thread

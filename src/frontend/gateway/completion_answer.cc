@@ -41,7 +41,7 @@ bool CompletionAnswer::over() const {
 // Adds a header by which clients can detect prefill hints. Other servers would refuse the field
 // `followers`.
 HttpResponse CompletionAnswer::WithLimits(HttpResponse response) const {
-  if (chat_) response.headers.emplace_back("x-baton-followers", absl::StrCat(kMaxFollowers));
+  if (chat_) response.headers.emplace_back("x-baton-followers", absl::StrCat(kMaxPrefillHints));
   return response;
 }
 
@@ -89,7 +89,7 @@ void CompletionAnswer::OnGone(Gone why) {
     const std::lock_guard lock(mutex_);
     over_ = true;
   }
-  for (Choice& choice : choices_) LeaveTo(why, choice.handle());
+  for (Choice& choice : choices_) OnClientGone(why, choice.handle());
 }
 
 }  // namespace baton

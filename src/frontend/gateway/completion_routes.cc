@@ -31,7 +31,7 @@ void Refuse(const GatewayParts& parts, const HttpCall& call, const absl::Status&
 // Runs `read` on a thread that suits the length of the body. Refuses the call if the router shuts
 // down or the caller has no quota left.
 void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvocable<void()> read) {
-  if (const auto why = parts.admission.WhyNot(call->caller)) {
+  if (const auto why = parts.admission.RefusalFor(call->caller)) {
     return Refuse(parts, *call, why->status, why->retry_after);
   }
   auto unless_gone = [parts, call, read = std::move(read)]() mutable {
@@ -70,8 +70,8 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
       context.further = choice > 0;
       const auto ticket = parts.admission.Submit(std::move(request), context, answer->sink(choice));
       if (!ticket) continue;
-      for (const PrefillHint& follower : completion.followers) {
-        if (!answer->over()) parts.admission.Follow(context.caller, *ticket, follower.request, follower.values);
+      for (const PrefillHint& hint : completion.prefill_hints) {
+        if (!answer->over()) parts.admission.AddPrefillHint(context.caller, *ticket, hint.request, hint.values);
       }
     }
   }

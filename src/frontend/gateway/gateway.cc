@@ -96,7 +96,7 @@ bool OpenAiGateway::IsOtherSites(const HttpRequest& request) const {
   return encrypted_ || origin != StrCat("http://", host);
 }
 
-std::optional<HttpResponse> OpenAiGateway::WhyNot(const Route* route, const HttpRequest& head, const CallId& id) {
+std::optional<HttpResponse> OpenAiGateway::RefusalFor(const Route* route, const HttpRequest& head, const CallId& id) {
   if (route == nullptr) {
     const std::string shown = absl::CHexEscape(head.path.substr(0, 256));
     return ErrorResponse(id, absl::NotFoundError(absl::StrCat("unknown path '", shown, "'")));
@@ -125,7 +125,7 @@ OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const Cal
   const Route* route = Find(head.path);
   absl::StatusOr<Caller> caller = CallerOf(head, route);
   if (!caller.ok()) return refused(caller.status());
-  return {.refusal = WhyNot(route, head, id), .route = route, .caller = *std::move(caller)};
+  return {.refusal = RefusalFor(route, head, id), .route = route, .caller = *std::move(caller)};
 }
 
 std::optional<HttpResponse> OpenAiGateway::OnHead(HttpRequest& head) {

@@ -47,7 +47,7 @@ class OpenAiGateway final : public HttpHandler {
   bool IsOtherSites(const HttpRequest& request) const;
   Decision Decide(const HttpRequest& head, const CallId& id);
   // Returns a refusal if the request is not a valid call of the route. `route` may be null.
-  static std::optional<HttpResponse> WhyNot(const Route* route, const HttpRequest& head, const CallId& id);
+  static std::optional<HttpResponse> RefusalFor(const Route* route, const HttpRequest& head, const CallId& id);
   // Returns the answer to a request with a method that the route does not have.
   static HttpResponse OtherMethod(const Route& route, const HttpRequest& request, const CallId& id);
   CallId IdOf(const HttpRequest& request);

@@ -40,6 +40,8 @@ HttpResponse EventStream(const CallId& id);
 HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after = {});
 
 // Cancels or detaches a request whose client has left.
-inline void LeaveTo(Gone why, RequestHandle& request) { why == Gone::kCutOff ? request.LetGo() : request.Cancel(); }
+inline void OnClientGone(Gone why, RequestHandle& request) {
+  why == Gone::kCutOff ? request.Detach() : request.Cancel();
+}
 
 }  // namespace baton

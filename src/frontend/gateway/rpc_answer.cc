@@ -13,7 +13,7 @@ void RpcAnswer::Watch(const std::shared_ptr<RpcAnswer>& answer) {
   if (answer->form_ == AnswerForm::kEvents) OpenEventStream(*answer->reply_, EventStream(answer->call_id_));
   answer->reply_->OnGone([weak = std::weak_ptr(answer)](Gone why) {
     const auto self = weak.lock();
-    if (self) LeaveTo(why, self->handle_);
+    if (self) OnClientGone(why, self->handle_);
   });
 }
 

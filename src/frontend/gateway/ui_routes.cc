@@ -40,14 +40,14 @@ void AnswerElsewhere(const GatewayParts& parts, const SharedCall& call,
 
 absl::StatusOr<std::string> TraceJson(const GatewayParts& parts, const HttpCall& call,
                                       const v1::TraceRequest& request) {
-  const auto trace = parts.router.TraceOf(request.workflow(), SaltOf(*call.caller, request.cache_salt()));
+  const auto trace = parts.router.TraceOf(request.workflow(), CacheDomainOf(*call.caller, request.cache_salt()));
   if (!trace.ok()) return trace.status();
   return ToJson(ToProto(*trace));
 }
 
 absl::StatusOr<std::string> WorkflowsJson(const GatewayParts& parts, const HttpCall& call,
                                           const v1::ListWorkflowsRequest& request) {
-  return ToJson(ToProto(parts.router.WorkflowsOf(SaltOf(*call.caller, request.cache_salt()))));
+  return ToJson(ToProto(parts.router.WorkflowsOf(CacheDomainOf(*call.caller, request.cache_salt()))));
 }
 
 }  // namespace

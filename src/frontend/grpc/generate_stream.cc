@@ -27,7 +27,7 @@ std::shared_ptr<GenerateStream> GenerateStream::Make(grpc::CallbackServerContext
 
 void GenerateStream::SetId(const RequestId& id) {
   const std::lock_guard lock(mutex_);
-  id_ = untold_id_ = id;
+  id_ = unsent_id_ = id;
 }
 
 void GenerateStream::Refuse(const absl::Status& status, absl::Duration retry_after) {
@@ -58,7 +58,7 @@ void GenerateStream::OnUpdate(TokenUpdate update) {
     pending_.Clear();
     LogFields(spdlog::level::warn, "disconnected a client that does not read its answer", {{"request", id_}});
   }
-  handle_.LetGo();
+  handle_.Detach();
   context_->TryCancel();  // also ends a write that hangs
 }
 
@@ -77,7 +77,7 @@ void GenerateStream::OnEnd(const RequestOutcome& outcome) {
 void GenerateStream::Continue() {
   if (is_writing_ || finished_) return;
   if (has_pending_ && !cut_off_) {
-    if (!untold_id_.empty()) pending_.set_request_id(std::exchange(untold_id_, {}));
+    if (!unsent_id_.empty()) pending_.set_request_id(std::exchange(unsent_id_, {}));
     writing_ = Serialize(pending_);
     pending_.Clear();
     has_pending_ = false;

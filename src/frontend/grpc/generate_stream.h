@@ -40,7 +40,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, 
   RequestHandle handle_;
   std::mutex mutex_;  // guards the members below
   std::shared_ptr<GenerateStream> self_;
-  RequestId id_, untold_id_;
+  RequestId id_, unsent_id_;
   bool cut_off_ = false;          // if set, nothing more is written
   v1::GenerateResponse pending_;  // the part of the answer that is not written yet
   bool has_pending_ = false;

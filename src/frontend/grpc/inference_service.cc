@@ -66,7 +66,7 @@ void InferenceService::Accept(grpc::CallbackServerContext& context, std::string_
   context.AddInitialMetadata("traceparent", ToTraceparent(span));
   absl::StatusOr<Caller> caller = CallerOf(context, method);
   if (!caller.ok()) return admission_.Refuse(*sink, caller.status());
-  if (const auto why = admission_.WhyNot(*caller)) return admission_.Refuse(*sink, why->status, why->retry_after);
+  if (const auto why = admission_.RefusalFor(*caller)) return admission_.Refuse(*sink, why->status, why->retry_after);
   Message message;
   if (absl::Status status = Parse(bytes, message); !status.ok()) return admission_.Refuse(*sink, status);
   admission_.Accept(std::make_shared<v1::GenerateRequest>(AsGenerate(std::move(message))),
@@ -120,7 +120,7 @@ grpc::ServerUnaryReactor* InferenceService::Trace(grpc::CallbackServerContext* c
                                                   v1::TraceResponse* response) {
   const absl::StatusOr<Caller> caller = CallerOf(*context, "Trace");
   if (!caller.ok()) return Finished(context, caller.status());
-  const auto trace = router_.TraceOf(request->workflow(), SaltOf(**caller, request->cache_salt()));
+  const auto trace = router_.TraceOf(request->workflow(), CacheDomainOf(**caller, request->cache_salt()));
   if (trace.ok()) *response = ToProto(*trace);
   return Finished(context, trace.status());
 }

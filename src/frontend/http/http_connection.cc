@@ -77,13 +77,13 @@ HttpConnection::HttpConnection(Socket socket, HttpShared& shared, const std::sha
                                ConnectionTable::Id id, std::string peer)
     : socket_(std::move(socket)), shared_(shared), loop_(loop), id_(id), peer_(std::move(peer)) {
   ++shared_.connections;
-  shared_.Tell(HttpEvent::kOpened);
+  shared_.Report(HttpEvent::kOpened);
 }
 
 HttpConnection::~HttpConnection() {
   shared_.table.Remove(id_);
   --shared_.connections;
-  shared_.Tell(HttpEvent::kClosed);
+  shared_.Report(HttpEvent::kClosed);
 }
 
 void HttpConnection::MakeRoom() {
@@ -99,7 +99,7 @@ void HttpConnection::Open() {
   loop_->connections.insert(shared_from_this());
   if (shared_.options.tls != nullptr) tls_ = std::make_unique<TlsSession>(shared_.options.tls->context().get());
   Enter(tls_ == nullptr ? State::kHead : State::kHandshake,
-        turned_away_ ? shared_.options.linger_timeout : shared_.options.header_timeout);
+        refused_ ? shared_.options.linger_timeout : shared_.options.header_timeout);
 }
 
 template <typename Work>
@@ -120,10 +120,10 @@ void HttpConnection::Start() {
   });
 }
 
-void HttpConnection::TurnAway() {
+void HttpConnection::StartRefused() {
   if (loop_->stopped) return;
   Guard([this] {
-    turned_away_ = true;
+    refused_ = true;
     Open();
     if (state_ == State::kHandshake) return Read();
     OnHandshake();
@@ -218,7 +218,7 @@ bool HttpConnection::Receive(std::string_view bytes) {
 
 void HttpConnection::OnHandshake() {
   state_ = State::kHead;  // the deadline of the handshake stays
-  if (turned_away_) {
+  if (refused_) {
     Refuse(503, absl::StrCat("overloaded: ", shared_.options.max_connections, " connections are open"));
   }
 }

@@ -47,7 +47,7 @@ class HttpShared {
   void RequestBegins();
   void RequestEnds();
   bool AwaitIdle(std::chrono::nanoseconds patience);
-  void Tell(HttpEvent event) const {
+  void Report(HttpEvent event) const {
     if (options.on_event) options.on_event(event);
   }
 
@@ -73,7 +73,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // or an answer is due, unless the connection is without a key (ConnectionTable).
   void MakeRoom();
   // Answers 503, because there is no free slot, and closes the connection.
-  void TurnAway();
+  void StartRefused();
   void CheckDeadlines(TimePoint now);
   // Closes the connection. The reply, if there is one, reports `why` to its writer.
   void Leave(Gone why);
@@ -139,7 +139,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   State state_ = State::kHead;
   TimePoint deadline_ = TimePoint::max();  // the end of the state
   bool closed_ = false;
-  bool turned_away_ = false;         // the client is refused after the handshake
+  bool refused_ = false;             // the client is refused after the handshake
   std::unique_ptr<TlsSession> tls_;  // null if nothing is encrypted
 
   // Input.

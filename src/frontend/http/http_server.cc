@@ -25,7 +25,7 @@ using Error = boost::system::error_code;
 
 constexpr std::chrono::milliseconds kAcceptPause(100);  // after the process ran out of descriptors
 // Connections beyond the limit that still receive an answer. More are closed at once.
-constexpr int kTurnedAway = 64;
+constexpr int kMaxRefused = 64;
 
 // Returns the period of checks for deadlines. A deadline is missed by at most a quarter.
 std::chrono::nanoseconds SweepPeriod(const HttpOptions& o) {
@@ -135,8 +135,8 @@ void HttpServer::Parts::OnAccept(const Error& error, Runner& runner, HttpConnect
 }
 
 void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
-  if (shared.connections >= shared.options.max_connections + kTurnedAway) {
-    shared.Tell(HttpEvent::kTurnedAway);
+  if (shared.connections >= shared.options.max_connections + kMaxRefused) {
+    shared.Report(HttpEvent::kRefused);
     return Warn("was closed without an answer, because too many connections are closing");
   }
   Error ignored;
@@ -151,14 +151,15 @@ void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
       });
   const bool has_room = room == ConnectionTable::Room::kFree || room == ConnectionTable::Room::kMade;
   if (room != ConnectionTable::Room::kFree) {
-    shared.Tell(has_room ? HttpEvent::kReplaced : HttpEvent::kTurnedAway);
+    shared.Report(has_room ? HttpEvent::kReplaced : HttpEvent::kRefused);
     const char* what = has_room ? "replaced the one that was silent longest"
                        : room == ConnectionTable::Room::kNone
                            ? "was answered 503, because no connection is idle"
                            : "was answered 503, because no connection of its address is idle";
     Warn(absl::StrCat("from ", address, " ", what));
   }
-  asio::post(runner.loop->context, [connection, has_room] { has_room ? connection->Start() : connection->TurnAway(); });
+  asio::post(runner.loop->context,
+             [connection, has_room] { has_room ? connection->Start() : connection->StartRefused(); });
 }
 
 void HttpServer::Parts::Warn(const std::string& what) {

@@ -31,8 +31,8 @@ class HttpHandler {
 enum class HttpEvent {
   kOpened,
   kClosed,
-  kTurnedAway,  // refused for lack of a free slot
-  kReplaced,    // closed so that a new connection takes its slot
+  kRefused,   // refused for lack of a free slot
+  kReplaced,  // closed so that a new connection takes its slot
 };
 
 struct HttpOptions {

@@ -10,12 +10,12 @@ namespace {
 
 using State = ApiField::State;
 
-constexpr Apis kAll(Api::kCompletions, Api::kChat, Api::kFollower, Api::kTokenizeText, Api::kTokenizeChat,
+constexpr Apis kAll(Api::kCompletions, Api::kChat, Api::kPrefillHint, Api::kTokenizeText, Api::kTokenizeChat,
                     Api::kDetokenize);
 constexpr Apis kGenerate(Api::kCompletions, Api::kChat);
 constexpr Apis kCompletions(Api::kCompletions);
 constexpr Apis kChat(Api::kChat);
-constexpr Apis kMessages(Api::kChat, Api::kFollower, Api::kTokenizeChat);
+constexpr Apis kMessages(Api::kChat, Api::kPrefillHint, Api::kTokenizeChat);
 constexpr Apis kTokenizeText(Api::kTokenizeText);
 constexpr Apis kTokenize(Api::kTokenizeText, Api::kTokenizeChat);
 constexpr Apis kDetokenize(Api::kDetokenize);
@@ -81,7 +81,7 @@ constexpr ApiField kLastFields[] = {
     {.name = "parallel_tool_calls", .apis = kMessages, .read = ReadParallelToolCalls},
     {.name = "tools", .apis = kMessages, .read = ReadTools},
     {.name = "chat_template_kwargs", .apis = kMessages, .read = ReadTemplateKwargs},
-    {.name = "followers", .apis = kChat, .read = ReadFollowers},
+    {.name = "followers", .apis = kChat, .read = ReadPrefillHints},
     // Tokenizers.
     {.name = "prompt", .apis = kTokenizeText, .read = ReadTokenizeText},
     {.name = "add_special_tokens", .apis = kTokenize, .read = ReadAddSpecialTokens},

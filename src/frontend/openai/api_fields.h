@@ -22,7 +22,7 @@ namespace baton {
 enum class Api : uint8_t {
   kCompletions,
   kChat,
-  kFollower,      // an element of a chat's `followers`
+  kPrefillHint,   // an element of a chat's `followers`
   kTokenizeText,  // /tokenize with a prompt
   kTokenizeChat,  // /tokenize with messages
   kDetokenize,

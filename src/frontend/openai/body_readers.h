@@ -45,9 +45,9 @@ void ReadToolChoice(BodyDraft& draft, const ApiField& field);
 void ReadParallelToolCalls(BodyDraft& draft, const ApiField& field);
 void ReadTools(BodyDraft& draft, const ApiField& field);
 
-// followers_reader.cc
+// prefill_hints_reader.cc
 
-void ReadFollowers(BodyDraft& draft, const ApiField& field);
+void ReadPrefillHints(BodyDraft& draft, const ApiField& field);
 
 // completion_reader.cc
 

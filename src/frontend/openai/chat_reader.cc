@@ -138,7 +138,7 @@ void ReadTopLogprobs(BodyDraft& draft, const ApiField& field) {
 void ReadMessages(BodyDraft& draft, const ApiField& field) {
   FieldReader& body = draft.body;
   const ServedModel& model = *draft.call.model;
-  const Outputs outputs = draft.api == Api::kFollower ? Outputs::kOwn : Outputs::kNamed;
+  const Outputs outputs = draft.api == Api::kPrefillHint ? Outputs::kOwn : Outputs::kNamed;
   const Json* messages = body.Array(field.name);
   if (messages == nullptr) return body.Refuse(field.name, "expected a list of messages, got none");
   // Set even for a list without messages, so that the request is a chat.

@@ -42,7 +42,7 @@ struct CompletionCall {
   bool one_tool_call = false;
   // References in the hints have no request id and mean this call's output. Only a call with one
   // choice has hints.
-  std::vector<PrefillHint> followers{};
+  std::vector<PrefillHint> prefill_hints{};
   // From the call's arrival. The call then fails with DEADLINE_EXCEEDED.
   absl::Duration timeout = absl::InfiniteDuration();
 
@@ -52,7 +52,7 @@ struct CompletionCall {
 inline constexpr int64_t kMaxTimeoutMs = int64_t{365} * 24 * 3600 * 1000;
 inline constexpr int32_t kMaxSamples = 16;
 inline constexpr size_t kMaxChoices = 128;
-inline constexpr size_t kMaxFollowers = 4;
+inline constexpr size_t kMaxPrefillHints = 4;
 inline constexpr int kMaxOutputs = 16;  // references in the messages of one prefill hint
 
 }  // namespace baton

@@ -45,17 +45,17 @@ TEST_CASE("Rotary embedding rotates the pairs of each head and nothing else") {
       INFO(kernels->name << ", head_dim " << head_dim);
       const int64_t heads = 3, half = head_dim / 2;
       const std::vector<float> before = RandomFloats(random, heads * head_dim + 1);
-      std::vector<float> turn(head_dim);
+      std::vector<float> rotation(head_dim);
       for (int64_t i = 0; i < half; ++i) {
-        turn[i] = std::cos(static_cast<float>(i + 1));
-        turn[half + i] = std::sin(static_cast<float>(i + 1));
+        rotation[i] = std::cos(static_cast<float>(i + 1));
+        rotation[half + i] = std::sin(static_cast<float>(i + 1));
       }
       std::vector<float> x = before;
-      kernels->rope(x.data(), turn.data(), head_dim, heads);
+      kernels->rope(x.data(), rotation.data(), head_dim, heads);
       for (int64_t head = 0; head < heads; ++head) {
         for (int64_t i = 0; i < half; ++i) {
           const double a = before[head * head_dim + i], b = before[head * head_dim + half + i];
-          const double cosine = turn[i], sine = turn[half + i];
+          const double cosine = rotation[i], sine = rotation[half + i];
           CHECK(x[head * head_dim + i] == Approx(a * cosine - b * sine).margin(1e-6));
           CHECK(x[head * head_dim + half + i] == Approx(b * cosine + a * sine).margin(1e-6));
         }

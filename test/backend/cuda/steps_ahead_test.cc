@@ -119,7 +119,7 @@ class Streams {
   }
 
   void Step() {
-    if (!now_.batch.begun) {
+    if (!now_.batch.started) {
       MaybeStartStream(rows_);
       Clear(now_);
       for (Stream* s : rows_) Add(s->sequence, s->next, s->sampler, kFollowsNone, now_);
@@ -128,10 +128,10 @@ class Streams {
     const auto got =
         device_->Forward(now_.batch, [](int64_t) { return true; }, {[] {}, [this] { return BeginNext(); }});
     REQUIRE(got.ok());
-    REQUIRE(got->next_begun == !next_rows_.empty());
-    ahead += now_.batch.begun;
+    REQUIRE(got->next_started == !next_rows_.empty());
+    ahead += now_.batch.started;
     Take(*got);
-    if (got->next_begun) {
+    if (got->next_started) {
       // The backend must not read a batch again that is enqueued, so the test clears its slices.
       for (SequenceSlice& slice : next_.batch.slices) slice = {};
       std::swap(now_, next_);
@@ -139,7 +139,7 @@ class Streams {
     } else {
       std::erase_if(rows_, [](const Stream* s) { return s->next == std::ssize(s->sequence.tokens); });
     }
-    now_.batch.begun = got->next_begun;
+    now_.batch.started = got->next_started;
   }
 
   void Take(const LogitsView& got) {
@@ -155,7 +155,7 @@ class Streams {
       } else {
         made.logits.emplace_back(row.begin(), row.end());
         chosen.id = static_cast<TokenId>(std::ranges::max_element(row) - row.begin());
-        with_logits += now_.batch.begun;
+        with_logits += now_.batch.started;
       }
       made.chosen.push_back(chosen);
       if (++s.next < std::ssize(s.sequence.tokens)) s.sequence.tokens[s.next] = s.twin.tokens[s.next] = chosen.id;
@@ -219,15 +219,15 @@ class Ahead {
   // Returns the token after `position`, or an error.
   absl::StatusOr<TokenId> Step(int32_t position, bool stored = true) {
     Batch batch = At(position), next = At(position + 1);
-    batch.begun = std::exchange(begun_, false);
+    batch.started = std::exchange(started_, false);
     next.slices[0].follows = 0;
     const auto view = (*device_)->Forward(batch, [&](int64_t) { return stored; }, {[] {}, [&] { return &next; }});
     if (!view.ok()) return view.status();
-    begun_ = view->next_begun;
+    started_ = view->next_started;
     sequence_.tokens[static_cast<size_t>(position) + 1] = view->sampled[0].id;
     return view->sampled[0].id;
   }
-  bool begun() const { return begun_; }
+  bool started() const { return started_; }
   void End() { device_.reset(); }
 
  private:
@@ -240,7 +240,7 @@ class Ahead {
   static constexpr SampleSpec kGreedy{.draw = {.temperature = 0}};
   std::optional<Device> device_;
   TestSequence sequence_;
-  bool begun_ = false;
+  bool started_ = false;
 };
 
 TEST_CASE("A step enqueued ahead is aborted with the previous step or ends with its device") {
@@ -250,14 +250,14 @@ TEST_CASE("A step enqueued ahead is aborted with the previous step or ends with 
   std::vector<TokenId> tokens;
   for (int32_t position = 40; position < 50; ++position) {
     const absl::StatusOr<TokenId> token = whole.Step(position);
-    REQUIRE((token.ok() && whole.begun()));
+    REQUIRE((token.ok() && whole.started()));
     tokens.push_back(*token);
   }
   for (int32_t position = 40; position < 50; ++position) {
     if (position % 3 == 0) CHECK(absl::IsAborted(broken.Step(position, /*stored=*/false).status()));
     CHECK(broken.Step(position).value() == tokens[static_cast<size_t>(position - 40)]);
   }
-  REQUIRE(broken.begun());
+  REQUIRE(broken.started());
   broken.End();
 }
 
@@ -283,7 +283,7 @@ TEST_CASE("A step that needs memory for more rows is not enqueued ahead") {
     const auto view = device->Forward(batch, [](int64_t) { return true; }, {[] {}, [&] { return next; }});
     REQUIRE(view.ok());
     sequences[0].tokens[11] = view->sampled[0].id;
-    return view->next_begun;
+    return view->next_started;
   };
   const Batch five = step(5, 11, 0);  // their rows are rounded up to 8
   CHECK_FALSE(run(step(1, 10, kFollowsNone), &five));

@@ -54,10 +54,10 @@ TEST_CASE("DecodeEngine gives the same output whatever runs beside the request")
     DecodeWorld world(options);
     world.backend.samples = seed % 4 < 2;
     std::mt19937 late_rng(seed);
-    if (seed % 7 != 0) world.tells_late = &late_rng;
+    if (seed % 7 != 0) world.takes_late = &late_rng;
     world.backend.ahead = std::array{Ahead::kNever, Ahead::kAtOnce, Ahead::kLate, Ahead::kDeclined}[seed / 4 % 4];
     size_t next = 0;
-    world.when_begun = [&] {
+    world.on_next_planned = [&] {
       if (next == jobs.size() || rng() % 4 == 0) return;
       const bool started = world.TryStartUnderReserved(jobs[next]);
       next += started;
@@ -95,9 +95,9 @@ TEST_CASE("DecodeEngine reports a prefix of the output and one end when a reques
     DecodeWorld world(TestOptions(10));
     world.backend.samples = rng() % 2 == 0;
     world.backend.ahead = std::array{Ahead::kNever, Ahead::kAtOnce, Ahead::kLate, Ahead::kDeclined}[rng() % 4];
-    world.tells_late = &rng;
+    world.takes_late = &rng;
     const auto cancel_one = [&] { world.engine.Cancel(jobs[rng() % jobs.size()].request_id, world.now); };
-    world.when_begun = [&] {
+    world.on_next_planned = [&] {
       if (rng() % 8 == 0) cancel_one();
     };
     for (const DecodeJob& job : jobs) {

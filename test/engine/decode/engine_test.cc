@@ -209,7 +209,7 @@ TEST_CASE("DecodeEngine reports a step's tokens before later events") {
   REQUIRE(step != nullptr);
   const absl::StatusOr<LogitsView> logits = world.backend.Forward(step->batch, [](int64_t) { return true; });
   for (int64_t i = 0; i < std::ssize(step->rows); ++i) step->Sample(i, *logits, world.scratch);
-  world.engine.FinishStep(absl::OkStatus(), /*next_begun=*/false);
+  world.engine.FinishStep(absl::OkStatus(), /*next_started=*/false);
   CHECK(world.engine.load().tokens_out == 9);
   CHECK(world.engine.load().finished == 1);
   CHECK(world.engine.load().running == 2);
@@ -230,7 +230,7 @@ TEST_CASE("DecodeEngine reports a step's tokens before later events") {
     failure = absl::UnavailableError("the device is lost");
     finish = std::nullopt;
     REQUIRE(world.engine.BeginStep(world.now) != nullptr);
-    world.engine.FinishStep(failure, /*next_begun=*/false);
+    world.engine.FinishStep(failure, /*next_started=*/false);
   }
   SECTION("they are cancelled in the next step, whose token they get") {
     step = world.engine.BeginStep(world.now);
@@ -373,9 +373,9 @@ TEST_CASE("DecodeEngine discards rows of ended requests, and fails both steps to
   world.StartJob(TestJob("others", prompt, 9));
   world.Step();
   world.Step();
-  world.when_begun = [&] { world.engine.Cancel("cancelled", world.now); };
+  world.on_next_planned = [&] { world.engine.Cancel("cancelled", world.now); };
   world.Step();
-  world.when_begun = nullptr;
+  world.on_next_planned = nullptr;
   CHECK(world.outputs["stops"].finish == FinishReason::kStop);
   CHECK(world.outputs["stops"].tokens.size() == 3);
   world.TakeEvents();
@@ -383,7 +383,7 @@ TEST_CASE("DecodeEngine discards rows of ended requests, and fails both steps to
   CHECK(world.outputs["cancelled"].tokens.size() == 3);
   CHECK(world.engine.load().running == 1);
   DecodeStep* step = world.Begin();
-  CHECK(step->batch.begun);
+  CHECK(step->batch.started);
   CHECK(step->rows.size() == 3);
   world.Finish(*step);
   CHECK(world.engine.load().tokens_out == 10);
@@ -407,7 +407,7 @@ TEST_CASE("DecodeEngine leaves a request that is cancelled during a step out of 
   world.engine.Cancel("cancelled", world.now);
   world.Finish(*step);
   step = world.Begin();
-  CHECK((step->batch.begun && step->rows.size() == 1));
+  CHECK((step->batch.started && step->rows.size() == 1));
   world.Finish(*step);
 }
 
@@ -420,12 +420,12 @@ TEST_CASE("DecodeEngine ends a cancelled request at once when its next step is d
   world.StartJob(TestJob("first", {1, 2, 3}, 1));
   DecodeStep* step = world.Begin();
   world.StartJob(TestJob("cancelled", {4, 5, 6}, 9));
-  world.when_begun = [&] {
+  world.on_next_planned = [&] {
     DecodeJob urgent = TestJob("urgent", {7, 8, 9}, 9);
     urgent.spec.priority = 10;
     world.StartJob(std::move(urgent));
     world.engine.Cancel("cancelled", world.now);
-    world.when_begun = nullptr;
+    world.on_next_planned = nullptr;
   };
   world.Finish(*step);
   world.TakeEvents();

@@ -31,7 +31,7 @@ class DecodeSchedulerWorld {
     int32_t kv_tokens = 0;
     int64_t max_new_tokens = 0;
     int32_t priority = 0;
-    int64_t handicap_s = 0;
+    int64_t arrival_offset_s = 0;
     TokenId family = 0;  // prompts of one family are prefixes of each other
     std::string tenant{};
   };
@@ -50,13 +50,13 @@ class DecodeSchedulerWorld {
     const RequestSpec& request =
         specs_.emplace_back(RequestSpec{.tenant = spec.tenant,
                                         .priority = spec.priority,
-                                        .arrival_offset = absl::Seconds(spec.handicap_s),
+                                        .arrival_offset = absl::Seconds(spec.arrival_offset_s),
                                         .sampling = {.max_tokens = static_cast<int32_t>(spec.max_new_tokens)}});
     const SequenceId id = scheduler_.Add(std::move(kv), request, now);
     names_[id] = name;
     left_[id] = spec.max_new_tokens;
     ends_[id] = spec.kv_tokens + spec.max_new_tokens;
-    came_[spec.tenant][id] = now + absl::Seconds(spec.handicap_s);
+    came_[spec.tenant][id] = now + absl::Seconds(spec.arrival_offset_s);
     Check();
     return true;
   }
@@ -64,10 +64,10 @@ class DecodeSchedulerWorld {
   // Runs one step and returns its events, one a line. Returns an empty string if nothing can run.
   std::string Step() {
     now += absl::Milliseconds(10);
-    const bool begun = next_.has_value();
-    const DecodePlan plan = begun ? *std::exchange(next_, std::nullopt) : scheduler_.BeginStep();
+    const bool started = next_.has_value();
+    const DecodePlan plan = started ? *std::exchange(next_, std::nullopt) : scheduler_.BeginStep();
     scheduler_.CheckInvariants();
-    if (begun) REQUIRE((plan.out.empty() && plan.in.empty()));
+    if (started) REQUIRE((plan.out.empty() && plan.in.empty()));
     CheckVictims(plan);
     CheckTables(plan);
     std::string lines;
@@ -80,8 +80,8 @@ class DecodeSchedulerWorld {
       absl::StrAppend(&lines, names_[copy.sequence], " comes in, ", copy.pieces.size(), " blocks\n");
     }
     std::vector<std::string> batch;
-    for (const SequenceId& id : plan.batch) batch.push_back(names_.contains(id) ? names_[id] : "nobody");
-    if (!batch.empty()) absl::StrAppend(&lines, begun ? "ran ahead " : "runs ", absl::StrJoin(batch, " "), "\n");
+    for (const SequenceId& id : plan.batch) batch.push_back(names_.contains(id) ? names_[id] : "ended");
+    if (!batch.empty()) absl::StrAppend(&lines, started ? "ran ahead " : "runs ", absl::StrJoin(batch, " "), "\n");
     if (begins_next) BeginNext();
     scheduler_.FinishStep();
     for (const SequenceId& id : plan.batch) {
@@ -159,14 +159,14 @@ class DecodeSchedulerWorld {
   // step.
   void CheckVictims(const DecodePlan& plan) {
     if (plan.out.empty()) return;
-    std::map<std::tuple<size_t, absl::Time, uint64_t>, SequenceId> turns;
+    std::map<std::tuple<size_t, absl::Time, uint64_t>, SequenceId> by_round;
     for (const auto& [tenant, came] : came_) {
       std::vector<absl::Time> times;
       for (const auto& [id, time] : came) times.push_back(time);
       std::ranges::sort(times);
       size_t round = 0;
       for (const auto& [id, time] : came) {
-        turns[{round, times[round], id.number}] = id;
+        by_round[{round, times[round], id.number}] = id;
         ++round;
       }
     }
@@ -174,7 +174,7 @@ class DecodeSchedulerWorld {
       return std::ranges::count(plan.out, id, &SwapCopy::sequence) > 0;
     };
     bool room_is_made = false;
-    for (const auto& [turn, id] : turns) {
+    for (const auto& [position, id] : by_round) {
       if (goes_out(id)) REQUIRE(room_is_made);
       room_is_made |= !goes_out(id) && std::ranges::count(plan.batch, id) == 0;
     }
@@ -214,7 +214,7 @@ TEST_CASE("DecodeScheduler plans each step as its scenarios expect") {
         const bool added = world->Add(c.words.at(0), {.kv_tokens = static_cast<int32_t>(c.Number("kv")),
                                                       .max_new_tokens = c.Number("new", 1000),
                                                       .priority = static_cast<int32_t>(c.Number("priority")),
-                                                      .handicap_s = c.Number("handicap"),
+                                                      .arrival_offset_s = c.Number("offset"),
                                                       .family = static_cast<TokenId>(c.Number("family")),
                                                       .tenant = c.Option("tenant")});
         return added ? "" : "no room\n";
@@ -266,11 +266,11 @@ TEST_CASE("DecodeScheduler leaves sequences that surely end out of the next step
   CHECK(world.Step() == "ran ahead a c d\n");
   world.ends_early = {"c"};
   CHECK(world.Step() == "ran ahead a c d\nc ends\n");
-  CHECK(world.Step() == "ran ahead a nobody d\n");
+  CHECK(world.Step() == "ran ahead a ended d\n");
   CHECK(world.Step() == "ran ahead a d e\n");
   world.ends_early = {"a", "d", "e"};
   CHECK(world.Step() == "ran ahead a d e\na ends\nd ends\ne ends\n");
-  CHECK(world.Step() == "ran ahead nobody nobody nobody\n");
+  CHECK(world.Step() == "ran ahead ended ended ended\n");
   CHECK(world.Step() == "");
   CHECK(world.pool().counts().free == 12);
 }
@@ -383,7 +383,7 @@ TEST_CASE("DecodeScheduler ends every sequence, and swaps only for earlier ones"
       REQUIRE(!world.Step().empty());
     }
     CHECK(world.running() == 0);
-    CHECK(world.Step().find_first_not_of("ran ahead nobody\n") == std::string::npos);
+    CHECK(world.Step().find_first_not_of("ran ahead ended\n") == std::string::npos);
     CHECK(AllBlocksBack(world.pool().counts()));
     CHECK(world.scheduler().counts().preemptions < 4 * added + 100);
   });

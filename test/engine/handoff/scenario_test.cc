@@ -38,26 +38,26 @@ class Scenario {
   Scenario()
       : world_(
             clock_, absl::Seconds(10), [this](auto e) { mail_.Post(std::move(e)); },
-            [this](const std::string& line) { Say(line); }) {
+            [this](const std::string& line) { Print(line); }) {
     world_.StartPrefill("p");
     world_.StartDecode("d", 8);
   }
 
   std::string Run(const ScenarioCommand& command) {
-    said_.clear();
+    printed_.clear();
     command_ = &command;
     Execute();
-    return said_;
+    return printed_;
   }
 
  private:
   // Appends a line. Masks the beginnings of digests, because contents differ between runs.
-  void Say(const std::string& line) {
+  void Print(const std::string& line) {
     std::vector<std::string> words = absl::StrSplit(line, ' ');
     for (std::string& word : words) {
       if (absl::StrContains(word, "...")) word.replace(0, word.find("..."), "H");
     }
-    absl::StrAppend(&said_, absl::StrJoin(words, " "), "\n");
+    absl::StrAppend(&printed_, absl::StrJoin(words, " "), "\n");
   }
   std::string Word(size_t i) const { return i < command_->words.size() ? command_->words[i] : ""; }
   int32_t Option(const std::string& name, int32_t otherwise) const {
@@ -101,16 +101,16 @@ class Scenario {
   }
 
   void Arrive(Envelope envelope, bool again) {
-    Say(envelope.text);
+    Print(envelope.text);
     envelope.arrive();
     if (again) mail_.Post(std::move(envelope));
   }
   void Lose(const Envelope& envelope) {
-    Say("LOST " + envelope.text);
+    Print("LOST " + envelope.text);
     envelope.lose();
   }
   void DeliverAll() {
-    mail_.DeliverAll([this](const Envelope& envelope) { return (Say(envelope.text), true); });
+    mail_.DeliverAll([this](const Envelope& envelope) { return (Print(envelope.text), true); });
   }
 
   // Advances the clock in steps, so that leases end and heartbeats are sent at their time.
@@ -138,8 +138,8 @@ class Scenario {
     if (Has("incarnation")) job.decode_incarnation = Incarnation(job.decode_incarnation.value() + 1);
     const absl::Status status = world_.Start(d(), job);
     const bool checking = status.ok() && !d().running.contains(job.request_id);
-    Say(absl::StrCat("d ", Word(0), " ", checking ? "is checked" : status.ok() ? "STARTED" : "not started: "));
-    if (!status.ok()) said_.insert(said_.size() - 1, Mask(std::string(status.message())));
+    Print(absl::StrCat("d ", Word(0), " ", checking ? "is checked" : status.ok() ? "STARTED" : "not started: "));
+    if (!status.ok()) printed_.insert(printed_.size() - 1, Mask(std::string(status.message())));
   }
   // Masks generations, because they are random.
   static std::string Mask(const std::string& text) {
@@ -165,17 +165,17 @@ class Scenario {
   void State() {
     if (p().sender != nullptr) {
       static constexpr const char* kNames[] = {"unlinked", "linking", "linked", "refused", "lost"};
-      Say(absl::StrCat("p: ", kNames[static_cast<int>(p().sender->link_state("d"))], ", ", p().sender->handoffs(),
-                       " hand-offs", p().sender->idle() ? ", idle" : ""));
+      Print(absl::StrCat("p: ", kNames[static_cast<int>(p().sender->link_state("d"))], ", ", p().sender->handoffs(),
+                         " hand-offs", p().sender->idle() ? ", idle" : ""));
     }
     if (d().receiver != nullptr) {
       const HandoffReceiver::Outstanding outstanding = d().receiver->outstanding();
       const BlockPool::Counts counts = d().pool->counts();
-      Say(absl::StrCat("d: ", outstanding.reserved, " reserved, ", outstanding.committed,
-                       " committed; blocks: ", counts.free, " free, ", counts.referenced, " referenced, ",
-                       counts.cached, " cached, ", counts.quarantined, " quarantined"));
+      Print(absl::StrCat("d: ", outstanding.reserved, " reserved, ", outstanding.committed,
+                         " committed; blocks: ", counts.free, " free, ", counts.referenced, " referenced, ",
+                         counts.cached, " cached, ", counts.quarantined, " quarantined"));
     }
-    for (const auto& envelope : mail_.in_flight()) Say("in flight: " + envelope.text);
+    for (const auto& envelope : mail_.in_flight()) Print("in flight: " + envelope.text);
   }
 
   ManualClock clock_;
@@ -183,7 +183,7 @@ class Scenario {
   HandoffWorld world_;
   std::map<RequestId, std::vector<TokenId>> prompts_;
   const ScenarioCommand* command_ = nullptr;
-  std::string said_;
+  std::string printed_;
 };
 
 TEST_CASE("Hand-offs behave as their scenarios when messages and workers are lost") {

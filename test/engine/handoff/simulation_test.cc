@@ -256,7 +256,7 @@ class Simulation {
       if (p.incarnation != request.prefill_incarnation) continue;  // its process has died
       const HandoffWorld::Outcome& outcome = world_.outcomes()[id];
       BATON_CHECK(outcome.committed.has_value() || outcome.failed.has_value(), "a request did not end");
-      BATON_CHECK(!outcome.refused || request.forged, "what nobody forged was refused");
+      BATON_CHECK(!outcome.refused || request.forged, "KV that was not forged was refused");
       refused_ += outcome.refused;
     }
     for (auto& [address, p] : world_.prefills()) {

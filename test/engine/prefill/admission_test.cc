@@ -18,7 +18,7 @@ class Room {
   PrefillPrompt& Add(const std::string& id, int64_t blocks, int32_t priority = 0, bool streams = false) {
     auto prompt = MakePrompt(id, static_cast<TokenId>(prompts.size() + 1), blocks);
     prompt->spec.priority = priority;
-    prompt->open = streams;
+    prompt->streaming = streams;
     prompt->progress_reported = !streams;
     queue.Insert(prompt.get());
     return *(prompts[id] = std::move(prompt));
@@ -77,7 +77,7 @@ TEST_CASE("PrefillAdmission takes low-priority or streaming blocks for a closed 
   for (const bool streams : {true, false}) {
     Room r;
     for (const char* id : {"x", "y"}) {
-      PrefillPrompt& prompt = r.Add(id, 3, streams ? 0 : kBackgroundPriority, streams);
+      PrefillPrompt& prompt = r.Add(id, 3, streams ? 0 : kLowPriority, streams);
       REQUIRE(r.Admit(prompt).empty());
       r.Compute(prompt, 2);
     }
@@ -88,20 +88,20 @@ TEST_CASE("PrefillAdmission takes low-priority or streaming blocks for a closed 
 TEST_CASE("PrefillAdmission takes low-priority blocks for a streaming prompt if enough") {
   Room r;
   PrefillPrompt& other = r.Add("s", 4, 0, /*streams=*/true);
-  PrefillPrompt& background = r.Add("b", 2, kBackgroundPriority);
+  PrefillPrompt& low_priority = r.Add("b", 2, kLowPriority);
   REQUIRE(r.Admit(other).empty());
-  REQUIRE(r.Admit(background).empty());
-  r.Compute(background, 2);
+  REQUIRE(r.Admit(low_priority).empty());
+  r.Compute(low_priority, 2);
   CHECK(r.Admit(r.Add("t", 5, 0, /*streams=*/true)) == "no");
-  CHECK(background.table.size() == 2);
+  CHECK(low_priority.table.size() == 2);
   CHECK(r.Admit(r.Add("u", 4, 0, /*streams=*/true)) == "b");
 }
 
 TEST_CASE("PrefillAdmission takes no blocks for a low-priority job and none from a step") {
   Room r;
-  PrefillPrompt& first = r.Add("a", 6, kBackgroundPriority);
+  PrefillPrompt& first = r.Add("a", 6, kLowPriority);
   REQUIRE(r.Admit(first).empty());
-  CHECK(r.Admit(r.Add("b", 3, kBackgroundPriority)) == "no");
+  CHECK(r.Admit(r.Add("b", 3, kLowPriority)) == "no");
   r.Compute(first, 6);
   first.planned = first.wanted + kBlockTokens;  // the prompt is in the planned step
   CHECK(r.Admit(r.Add("c", 3)) == "no");
@@ -165,7 +165,7 @@ TEST_CASE("PrefillAdmission charges one block when it admits a prompt that does 
   CHECK(r.spent == kBlockTokens);
   CHECK(r.Admit(r.Add("s", 2, 0, /*streams=*/true)).empty());
   CHECK(r.spent == 0);
-  CHECK(r.Admit(r.Add("b", 2, kBackgroundPriority)).empty());
+  CHECK(r.Admit(r.Add("b", 2, kLowPriority)).empty());
   CHECK(r.spent == 0);
   CHECK(r.Admit(r.Add("c", 8)) == "no");
   CHECK(r.spent == 0);

@@ -176,9 +176,9 @@ TEST_CASE("PrefillEngine runs tenants' jobs in a fair order, also jobs that stre
     PrefillJob job = JobOf(id, std::vector<TokenId>(17, 1));
     job.spec.tenant = id.substr(0, 1);
     job.spec.cache_domain = id;
-    job.open = grew && job.spec.tenant == "b";
+    job.streaming = grew && job.spec.tenant == "b";
     REQUIRE_FALSE(engine.Add(job, now).has_value());
-    if (job.open) engine.Append({.request_id = id, .tokens = {}, .last = true, .decode_worker = ""}, now);
+    if (job.streaming) engine.Append({.request_id = id, .tokens = {}, .last = true, .decode_worker = ""}, now);
   }
   std::vector<RequestId> done;
   while (engine.StartStep(now) != nullptr) {
@@ -199,12 +199,12 @@ TEST_CASE("PrefillEngine orders whole and streaming jobs by arrival and arrival 
     const absl::Duration offset = absl::Seconds(id == "first" ? 0 : -1);
     PrefillJob job = JobOf(id, std::vector<TokenId>(17, 1));
     job.spec.cache_domain = id;
-    job.open = way != Way::kWhole;
+    job.streaming = way != Way::kWhole;
     if (way != Way::kAppend) job.spec.arrival_offset = offset;
     REQUIRE_FALSE(engine.Add(job, now).has_value());
     PrefillAppend last{.request_id = id, .last = true};
     if (way == Way::kAppend) last.arrival_offset = offset;
-    if (job.open) engine.Append(last, now);
+    if (job.streaming) engine.Append(last, now);
   }
   std::vector<RequestId> done;
   while (engine.StartStep(now) != nullptr) {
@@ -220,20 +220,20 @@ TEST_CASE("Low-priority jobs do not use up the limits of other jobs") {
   PrefillEngine engine(options);
   const absl::Time now = absl::UnixEpoch();
   PrefillJob shadow = JobOf("shadow", std::vector<TokenId>(20, 1));
-  shadow.open = true;
-  shadow.spec.priority = kBackgroundPriority;
+  shadow.streaming = true;
+  shadow.spec.priority = kLowPriority;
   REQUIRE_FALSE(engine.Add(shadow, now).has_value());
   engine.Append({.request_id = "shadow", .tokens = std::vector<TokenId>{3}, .last = true, .decode_worker = ""}, now);
   engine.CheckInvariants();
   CHECK_FALSE(engine.Add(JobOf("client", {1, 2}), now).has_value());
   shadow.request_id = "another";
   CHECK(absl::IsResourceExhausted(engine.Add(shadow, now)->status));
-  shadow.open = false;  // submitted when it is complete
+  shadow.streaming = false;  // submitted when it is complete
   CHECK(absl::IsResourceExhausted(engine.Add(shadow, now)->status));
-  PrefillJob growing = JobOf("growing", {1, 2});
-  growing.open = true;
+  PrefillJob streaming = JobOf("growing", {1, 2});
+  streaming.streaming = true;
   // Half of the limit is left to streaming prompts of clients.
-  CHECK_FALSE(engine.Add(growing, now).has_value());
+  CHECK_FALSE(engine.Add(streaming, now).has_value());
   for (const char* id : {"shadow", "client", "growing"}) engine.Cancel(id, now);
   engine.CheckInvariants();
   CHECK_FALSE(engine.Add(shadow, now).has_value());
@@ -245,7 +245,7 @@ TEST_CASE("PrefillEngine::FailYielding fails streaming prompts and low-priority 
   PrefillEngine engine(SmallOptions());
   const absl::Time now = absl::UnixEpoch();
   PrefillJob job = JobOf("growing", {1, 2});
-  job.open = true;
+  job.streaming = true;
   REQUIRE_FALSE(engine.Add(job, now).has_value());
   job.request_id = "grown";
   REQUIRE_FALSE(engine.Add(job, now).has_value());
@@ -254,7 +254,7 @@ TEST_CASE("PrefillEngine::FailYielding fails streaming prompts and low-priority 
   job.decode_worker = "d";
   REQUIRE_FALSE(engine.Add(job, now).has_value());
   job = JobOf("shadow", std::vector<TokenId>(20, 1));
-  job.spec.priority = kBackgroundPriority;
+  job.spec.priority = kLowPriority;
   REQUIRE_FALSE(engine.Add(job, now).has_value());
   engine.TakeActions(now);
   engine.FailYielding(absl::UnavailableError("leaves"), now);
@@ -276,10 +276,10 @@ TEST_CASE("Streaming prompts have a limit of their own") {
   options.max_requests = 2;
   PrefillEngine engine(options);
   const absl::Time now = absl::UnixEpoch();
-  const auto add = [&](const RequestId& id, bool open) {
+  const auto add = [&](const RequestId& id, bool streaming) {
     PrefillJob job = JobOf(id, {1, 2});
-    job.open = open;
-    job.decode_worker = open ? "" : "d";
+    job.streaming = streaming;
+    job.decode_worker = streaming ? "" : "d";
     const auto refused = engine.Add(std::move(job), now);
     engine.CheckInvariants();
     return refused ? refused->status : absl::OkStatus();
@@ -305,7 +305,7 @@ TEST_CASE("A streaming prompt fails when it gets invalid tokens, and leaves noth
   const absl::Time now = absl::UnixEpoch();
   const auto open = [&](std::vector<TokenId> first, std::vector<TokenId> then, bool last) {
     PrefillJob job = JobOf("a", std::move(first));
-    job.open = true;
+    job.streaming = true;
     REQUIRE_FALSE(engine.Add(std::move(job), now).has_value());
     engine.Append({.request_id = "a", .tokens = std::move(then), .last = last, .decode_worker = {}}, now);
     const auto actions = engine.TakeActions(now);
@@ -332,9 +332,9 @@ TEST_CASE("PrefillEngine reserves for the spec's max_tokens, or for the last app
   closed.spec.sampling.max_tokens = 7;
   closed.decode_worker = "d";
   REQUIRE_FALSE(engine.Add(closed, now).has_value());
-  PrefillJob open = JobOf("open", std::vector<TokenId>(17, 2));
-  open.open = true;
-  REQUIRE_FALSE(engine.Add(open, now).has_value());
+  PrefillJob streaming = JobOf("open", std::vector<TokenId>(17, 2));
+  streaming.streaming = true;
+  REQUIRE_FALSE(engine.Add(streaming, now).has_value());
   engine.Append({.request_id = "open", .last = true, .max_new_tokens = 9, .decode_worker = "d"}, now);
   std::map<RequestId, int32_t> max_new_tokens;
   for (auto actions = engine.TakeActions(now); !actions.empty(); actions = engine.TakeActions(now)) {
@@ -384,12 +384,12 @@ TEST_CASE("PrefillDone counts the last step as compute when the commit comes dur
   CHECK(done->compute == absl::Milliseconds(7));
 }
 
-TEST_CASE("Streaming prompts fill at most open_step of a step, by measured costs") {
+TEST_CASE("Streaming prompts fill at most streaming_step of a step, by measured costs") {
   PrefillEngineOptions options = SmallOptions();
   options.blocks = 64;
   options.step_tokens = 256;
   options.context = 1024;
-  options.open_step = absl::Milliseconds(80);
+  options.streaming_step = absl::Milliseconds(80);
   PrefillEngine engine(options);
   absl::Time now = absl::UnixEpoch();
   const auto step = [&] {  // takes 1 ms for each token
@@ -401,9 +401,9 @@ TEST_CASE("Streaming prompts fill at most open_step of a step, by measured costs
   };
   REQUIRE_FALSE(engine.Add(JobOf("closed", std::vector<TokenId>(257, 1)), now).has_value());
   CHECK(step() == 256);
-  PrefillJob open = JobOf("open", std::vector<TokenId>(257, 2));
-  open.open = true;
-  REQUIRE_FALSE(engine.Add(open, now).has_value());
+  PrefillJob streaming = JobOf("open", std::vector<TokenId>(257, 2));
+  streaming.streaming = true;
+  REQUIRE_FALSE(engine.Add(streaming, now).has_value());
   CHECK(step() == 80);
   REQUIRE_FALSE(engine.Add(JobOf("more", std::vector<TokenId>(401, 3)), now).has_value());
   CHECK(step() == 256);
@@ -415,7 +415,7 @@ TEST_CASE("PrefillDone states the time of staged copies apart from compute") {
   options.blocks = 16;
   options.step_tokens = 256;
   options.context = 1024;
-  options.open_step = absl::Milliseconds(80);
+  options.streaming_step = absl::Milliseconds(80);
   options.staging.host = 64;
   PrefillEngine engine(options);
   absl::Time now = absl::UnixEpoch();
@@ -447,9 +447,9 @@ TEST_CASE("PrefillDone states the time of staged copies apart from compute") {
     CHECK(result.copied == absl::Milliseconds(token > 1 ? 500 : 0));
   }
   // The limit on tokens of streaming prompts ignores the time of copies.
-  PrefillJob open = JobOf("open", std::vector<TokenId>(257, 4));
-  open.open = true;
-  REQUIRE_FALSE(engine.Add(open, now).has_value());
+  PrefillJob streaming = JobOf("open", std::vector<TokenId>(257, 4));
+  streaming.streaming = true;
+  REQUIRE_FALSE(engine.Add(streaming, now).has_value());
   CHECK(step() == 80);
   CHECK(copies == 5);
 }
@@ -463,7 +463,7 @@ TEST_CASE("Streaming prompts delay a first token by at most two shares of a step
     options.blocks = 4096;
     options.step_tokens = 256;
     options.context = 8192;
-    options.open_step = kMost;
+    options.streaming_step = kMost;
     PrefillEngine engine(options);
     absl::Time now = absl::UnixEpoch();
     const auto begin = [&] {  // a step takes 20 ms, and 1 ms for each token
@@ -479,7 +479,7 @@ TEST_CASE("Streaming prompts delay a first token by at most two shares of a step
     for (int i = 0; i < open_jobs; ++i) {
       PrefillJob job = JobOf(absl::StrCat("open", i), std::vector<TokenId>(1000, i % 10));
       job.spec.cache_domain = job.request_id;
-      job.open = true;
+      job.streaming = true;
       REQUIRE_FALSE(engine.Add(std::move(job), now).has_value());
     }
     const absl::Time end = open_jobs > 0 ? begin() : now;
@@ -508,7 +508,7 @@ TEST_CASE("Streaming prompts compute enough to keep the fixed cost at half of a 
   options.blocks = 64;
   options.step_tokens = 256;
   options.context = 1024;
-  options.open_step = absl::Milliseconds(1);
+  options.streaming_step = absl::Milliseconds(1);
   PrefillEngine engine(options);
   absl::Time now = absl::UnixEpoch();
   const auto step = [&] {  // takes 100 ms, and 1 ms for each token
@@ -521,9 +521,9 @@ TEST_CASE("Streaming prompts compute enough to keep the fixed cost at half of a 
     REQUIRE_FALSE(engine.Add(JobOf(absl::StrCat(known), std::vector<TokenId>(known, 1)), now).has_value());
     step();
   }
-  PrefillJob open = JobOf("open", std::vector<TokenId>(500, 2));
-  open.open = true;
-  REQUIRE_FALSE(engine.Add(std::move(open), now).has_value());
+  PrefillJob streaming = JobOf("open", std::vector<TokenId>(500, 2));
+  streaming.streaming = true;
+  REQUIRE_FALSE(engine.Add(std::move(streaming), now).has_value());
   CHECK(step() == 96);  // 100 tokens in whole blocks
 }
 
@@ -534,9 +534,9 @@ TEST_CASE("PrefillDone lists the steps in which a request gained KV, also from o
   PrefillEngine engine(options);
   absl::Time now = absl::UnixEpoch();
   const auto later = [&](int64_t ms) { return now += absl::Milliseconds(ms); };
-  PrefillJob open = JobOf("open", std::vector<TokenId>(17, 1));
-  open.open = true;
-  REQUIRE_FALSE(engine.Add(std::move(open), now).has_value());
+  PrefillJob streaming = JobOf("open", std::vector<TokenId>(17, 1));
+  streaming.streaming = true;
+  REQUIRE_FALSE(engine.Add(std::move(streaming), now).has_value());
   REQUIRE(engine.StartStep(later(5)) != nullptr);
   engine.FinishStep(absl::OkStatus(), later(7));
   // Another request computes the next block.
@@ -548,17 +548,17 @@ TEST_CASE("PrefillDone lists the steps in which a request gained KV, also from o
   REQUIRE(actions.size() == 2);
   for (const PrefillAction& action : actions) {
     const auto& done = std::get<PrefillDone>(action);
-    const bool was_open = done.request_id == "open";
+    const bool was_streaming = done.request_id == "open";
     INFO(done.request_id);
-    REQUIRE(done.steps.size() == (was_open ? 2 : 1));
-    if (was_open) {
+    REQUIRE(done.steps.size() == (was_streaming ? 2 : 1));
+    if (was_streaming) {
       CHECK(done.steps[0].began == absl::Milliseconds(12));
       CHECK(done.steps[0].ended == absl::Milliseconds(5));
       CHECK(done.steps[0].tokens == 16);
     }
     CHECK(done.steps.back().began == absl::Milliseconds(2));
     CHECK(done.steps.back().ended == absl::ZeroDuration());
-    CHECK(done.steps.back().tokens == done.computed_tokens - (was_open ? 16 : 0));
+    CHECK(done.steps.back().tokens == done.computed_tokens - (was_streaming ? 16 : 0));
   }
 }
 

@@ -30,19 +30,19 @@ TEST_CASE("ProgressLog reports each position of a closed prompt once") {
   log.SetDone(*prompt, 64);
   CHECK(prompt->done == 64);
   CHECK(Taken(log) == "a [16, 64)");
-  CHECK(log.TakeGrown().empty());
+  CHECK(log.TakeStreaming().empty());
 }
 
 TEST_CASE("ProgressLog reports a streaming prompt from position 0 when it closes") {
   ProgressLog log;
   const auto prompt = MakePrompt("a", 1, 4);
-  prompt->open = true;
+  prompt->streaming = true;
   prompt->progress_reported = false;
   log.SetDone(*prompt, 32);
   log.ReportAll(*prompt);
   CHECK(Taken(log).empty());
-  CHECK(log.TakeGrown() == std::vector<RequestId>{"a"});
-  prompt->open = false;
+  CHECK(log.TakeStreaming() == std::vector<RequestId>{"a"});
+  prompt->streaming = false;
   log.ReportAll(*prompt);
   log.ReportAll(*prompt);
   CHECK(Taken(log) == "a [0, 32)");

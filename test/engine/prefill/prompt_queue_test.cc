@@ -58,7 +58,7 @@ class Queue {
 TEST_CASE("PromptQueue orders by priority, closed prompts first, queue order and arrival") {
   Queue q;
   q.Add("a");
-  q.Change(q.Add("b"), [](PrefillPrompt& p) { p.open = true; });
+  q.Change(q.Add("b"), [](PrefillPrompt& p) { p.streaming = true; });
   q.Change(q.Add("c"), [](PrefillPrompt& p) { p.queue_order = absl::InfinitePast(); });
   q.Add("d", "", 1);
   q.Add("e", "", -1);
@@ -77,11 +77,11 @@ TEST_CASE("PromptQueue puts the tenant with the least computed tokens first") {
 
 TEST_CASE("Low-priority jobs come after all tenants and lose their blocks first") {
   Queue q;
-  const PrefillPrompt& background = q.Add("b", "", kBackgroundPriority);
+  const PrefillPrompt& low_priority = q.Add("b", "", kLowPriority);
   const PrefillPrompt& urgent = q.Add("u", "", 5);
   const PrefillPrompt& later = q.Add("l");
   CHECK(q.Step() == "ulb");
-  CHECK(q.queue.GivesWayBefore(background, later));
+  CHECK(q.queue.GivesWayBefore(low_priority, later));
   CHECK(q.queue.GivesWayBefore(later, urgent));
   CHECK_FALSE(q.queue.GivesWayBefore(urgent, later));
 }
@@ -109,9 +109,9 @@ TEST_CASE("PromptQueue puts the oldest prompt first from each eighth step until 
 
 TEST_CASE("PromptQueue puts the oldest streaming prompt first in one of eight steps") {
   Queue q;
-  q.Change(q.Add("s"), [](PrefillPrompt& p) { p.open = true; });
+  q.Change(q.Add("s"), [](PrefillPrompt& p) { p.streaming = true; });
   q.Change(q.Add("t"), [](PrefillPrompt& p) {
-    p.open = true;
+    p.streaming = true;
     p.spec.priority = 1;
   });
   for (int step = 1; step < 8; ++step) CHECK(q.Step() == "ts");

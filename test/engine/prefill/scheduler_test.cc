@@ -50,7 +50,7 @@ class SchedulerScenario {
     if (command.name == "add") {
       const auto status = world_->Add(id, ParseTokens(command.Option("tokens")),
                                       static_cast<int32_t>(command.Number("priority")), command.Number("open") == 1,
-                                      absl::FromUnixSeconds(command.Number("turn")), command.Option("tenant"));
+                                      absl::FromUnixSeconds(command.Number("order")), command.Option("tenant"));
       return status.ok() ? "" : absl::StrCat(status.ToString(), "\n");
     }
     if (command.name == "extend" || command.name == "close") {
@@ -61,7 +61,7 @@ class SchedulerScenario {
     if (command.name == "begin") return Plan();
     if (command.name == "end") return Finish(true);
     if (command.name == "fail") return Finish(false);
-    if (command.name == "turn") {
+    if (command.name == "order") {
       world_->scheduler().SetQueueOrder(id, absl::FromUnixSeconds(std::stoll(command.words.at(1))));
       return "";
     }
@@ -226,8 +226,8 @@ TEST_CASE("A low-priority job that gives its blocks back in a step reports no pr
   world.Remove("before");
   // The job finds all its blocks in the cache. The step would compute nothing else, so it takes up
   // the streaming prompt, which is shorter than an increment and needs one of these blocks.
-  REQUIRE(world.Add("low", std::vector<TokenId>(32, 1), kBackgroundPriority).ok());
-  REQUIRE(world.Add("streaming", std::vector<TokenId>(16, 2), 0, /*open=*/true).ok());
+  REQUIRE(world.Add("low", std::vector<TokenId>(32, 1), kLowPriority).ok());
+  REQUIRE(world.Add("streaming", std::vector<TokenId>(16, 2), 0, /*streaming=*/true).ok());
   REQUIRE(world.Plan());
   CHECK(world.scheduler().prompt("low").table.size() == 0);
   CHECK(world.done("low") == 0);
@@ -322,7 +322,7 @@ std::vector<TokenId> WholeBlocks(std::vector<TokenId> tokens) {
 }
 
 int32_t RandomPriority(std::mt19937& random) {
-  return random() % 5 == 0 ? kBackgroundPriority : static_cast<int32_t>(random() % 3);
+  return random() % 5 == 0 ? kLowPriority : static_cast<int32_t>(random() % 3);
 }
 
 std::string RandomTenant(std::mt19937& random) { return std::array{"", "a", "b", "c"}.at(random() % 4); }
@@ -379,7 +379,7 @@ TEST_CASE("Random requests all end, with each token computed once and all blocks
                                              16 + static_cast<int64_t>(random() % 80),
                                              1 + static_cast<int64_t>(random() % 40)});
       }
-      const absl::Time turn = absl::FromUnixSeconds(static_cast<int64_t>(random() % 5));
+      const absl::Time queue_order = absl::FromUnixSeconds(static_cast<int64_t>(random() % 5));
       if (random() % 20 == 0) world.Wait(absl::Seconds(random() % 40));
       switch (random() % 8) {
         case 0:
@@ -387,13 +387,13 @@ TEST_CASE("Random requests all end, with each token computed once and all blocks
           if (calm || random() % 2 == 0) {
             world
                 .Add(absl::StrCat(event), BranchingPrompt(random),
-                     std::max(RandomPriority(random), calm ? 0 : kBackgroundPriority), false, turn,
+                     std::max(RandomPriority(random), calm ? 0 : kLowPriority), false, queue_order,
                      RandomTenant(random))
                 .IgnoreError();
           } else {
             world
-                .Add(absl::StrCat(event), WholeBlocks(BranchingPrompt(random)), RandomPriority(random), true, turn,
-                     RandomTenant(random))
+                .Add(absl::StrCat(event), WholeBlocks(BranchingPrompt(random)), RandomPriority(random), true,
+                     queue_order, RandomTenant(random))
                 .IgnoreError();
           }
           break;
@@ -414,7 +414,7 @@ TEST_CASE("Random requests all end, with each token computed once and all blocks
           break;
         }
         case 7:
-          if (!any.empty()) world.scheduler().SetQueueOrder(any, turn);
+          if (!any.empty()) world.scheduler().SetQueueOrder(any, queue_order);
           break;
         case 5:
           if (any.empty() || world.IsOpen(any) || random() % 3 != 0) break;
@@ -463,8 +463,9 @@ TEST_CASE("No block is computed twice when the pool has room for all requests") 
         full_blocks.emplace(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(end));
       }
       tails += static_cast<int64_t>(prompt.size() - full);
-      const absl::Time turn = absl::FromUnixSeconds(static_cast<int64_t>(random() % 5));
-      REQUIRE(world.Add(absl::StrCat(event), prompt, RandomPriority(random), false, turn, RandomTenant(random)).ok());
+      const absl::Time queue_order = absl::FromUnixSeconds(static_cast<int64_t>(random() % 5));
+      REQUIRE(world.Add(absl::StrCat(event), prompt, RandomPriority(random), false, queue_order, RandomTenant(random))
+                  .ok());
       if (random() % 2 == 0 && world.Plan()) world.Finish();
     }
     while (world.Plan()) world.Finish();

@@ -71,7 +71,7 @@ TEST_CASE("StagingClient holds no staged block for a low-priority job") {
   c.Fill(1);
   c.Fill(2);
   const auto evicted = MakePrompt("a", 1, kCacheBlocks), cached = MakePrompt("b", 2, kCacheBlocks);
-  evicted->spec.priority = cached->spec.priority = kBackgroundPriority;
+  evicted->spec.priority = cached->spec.priority = kLowPriority;
   CHECK(c.client.Expect(*evicted, 0) == 0);
   CHECK(evicted->staged_begin == evicted->staged_end);
   CHECK(c.client.Expect(*cached, 0) == kCacheBlocks * kBlockTokens);
@@ -116,10 +116,10 @@ TEST_CASE("StagingClient protects no prompt that streams or has negative priorit
   c.client.Protect(*prompt);
   CHECK_FALSE(prompt->protection.has_value());
   Cache(c.tree, *prompt);
-  prompt->open = true;
+  prompt->streaming = true;
   c.client.Protect(*prompt);
   CHECK_FALSE(prompt->protection.has_value());
-  prompt->open = false;
+  prompt->streaming = false;
   prompt->spec.priority = -1;
   c.client.Protect(*prompt);
   CHECK_FALSE(prompt->protection.has_value());

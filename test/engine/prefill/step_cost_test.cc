@@ -41,9 +41,9 @@ TEST_CASE("StepCost keeps its line while steps are similar and follows a slower 
 TEST_CASE("StepCost learns the excess of streaming prompts' steps within a few steps") {
   StepCost cost;
   for (const int64_t tokens : {16, 64, 512, 32, 256}) cost.Add(tokens, Takes(tokens));
-  for (int i = 0; i < 4; ++i) cost.Add(200, 2 * Takes(200), /*growing=*/true);
+  for (int i = 0; i < 4; ++i) cost.Add(200, 2 * Takes(200), /*yielding=*/true);
   CHECK(cost.TokensWithin(absl::Milliseconds(400), 0) == Approx(170).epsilon(0.1));
-  for (int i = 0; i < 16; ++i) cost.Add(200, Takes(200), /*growing=*/true);
+  for (int i = 0; i < 16; ++i) cost.Add(200, Takes(200), /*yielding=*/true);
   CHECK(cost.TokensWithin(absl::Milliseconds(400), 0) > 280);
 }
 

@@ -17,22 +17,22 @@ constexpr int64_t kStepTokens = 4 * kBlockTokens;
 
 class Planner {
  public:
-  explicit Planner(int64_t blocks = 32, int64_t step_tokens = kStepTokens, OpenPromptLimits limits = {})
+  explicit Planner(int64_t blocks = 32, int64_t step_tokens = kStepTokens, StreamingLimits limits = {})
       : pool(blocks), share(limits), planner({tree, queue, admission, staging, share, progress}, step_tokens) {}
 
   // Queues a prompt of `blocks` blocks. Prompts with different `first` tokens share no block.
   PrefillPrompt& Add(const std::string& id, TokenId first, int64_t blocks, bool streams = false) {
     auto prompt = MakePrompt(id, first, blocks);
     prompt->arrival = ++arrivals_;
-    prompt->open = streams;
+    prompt->streaming = streams;
     prompt->progress_reported = !streams;
     queue.Insert(prompt.get());
     return *(prompts[id] = std::move(prompt));
   }
-  PrefillPrompt& AddInBackground(const std::string& id, TokenId first, int64_t blocks) {
+  PrefillPrompt& AddLowPriority(const std::string& id, TokenId first, int64_t blocks) {
     PrefillPrompt& prompt = Add(id, first, blocks);
     queue.Erase(&prompt);
-    prompt.spec.priority = kBackgroundPriority;
+    prompt.spec.priority = kLowPriority;
     queue.Insert(&prompt);
     return prompt;
   }
@@ -82,18 +82,18 @@ class Planner {
 TEST_CASE("StepPlan charges a tenant for computed tokens, except for low-priority jobs") {
   StepPlan step(64);
   step.yielding_tokens = 48;
-  const auto closed = MakePrompt("a", 1, 4), background = MakePrompt("b", 2, 4);
-  closed->spec.tenant = background->spec.tenant = "t";
-  background->spec.priority = kBackgroundPriority;
+  const auto closed = MakePrompt("a", 1, 4), low_priority = MakePrompt("b", 2, 4);
+  closed->spec.tenant = low_priority->spec.tenant = "t";
+  low_priority->spec.priority = kLowPriority;
   CHECK(step.TokensFor(*closed) == 64);
-  CHECK(step.TokensFor(*background) == 48);
-  step.Take(*background, 16);
+  CHECK(step.TokensFor(*low_priority) == 48);
+  step.Take(*low_priority, 16);
   CHECK(step.tokens == 48);
   CHECK(step.yielding_tokens == 32);
   CHECK(step.spent.empty());
   step.Take(*closed, 32);
   CHECK(step.TokensFor(*closed) == 16);
-  CHECK(step.TokensFor(*background) == 16);
+  CHECK(step.TokensFor(*low_priority) == 16);
   CHECK(step.spent["t"] == 32);
 }
 
@@ -164,17 +164,17 @@ TEST_CASE("StepPlanner reports a cached prompt as done without a step") {
 }
 
 TEST_CASE("StepPlanner does not mark blocks as used when a low-priority job takes them up") {
-  for (const bool background : {false, true}) {
+  for (const bool low_priority : {false, true}) {
     Planner p(/*blocks=*/2);
     const auto older = MakePrompt("x", 1, 1), newer = MakePrompt("y", 2, 1);
     Cache(p.tree, *older);
     Cache(p.tree, *newer);
-    PrefillPrompt& prompt = background ? p.AddInBackground("a", 1, 1) : p.Add("a", 1, 1);
+    PrefillPrompt& prompt = low_priority ? p.AddLowPriority("a", 1, 1) : p.Add("a", 1, 1);
     CHECK(p.Plan().empty());
     REQUIRE(prompt.done == kBlockTokens);
     p.Remove(prompt);
     const BlockRef block = *p.tree.Allocate();  // evicts the block that was used least recently
-    CHECK(p.tree.ReadyPrefix(older->keys) == (background ? 0 : 1));
+    CHECK(p.tree.ReadyPrefix(older->keys) == (low_priority ? 0 : 1));
   }
 }
 
@@ -329,7 +329,7 @@ TEST_CASE("StepPlanner queues a streaming prompt again when a closed one takes i
 
 TEST_CASE("StepPlanner reports a low-priority job anew when another prompt takes its blocks") {
   Planner p(/*blocks=*/4);
-  PrefillPrompt& job = p.AddInBackground("j", 1, 3);
+  PrefillPrompt& job = p.AddLowPriority("j", 1, 3);
   CHECK(p.Plan() == "j 48");
   p.planner.FinishStep(true);
   CHECK(p.Progress() == "j [0, 48)");
@@ -344,7 +344,7 @@ TEST_CASE("StepPlanner protects a closed prompt's cached blocks when it takes th
   PrefillPrompt& prompt = p.Add("s", 1, 3, /*streams=*/true);
   CHECK(p.Plan() == "s 48");
   p.planner.FinishStep(true);
-  prompt.open = false;  // closes, and its progress is not reported yet
+  prompt.streaming = false;  // closes, and its progress is not reported yet
   p.Add("c", 2, 2);
   CHECK(p.Plan() == "c 32");
   CHECK(p.queue.contains(&prompt));

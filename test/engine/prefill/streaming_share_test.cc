@@ -13,7 +13,7 @@ namespace {
 struct Share {
   PrefillPrompt& Add(const std::string& id, int64_t blocks, bool streams) {
     auto prompt = MakePrompt(id, static_cast<TokenId>(prompts.size() + 1), blocks);
-    prompt->open = streams;
+    prompt->streaming = streams;
     queue.Insert(prompt.get());
     prompts.push_back(std::move(prompt));
     return *prompts.back();
@@ -53,7 +53,7 @@ TEST_CASE("StreamingShare lets a streaming prompt join others when an increment 
 TEST_CASE("StreamingShare leaves out prompts that yield when their share is spent") {
   Share s;
   s.Add("a", 4, /*streams=*/true);
-  s.Add("b", 1, /*streams=*/false).spec.priority = kBackgroundPriority;
+  s.Add("b", 1, /*streams=*/false).spec.priority = kLowPriority;
   s.Add("c", 1, /*streams=*/false);
   CHECK(s.InStep(/*idle=*/false, /*yielding_left=*/16) == "abc");
   CHECK(s.InStep(/*idle=*/false, /*yielding_left=*/15) == "c");
@@ -63,7 +63,7 @@ TEST_CASE("StreamingShare leaves out prompts that yield when their share is spen
 TEST_CASE("StreamingShare gives streaming prompts an idle step when enough tokens wait") {
   Share s;
   s.Add("a", 1, /*streams=*/true);
-  s.Add("b", 1, /*streams=*/false).spec.priority = kBackgroundPriority;
+  s.Add("b", 1, /*streams=*/false).spec.priority = kLowPriority;
   CHECK(s.InStep(/*idle=*/true) == "b");
   s.Add("c", 4, /*streams=*/false);  // closed prompts do not count
   CHECK(s.InStep(/*idle=*/true) == "b");

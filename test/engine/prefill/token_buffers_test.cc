@@ -7,8 +7,8 @@ namespace {
 
 constexpr absl::Time kNow = absl::UnixEpoch();
 
-PrefillJob BufferJob(TokenBuffer tokens, bool open) {
-  return {.request_id = "r", .spec = {.tokens = std::move(tokens)}, .open = open};
+PrefillJob BufferJob(TokenBuffer tokens, bool streaming) {
+  return {.request_id = "r", .spec = {.tokens = std::move(tokens)}, .streaming = streaming};
 }
 
 TEST_CASE("A step of PrefillEngine reads the job's tokens without a copy") {
@@ -29,7 +29,7 @@ TEST_CASE("A running step keeps the tokens that it reads when an increment arriv
   const bool has_room = GENERATE(false, true);
   if (has_room) first.reserve(40);
   const TokenId* memory = first.data();
-  REQUIRE_FALSE(engine.Add(BufferJob(std::move(first), /*open=*/true), kNow).has_value());
+  REQUIRE_FALSE(engine.Add(BufferJob(std::move(first), /*streaming=*/true), kNow).has_value());
   const Batch* running = engine.StartStep(kNow);
   REQUIRE(running != nullptr);
   engine.Append({.request_id = "r", .tokens = std::vector<TokenId>(20, 2), .last = true}, kNow);

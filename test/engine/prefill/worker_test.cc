@@ -93,7 +93,7 @@ class DirectPeer final : public DecodePeer {
   std::function<void()> gone_;
 };
 
-// Keeps all answers until LetGo, and then answers UNAVAILABLE.
+// Keeps all answers until AnswerAll, and then answers UNAVAILABLE.
 class SilentPeer final : public DecodePeer {
  public:
   void SendLink(const LinkRequest&, Done<LinkReply> done) override { Keep(std::move(done)); }
@@ -102,7 +102,7 @@ class SilentPeer final : public DecodePeer {
   void SendRelease(const Release&, Done<Ack> done) override { Keep(std::move(done)); }
   void SendHeartbeat(const Heartbeat&, Done<HeartbeatReply> done) override { Keep(std::move(done)); }
 
-  void LetGo() {
+  void AnswerAll() {
     for (auto& answer : std::exchange(answers_, {})) answer();
   }
 
@@ -115,7 +115,7 @@ class SilentPeer final : public DecodePeer {
   std::vector<absl::AnyInvocable<void()>> answers_;
 };
 
-// A connector whose connections to one peer hang until let_go is released, as if the peer's process
+// A connector whose connections to one peer hang until resume is released, as if the peer's process
 // were stopped. They hang when they are opened, or when they are closed.
 class HangingConnector final : public Connector {
  public:
@@ -133,7 +133,7 @@ class HangingConnector final : public Connector {
     return absl::UnavailableError("the peer does not answer");
   }
 
-  std::counting_semaphore<> hanging{0}, let_go{0};
+  std::counting_semaphore<> hanging{0}, resume{0};
 
  private:
   class HangingLink final : public Link {
@@ -150,7 +150,7 @@ class HangingConnector final : public Connector {
   };
   void Hang() {
     hanging.release();
-    let_go.acquire();
+    resume.acquire();
   }
 
   Connector& others_;
@@ -367,14 +367,14 @@ TEST_CASE("An unreachable decode worker fails its request and nothing else") {
 TEST_CASE("A decode worker that hangs when its connection opens delays no other") {
   Cluster cluster;
   // Released even if a check fails.
-  const absl::Cleanup let_go = [&] { cluster.connector.let_go.release(); };
+  const absl::Cleanup resume = [&] { cluster.connector.resume.release(); };
   cluster.connector.HangAt(cluster.other_decode.descriptor(), HangingConnector::When::kOpened);
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits", Prompt(40), "hangs")).has_value());
   cluster.connector.hanging.acquire();
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("well", Prompt(40))).has_value());
   CHECK(cluster.results.Await("well").status.ok());
   CHECK(cluster.results.size() == 1);
-  cluster.connector.let_go.release();
+  cluster.connector.resume.release();
   CHECK(absl::IsUnavailable(cluster.results.Await("waits").status));
   cluster.worker->Shutdown(absl::InfiniteDuration());
   CHECK(cluster.worker->Load().blocks.referenced == 0);
@@ -383,14 +383,14 @@ TEST_CASE("A decode worker that hangs when its connection opens delays no other"
 TEST_CASE("A decode worker that hangs when its connection closes delays no other") {
   Cluster cluster;
   // Released even if a check fails.
-  const absl::Cleanup let_go = [&] { cluster.connector.let_go.release(2); };
+  const absl::Cleanup resume = [&] { cluster.connector.resume.release(2); };
   cluster.connector.HangAt(cluster.other_decode.descriptor(), HangingConnector::When::kClosed);
   // The push fails, so the connection is closed.
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("fails", Prompt(40), "hangs")).has_value());
   cluster.connector.hanging.acquire();
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("well", Prompt(40))).has_value());
   CHECK(cluster.results.Await("well").status.ok());
-  cluster.connector.let_go.release();
+  cluster.connector.resume.release();
   CHECK(absl::IsUnavailable(cluster.results.Await("fails").status));
   cluster.worker->Shutdown(absl::InfiniteDuration());
   CHECK(cluster.worker->Load().blocks.referenced == 0);
@@ -410,7 +410,7 @@ TEST_CASE("PrefillWorker refuses a request over the limit with retry_after") {
   cluster.worker->Cancel("waits too");
   cluster.results.Await("waits");
   cluster.results.Await("waits too");
-  cluster.silent->LetGo();
+  cluster.silent->AnswerAll();
 }
 
 TEST_CASE("Shutdown fails late requests with UNAVAILABLE and refuses new ones") {
@@ -419,7 +419,7 @@ TEST_CASE("Shutdown fails late requests with UNAVAILABLE and refuses new ones") 
   std::thread peer([&] {
     CHECK(absl::IsUnavailable(cluster.results.Await("waits").status));
     CHECK(cluster.results.Await("waits").status.message().find("shut down") != std::string_view::npos);
-    cluster.silent->LetGo();
+    cluster.silent->AnswerAll();
   });
   cluster.worker->Shutdown(absl::Milliseconds(20));
   peer.join();
@@ -429,9 +429,9 @@ TEST_CASE("Shutdown fails late requests with UNAVAILABLE and refuses new ones") 
 
 TEST_CASE("Shutdown does not wait for streaming prompts") {
   Cluster cluster;
-  PrefillJob growing = Cluster::Job("growing", Prompt(33, 9));
-  growing.open = true;
-  REQUIRE_FALSE(cluster.worker->Submit(growing).has_value());
+  PrefillJob streaming = Cluster::Job("growing", Prompt(33, 9));
+  streaming.streaming = true;
+  REQUIRE_FALSE(cluster.worker->Submit(streaming).has_value());
   cluster.worker->Shutdown(absl::Hours(1));
   CHECK(absl::IsUnavailable(cluster.results.Await("growing").status));
   CHECK(cluster.worker->Load().blocks.referenced == 0);

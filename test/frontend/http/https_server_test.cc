@@ -203,7 +203,7 @@ TEST_CASE("HttpServer disconnects a client that stalls in the handshake or after
     CHECK(stalled.AtEnd());
     if (!encrypted.encrypted()) continue;
     CHECK(encrypted.AtEnd());
-    CHECK(encrypted.was_told_of_the_end());
+    CHECK(encrypted.got_close_notify());
     HttpClient answered = w.PlainClient();  // does not reply to the server's part of the handshake
     answered.Send(hello);
     if (!answered.HasInput()) continue;
@@ -229,12 +229,12 @@ TEST_CASE("A client that closes its side without close_notify gets its answer") 
   whole.Send("GET / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx");
   whole.CutInput();
   CHECK(whole.Read().body == "x");  // to the end of the connection
-  CHECK(whole.was_told_of_the_end());
+  CHECK(whole.got_close_notify());
   part.Send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx");
   part.CutInput();
   CHECK(part.Read().status == 400);
   CHECK(part.AtEnd());
-  CHECK(part.was_told_of_the_end());
+  CHECK(part.got_close_notify());
 }
 
 TEST_CASE("An answer waits for the rest of a split TLS message") {
@@ -323,9 +323,9 @@ TEST_CASE("A truncated answer has no close_notify") {
   CHECK(cut.ReadHead().status == 200);
   w.server->Stop();
   CHECK(cut.EndsAtLast());
-  CHECK_FALSE(cut.was_told_of_the_end());
+  CHECK_FALSE(cut.got_close_notify());
   CHECK(idle.EndsAtLast());
-  CHECK(idle.was_told_of_the_end());
+  CHECK(idle.got_close_notify());
 }
 
 TEST_CASE("A body that ends in invalid TLS returns its budget") {

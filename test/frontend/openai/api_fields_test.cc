@@ -15,7 +15,7 @@ namespace {
 
 using State = ApiField::State;
 
-constexpr Api kApis[] = {Api::kCompletions,  Api::kChat,         Api::kFollower,
+constexpr Api kApis[] = {Api::kCompletions,  Api::kChat,         Api::kPrefillHint,
                          Api::kTokenizeText, Api::kTokenizeChat, Api::kDetokenize};
 
 // The smallest valid body of an API.
@@ -26,7 +26,7 @@ Json LeastBody(Api api) {
       return Json::parse(R"({"model": "qwen", "prompt": "hi"})");
     case Api::kDetokenize:
       return Json::parse(R"({"model": "qwen", "tokens": [1]})");
-    case Api::kFollower:
+    case Api::kPrefillHint:
       return Json::parse(R"({"model": "qwen", "messages": [{"role": "user", "content": [{"type": "output"}]}]})");
     default:
       return Json::parse(R"({"model": "qwen", "messages": [{"role": "user", "content": "hi"}]})");

@@ -1,4 +1,4 @@
-#include "engine/prefill/tenant_turns.h"
+#include "engine/prefill/fair_queue.h"
 
 #include <algorithm>
 #include <limits>
@@ -9,7 +9,7 @@
 
 namespace baton {
 
-std::vector<TenantTurns::Candidate> TenantTurns::Order(std::vector<Candidate> candidates) {
+std::vector<FairQueue::Candidate> FairQueue::Order(std::vector<Candidate> candidates) {
   absl::btree_set<std::string> waiting;
   for (const Candidate& candidate : candidates) {
     Line& line = lines_[candidate.tenant];
@@ -29,7 +29,7 @@ std::vector<TenantTurns::Candidate> TenantTurns::Order(std::vector<Candidate> ca
 // The current virtual time becomes the least one of the tenants that the step serves, before they
 // are charged. Tenants that wait for room do not count, since a returning tenant must not start as
 // far back as they are.
-void TenantTurns::Charge(const absl::btree_map<std::string, int64_t>& tokens) {
+void FairQueue::Charge(const absl::btree_map<std::string, int64_t>& tokens) {
   if (tokens.empty()) return;
   int64_t first = std::numeric_limits<int64_t>::max();
   for (const auto& [tenant, spent] : tokens) first = std::min(first, TimeOf(tenant));
@@ -40,7 +40,7 @@ void TenantTurns::Charge(const absl::btree_map<std::string, int64_t>& tokens) {
   }
 }
 
-int64_t TenantTurns::TimeOf(const std::string& tenant) const {
+int64_t FairQueue::TimeOf(const std::string& tenant) const {
   const auto line = lines_.find(tenant);
   if (line == lines_.end()) return now_;
   return line->second.waits ? line->second.time : std::max(line->second.time, now_);

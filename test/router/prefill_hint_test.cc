@@ -1,4 +1,4 @@
-#include "router/follower.h"
+#include "router/prefill_hint.h"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ namespace baton {
 namespace {
 
 // Returns the prompt "<before><output of the call><after>".
-ClientRequest FollowingPrompt(const Driven& d, const std::string& before, const std::string& after = "") {
+ClientRequest HintedPrompt(const Driven& d, const std::string& before, const std::string& after = "") {
   ClientRequest prompt = d.Request("", "");
   prompt.prompt.segments.emplace_back(std::vector<TokenId>(before.begin(), before.end()));
   prompt.prompt.segments.emplace_back(Reference{.upstream = "call"});
@@ -18,9 +18,9 @@ ClientRequest FollowingPrompt(const Driven& d, const std::string& before, const 
 }
 
 // Starts a call that decodes.
-RequestTicket Decoding(Driven& d, const std::string& session = "", const std::string& tenant = "t") {
+RequestTicket Decoding(Driven& d, const std::string& session = "", const std::string& cache_domain = "t") {
   ClientRequest request = d.Request("call", "ab", /*max_tokens=*/40);
-  request.spec.cache_domain = tenant;
+  request.spec.cache_domain = cache_domain;
   request.session = session;
   const auto ticket = d.Submit(request);
   REQUIRE(ticket.ok());
@@ -50,19 +50,19 @@ TEST_CASE("Dispatcher prefills a hint whose longer upstream was replaced by a sh
   ClientRequest prompt = d.Request("", "");
   prompt.prompt.segments = {Reference{.upstream = "longer", .on_failure = OnFailure::kSubstitute, .substitute = {'-'}},
                             Reference{.upstream = "call"}};
-  REQUIRE((*d).Follow(call, prompt, d.now).ok());
+  REQUIRE((*d).AddPrefillHint(call, prompt, d.now).ok());
   CHECK(d.Take().back() == absl::StrCat("prefill-1: open call~3#ab.3 ", kFixed, kFixed, "+"));
   (*d).Cancel(*replaced, d.now);
   d.Made(d.NameOf("call"), "c", FinishReason::kStop);
   CHECK(d.Take().back() == "prefill-1: close call~3#ab.3 -c");
   d.Prefilled("call~3");
-  CHECK(d.Take() == Lines{"a follower ends OK"});
+  CHECK(d.Take() == Lines{"a prefill hint ends OK"});
 }
 
 TEST_CASE("Dispatcher refuses a prefill hint without a reference to its call") {
   Driven d;
   const RequestTicket call = Decoding(d);
-  CHECK(absl::IsInvalidArgument((*d).Follow(call, d.Request("", kFixed), d.now)));
+  CHECK(absl::IsInvalidArgument((*d).AddPrefillHint(call, d.Request("", kFixed), d.now)));
   CHECK(d.Take().empty());
   CHECK((*d).core().live_requests() == 1);
 }
@@ -70,7 +70,7 @@ TEST_CASE("Dispatcher refuses a prefill hint without a reference to its call") {
 TEST_CASE("Dispatcher runs a prefill hint while its call decodes, for the next request") {
   Driven d;
   const RequestTicket call = Decoding(d);
-  REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed, "!"), d.now).ok());
+  REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed, "!"), d.now).ok());
   CHECK(d.Take() == Lines{"prefill-1: open call~2#ab.2 "});
   d.Made(d.NameOf("call"), "ghijklmnopqrstuv+", std::nullopt);
   CHECK(d.Take().back() == "prefill-1: append call~2#ab.2 0123456789abcdefghijklmnopqrstuv+");
@@ -82,7 +82,7 @@ TEST_CASE("Dispatcher runs a prefill hint while its call decodes, for the next r
   const auto uncached = [&] { return d.Uncached(next); };
   CHECK(uncached() == 36);
   d.Prefilled("call~2");
-  CHECK(d.Take() == Lines{"a follower ends OK"});
+  CHECK(d.Take() == Lines{"a prefill hint ends OK"});
   CHECK(uncached() == 36 - 32);
   next.spec.cache_domain = "another";
   CHECK(uncached() == 36);
@@ -102,27 +102,27 @@ TEST_CASE("Dispatcher gives a prefill hint the tenant and session of its call") 
   Request call;
   call.id = "t/call";
   call.asked = request;
-  ClientRequest prompt = FollowingPrompt(d, "x");
+  ClientRequest prompt = HintedPrompt(d, "x");
   prompt.spec.cache_domain = "stolen";
-  const ClientRequest follower = PrefillHintOf(call, prompt, 7);
-  CHECK(follower.id == "call~7");
-  CHECK(follower.spec.cache_domain == "t");
-  CHECK(follower.spec.tenant == "tenant");
-  CHECK(follower.session == "s");
-  CHECK(follower.workflow == "w");
-  CHECK(follower.deadline == request.deadline);
-  CHECK(follower.spec.priority == kBackgroundPriority);
-  CHECK(follower.prefill_only);
+  const ClientRequest hint = PrefillHintOf(call, prompt, 7);
+  CHECK(hint.id == "call~7");
+  CHECK(hint.spec.cache_domain == "t");
+  CHECK(hint.spec.tenant == "tenant");
+  CHECK(hint.session == "s");
+  CHECK(hint.workflow == "w");
+  CHECK(hint.deadline == request.deadline);
+  CHECK(hint.spec.priority == kLowPriority);
+  CHECK(hint.prefill_only);
 }
 
 TEST_CASE("Dispatcher ends prefill hints when their call fails") {
   Driven d;
   const RequestTicket call = Decoding(d);
-  REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
-  REQUIRE((*d).Follow(call, FollowingPrompt(d, "z"), d.now).ok());
+  REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now).ok());
+  REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, "z"), d.now).ok());
   d.Take();
   SECTION("cancelled") { (*d).Cancel(call, d.now); }
-  SECTION("detached: a prefill hint does not read the output") { (*d).LetGo(call, d.now); }
+  SECTION("detached: a prefill hint does not read the output") { (*d).Detach(call, d.now); }
   SECTION("failed") { (*d).OnFailed(kD, {d.NameOf("call"), absl::InternalError("broken"), {}}, d.now); }
   SECTION("its worker is lost") {
     d.Made(d.NameOf("call"), "x", std::nullopt);
@@ -131,20 +131,20 @@ TEST_CASE("Dispatcher ends prefill hints when their call fails") {
   const Lines lines = d.Take();
   CHECK(std::ranges::count(lines, "prefill-1: cancel call~2#ab.2") == 1);
   CHECK(std::ranges::count(lines, "prefill-1: cancel call~3#ab.3") == 1);
-  CHECK(CountStarts(lines, "a follower ends ") == 2);
+  CHECK(CountStarts(lines, "a prefill hint ends ") == 2);
   CHECK((*d).core().live_requests() == 0);
 }
 
 TEST_CASE("Dispatcher keeps a detached call for downstream requests, not for prefill hints") {
   Driven d;
   const RequestTicket call = Decoding(d);
-  ClientRequest reader = d.Request("reader", "");
-  reader.spec.cache_domain = "t";
-  reader.prompt.segments = {Reference{.upstream = "call"}};
-  const auto reading = d.Submit(reader);
+  ClientRequest downstream = d.Request("reader", "");
+  downstream.spec.cache_domain = "t";
+  downstream.prompt.segments = {Reference{.upstream = "call"}};
+  const auto reading = d.Submit(downstream);
   REQUIRE(reading.ok());
-  REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
-  (*d).LetGo(call, d.now);
+  REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now).ok());
+  (*d).Detach(call, d.now);
   CHECK((*d).core().live_requests() == 3);
   (*d).Cancel(*reading, d.now);
   CHECK((*d).core().live_requests() == 0);
@@ -153,23 +153,23 @@ TEST_CASE("Dispatcher keeps a detached call for downstream requests, not for pre
 TEST_CASE("Dispatcher runs a call as without prefill hints whatever happens to them") {
   Driven d;
   const RequestTicket call = Decoding(d);
-  REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
+  REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now).ok());
   d.Take();
   SECTION("its worker fails it") {
     (*d).OnFailed(kP, {d.NameOf("call~2"), absl::InternalError("broken"), {}}, d.now);
-    CHECK(std::ranges::count(d.Take(), "a follower ends INTERNAL") == 1);
+    CHECK(std::ranges::count(d.Take(), "a prefill hint ends INTERNAL") == 1);
   }
   SECTION("its worker has no room: no other is asked") {
     (*d).WorkerAttached("prefill-2", BytesWorker(WorkerRole::kPrefill, "prefill-2", 12), d.now);
     (*d).OnFailed(kP, {d.NameOf("call~2"), absl::ResourceExhaustedError("full"), absl::Seconds(1)}, d.now);
     const Lines lines = d.Take();
-    CHECK(std::ranges::count(lines, "a follower ends RESOURCE_EXHAUSTED") == 1);
+    CHECK(std::ranges::count(lines, "a prefill hint ends RESOURCE_EXHAUSTED") == 1);
     CHECK(CountStarts(lines, "prefill-2") == 0);
   }
   SECTION("it outgrows the context") {
-    REQUIRE((*d).Follow(call, FollowingPrompt(d, std::string(60, 'x')), d.now).ok());
+    REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, std::string(60, 'x')), d.now).ok());
     d.Made(d.NameOf("call"), "0123456789", std::nullopt);
-    CHECK(std::ranges::count(d.Take(), "a follower ends INVALID_ARGUMENT") == 1);
+    CHECK(std::ranges::count(d.Take(), "a prefill hint ends INVALID_ARGUMENT") == 1);
   }
   d.Made(d.NameOf("call"), "x", FinishReason::kStop);
   CHECK(CountStarts(d.Take(), "t/call ends OK") == 1);
@@ -178,19 +178,19 @@ TEST_CASE("Dispatcher runs a call as without prefill hints whatever happens to t
 TEST_CASE("Dispatcher ends a prefill hint ten seconds after its call") {
   Driven d;
   const RequestTicket call = Decoding(d);
-  REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
+  REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now).ok());
   d.Made(d.NameOf("call"), "x", FinishReason::kStop);
   d.Take();
   CHECK((*d).NextTick() == d.now + absl::Seconds(10));
   d.now += absl::Seconds(10);
   (*d).Tick(d.now);
-  CHECK(d.Take() == Lines{"prefill-1: cancel call~2#ab.2", "a follower ends DEADLINE_EXCEEDED"});
+  CHECK(d.Take() == Lines{"prefill-1: cancel call~2#ab.2", "a prefill hint ends DEADLINE_EXCEEDED"});
 }
 
 TEST_CASE("Dispatcher refuses a prefill hint when its call ended or waits, or at a limit") {
   const auto refused = [](Driven& d, const RequestTicket& call) {
     const int32_t live = (*d).core().live_requests();
-    const absl::Status status = (*d).Follow(call, FollowingPrompt(d, kFixed), d.now);
+    const absl::Status status = (*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now);
     CHECK((*d).core().live_requests() == live);
     return status;
   };
@@ -220,7 +220,7 @@ TEST_CASE("Dispatcher refuses a prefill hint when its call ended or waits, or at
   SECTION("its tenant has 64") {
     Driven d;
     const RequestTicket call = Decoding(d);
-    for (int i = 0; i < 64; ++i) REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
+    for (int i = 0; i < 64; ++i) REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now).ok());
     CHECK(absl::IsResourceExhausted(refused(d, call)));
     d.Take();
     d.Made(d.NameOf("call"), "x", FinishReason::kStop);
@@ -228,24 +228,24 @@ TEST_CASE("Dispatcher refuses a prefill hint when its call ended or waits, or at
     d.Prefilled("call~2");
     d.Take();
     const RequestTicket anothers = Decoding(d, "", "u");
-    CHECK((*d).Follow(anothers, FollowingPrompt(d, kFixed), d.now).ok());
+    CHECK((*d).AddPrefillHint(anothers, HintedPrompt(d, kFixed), d.now).ok());
     const RequestTicket next = Decoding(d);  // one of the 64 prefill hints has ended
-    CHECK((*d).Follow(next, FollowingPrompt(d, kFixed), d.now).ok());
+    CHECK((*d).AddPrefillHint(next, HintedPrompt(d, kFixed), d.now).ok());
     CHECK(absl::IsResourceExhausted(refused(d, next)));
   }
   SECTION("no worker serves the model that it names") {
     Driven d;
     const RequestTicket call = Decoding(d);
     ServedModel other = ByteModel("other");
-    ClientRequest prompt = FollowingPrompt(d, kFixed);
+    ClientRequest prompt = HintedPrompt(d, kFixed);
     prompt.served = &other;
-    CHECK(absl::IsUnavailable((*d).Follow(call, prompt, d.now)));
+    CHECK(absl::IsUnavailable((*d).AddPrefillHint(call, prompt, d.now)));
     CHECK((*d).core().live_requests() == 1);
   }
   SECTION("half full") {
     Driven d(false, {}, RouterLimits{.live_requests = 4});
     const RequestTicket call = Decoding(d);
-    REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
+    REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now).ok());
     CHECK(absl::IsResourceExhausted(refused(d, call)));
   }
 }
@@ -253,12 +253,12 @@ TEST_CASE("Dispatcher refuses a prefill hint when its call ended or waits, or at
 TEST_CASE("Dispatcher admits prefill hints with their active session") {
   Driven d(false, SessionLimits{.sessions = 1});
   const RequestTicket call = Decoding(d, "s");
-  REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
+  REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now).ok());
   CHECK(d.Take() == Lines{"prefill-1: open call~2#ab.2 "});
   d.Made(d.NameOf("call"), "x", FinishReason::kStop);
   d.Take();
   d.Prefilled("call~2");
-  CHECK(d.Take() == Lines{"a follower ends OK"});
+  CHECK(d.Take() == Lines{"a prefill hint ends OK"});
   CHECK((*d).core().live_requests() == 0);
 }
 
@@ -266,13 +266,13 @@ TEST_CASE("SessionGate ignores prefill hints in its statistics") {
   Driven d(false, SessionLimits{});
   const RequestTicket call = Decoding(d, "s");
   REQUIRE((*d).LatestSessions(1).at(0).blocks == 0);
-  REQUIRE((*d).Follow(call, FollowingPrompt(d, std::string(40, 'x')), d.now).ok());
+  REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, std::string(40, 'x')), d.now).ok());
   CHECK((*d).core().registry().workers().at(kP).prompt_tokens == 0);
   d.Made(d.NameOf("call"), "x", FinishReason::kStop);
   CHECK((*d).core().registry().workers().at(kP).prompt_tokens == 0);
   d.Take();
   d.Prefilled("call~2");
-  CHECK(d.Take() == Lines{"a follower ends OK"});
+  CHECK(d.Take() == Lines{"a prefill hint ends OK"});
   CHECK((*d).LatestSessions(1).at(0).blocks == 0);
 }
 
@@ -282,13 +282,13 @@ TEST_CASE("Dispatcher includes prefill hints in the timeline of a workflow") {
   request.workflow = "w";
   const auto call = d.Submit(request);
   REQUIRE(call.ok());
-  REQUIRE((*d).Follow(*call, FollowingPrompt(d, kFixed), d.now).ok());
+  REQUIRE((*d).AddPrefillHint(*call, HintedPrompt(d, kFixed), d.now).ok());
   const Timeline::Lives lives = (*d).LivesOf("w", "", d.now);
   REQUIRE(lives.size() == 2);
-  const auto follower = std::ranges::find_if(lives, [](const auto& life) { return life->outcome.prefill_only; });
-  REQUIRE(follower != lives.end());
-  CHECK((*follower)->outcome.id == "call~2");
-  CHECK((*follower)->upstreams == std::vector<RequestId>{"call"});
+  const auto hint = std::ranges::find_if(lives, [](const auto& life) { return life->outcome.prefill_only; });
+  REQUIRE(hint != lives.end());
+  CHECK((*hint)->outcome.id == "call~2");
+  CHECK((*hint)->upstreams == std::vector<RequestId>{"call"});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "router/follower.h"
+#include "router/prefill_hint.h"
 
 #include <utility>
 
@@ -17,7 +17,7 @@ ClientRequest PrefillHintOf(const Request& call, ClientRequest prompt, uint64_t 
   prompt.workflow = request.workflow;
   prompt.spec.traceparent = request.spec.traceparent;
   prompt.deadline = request.deadline;
-  prompt.spec.priority = kBackgroundPriority;
+  prompt.spec.priority = kLowPriority;
   prompt.prefill_only = true;
   return prompt;
 }

@@ -16,7 +16,7 @@
 namespace baton {
 namespace {
 
-struct Growing {
+struct StreamingPrompt {
   RequestId id;
   std::vector<TokenId> tokens;  // the whole prompt, [0, n)
   int64_t come = 0;             // [0, come) of the KV tokens [0, n - 1) have arrived
@@ -32,7 +32,7 @@ class RandomPrompts {
         scheduler_(pool_, tree_, Size(1, 12) * kBlockTokens, {.increment = Size(1, 80), .step_tokens = Size(16, 200)}) {
     const std::vector<TokenId> shared = prefill_.RandomTokens(Size(1, 100));
     for (int i = 0; i < 7; ++i) {
-      Growing& prompt = prompts_.emplace_back(Growing{.id = absl::StrCat(i), .tokens = shared});
+      StreamingPrompt& prompt = prompts_.emplace_back(StreamingPrompt{.id = absl::StrCat(i), .tokens = shared});
       prompt.tokens.resize(static_cast<size_t>(Size(1, std::ssize(shared))));
       const std::vector<TokenId> own = prefill_.RandomTokens(Size(1, 90));
       prompt.tokens.insert(prompt.tokens.end(), own.begin(), own.end());
@@ -43,7 +43,7 @@ class RandomPrompts {
   // when others are in the cache.
   void Run() {
     while (!prompts_.empty()) {
-      Growing& prompt = prompts_[static_cast<size_t>(Size(0, std::min<int64_t>(3, std::ssize(prompts_)) - 1))];
+      StreamingPrompt& prompt = prompts_[static_cast<size_t>(Size(0, std::min<int64_t>(3, std::ssize(prompts_)) - 1))];
       if (prompt.come < std::ssize(prompt.tokens) - 1) {
         Grow(prompt);
       } else if (given_up_ == 0 && Size(0, 19) == 0) {
@@ -59,7 +59,7 @@ class RandomPrompts {
   int64_t Size(int64_t least, int64_t most) { return std::uniform_int_distribution<int64_t>(least, most)(random_); }
 
   // Appends whole blocks, and with the last of them the rest of the prompt.
-  void Grow(Growing& prompt) {
+  void Grow(StreamingPrompt& prompt) {
     const int64_t all = std::ssize(prompt.tokens) - 1;
     const int64_t more = Size(prompt.added ? 1 : 0, 4) * kBlockTokens;
     const int64_t end = std::min(all, prompt.come + more);
@@ -71,7 +71,7 @@ class RandomPrompts {
                         .spec = {.tokens = std::move(come)},
                         .kv_tokens = end,
                         .keys = keys,
-                        .open = end < all})
+                        .streaming = end < all})
                   .ok());
     } else {
       const auto fresh_keys = std::span(keys).subspan(prompt.come / kBlockTokens);
@@ -105,7 +105,7 @@ class RandomPrompts {
 
   void Forget(RequestId id) {
     scheduler_.Remove(id);
-    std::erase_if(prompts_, [&](const Growing& prompt) { return prompt.id == id; });
+    std::erase_if(prompts_, [&](const StreamingPrompt& prompt) { return prompt.id == id; });
   }
 
   std::mt19937 random_;
@@ -113,7 +113,7 @@ class RandomPrompts {
   BlockPool pool_{TestBackend::kBlocks};
   RadixTree tree_{pool_};
   PrefillScheduler scheduler_;
-  std::vector<Growing> prompts_;
+  std::vector<StreamingPrompt> prompts_;
   int given_up_ = 0;
 };
 

@@ -38,12 +38,12 @@ struct OneOfEach {
   }
 
   // Number of prefill hints that ended with `code`.
-  double Followers(const std::string& code) {
+  double HintsEnded(const std::string& code) {
     return Scrape(http, absl::StrCat("baton_followers_total{code=\"", code, "\"}")).value_or(0);
   }
 };
 
-json Chat(const std::string& salt, int tokens, int followers) {
+json Chat(const std::string& salt, int tokens, int hints) {
   json body = {{"messages", {{{"role", "user"}, {"content", "Write about the sea."}}}},
                {"cache_salt", salt},
                {"request_id", "chat"},
@@ -51,7 +51,7 @@ json Chat(const std::string& salt, int tokens, int followers) {
                {"temperature", 0},
                {"ignore_eos", true},
                {"max_tokens", tokens}};
-  for (int i = 0; i < followers; ++i) {
+  for (int i = 0; i < hints; ++i) {
     const json output = {{{"type", "text"}, {"text", absl::StrCat(i, ": ")}}, {{"type", "output"}}};
     body["followers"].push_back(
         {{"messages", {{{"role", "system"}, {"content", kSystem}}, {{"role", "user"}, {"content", output}}}}});
@@ -91,7 +91,7 @@ TEST_CASE("A prefill hint computes a chat's next prompt early with the same bits
     usage[ahead] = json::parse(answer.body)["usage"];
   }
   CHECK(usage[0] == usage[1]);
-  AwaitEqual([&] { return cluster.Followers("OK"); }, 1);
+  AwaitEqual([&] { return cluster.HintsEnded("OK"); }, 1);
 
   v1::TraceRequest wanted;
   wanted.set_workflow("w");
@@ -121,7 +121,7 @@ TEST_CASE("A prefill hint computes a chat's next prompt early with the same bits
 TEST_CASE("A client's disappearance ends its prefill hints and frees all blocks") {
   OneOfEach cluster;
   constexpr int kTokens = 400;
-  json body = Chat("", kTokens, /*followers=*/4);
+  json body = Chat("", kTokens, /*hints=*/4);
   body["stream"] = true;
   // Repeats until the decode worker stops while a chat lacks more than half of its tokens.
   std::optional<HttpClient> client;
@@ -134,11 +134,11 @@ TEST_CASE("A client's disappearance ends its prefill hints and frees all blocks"
     if (ServerInfoOf(*cluster.stub).completion_tokens() - made < kTokens / 2) break;
     cluster.decode.process.Signal(SIGCONT);
     while (client->ReadPart()) continue;
-    Await("the chat's followers to end", [&] { return ServerInfoOf(*cluster.stub).live_requests() == 0; });
+    Await("the chat's prefill hints to end", [&] { return ServerInfoOf(*cluster.stub).live_requests() == 0; });
     made += kTokens;
   }
   client->Reset();
-  AwaitEqual([&] { return cluster.Followers("ABORTED"); }, 4);
+  AwaitEqual([&] { return cluster.HintsEnded("ABORTED"); }, 4);
   cluster.decode.process.Signal(SIGCONT);
   cluster.prefill.AwaitBlocksFree();
   cluster.decode.AwaitBlocksFree();

@@ -45,7 +45,7 @@ std::string Chat(const std::string& before = "0123456789abcd", int count = 1) {
   return body.dump();
 }
 
-double Followers(Cluster& c, const std::string& code) {
+double HintsEnded(Cluster& c, const std::string& code) {
   return MetricValue(c.metrics, absl::StrCat("baton_followers_total{code=\"", code, "\"}"));
 }
 
@@ -55,20 +55,20 @@ TEST_CASE("Prefill hints run with their chat and do not count in its usage") {
   HttpClient client(c.node->http()->address());
   client.Post("/v1/chat/completions", Chat());
   CHECK(c.prefill->Next().prefill().request_id() == "r");
-  const worker::v1::PrefillJob follower = c.prefill->Next().prefill();
-  CHECK(follower.open());
-  CHECK(follower.decode_worker().empty());
+  const worker::v1::PrefillJob hint = c.prefill->Next().prefill();
+  CHECK(hint.open());
+  CHECK(hint.decode_worker().empty());
   c.prefill->Send(DoneEvent("r", Incarnation(22)));
   CHECK(c.decode->Next().decode().request_id() == "r");
 
   c.decode->Send(TokensEvent("r", "hello, hello and hello", std::nullopt));
   const worker::v1::PrefillAppend append = c.prefill->Next().append();
-  CHECK(append.request_id() == follower.request_id());
+  CHECK(append.request_id() == hint.request_id());
   CHECK_FALSE(append.last());
   c.decode->Send(TokensEvent("r", "!", FinishReason::kStop));
   const worker::v1::PrefillAppend last = c.prefill->Next().append();
   CHECK(last.last());
-  CHECK(TextOf(follower.spec().tokens()) + TextOf(append.tokens()) + TextOf(last.tokens()) ==
+  CHECK(TextOf(hint.spec().tokens()) + TextOf(append.tokens()) + TextOf(last.tokens()) ==
         "<0123456789abcd><hello, hello and hello!>");
 
   const HttpAnswer answer = client.Read();
@@ -77,8 +77,8 @@ TEST_CASE("Prefill hints run with their chat and do not count in its usage") {
   CHECK(body["choices"][0]["message"]["content"] == "hello, hello and hello!");
   CHECK(body["usage"]["prompt_tokens"] == 4);
   CHECK(body["usage"]["completion_tokens"] == 23);
-  c.prefill->Send(DoneEvent(follower.request_id(), Incarnation(0)));
-  Await("the follower to end", [&] { return Followers(c, "OK") == 1; });
+  c.prefill->Send(DoneEvent(hint.request_id(), Incarnation(0)));
+  Await("the prefill hint to end", [&] { return HintsEnded(c, "OK") == 1; });
   CHECK(MetricValue(c.metrics, "baton_prompt_tokens_total") == 4);
   CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="OK"})") == 1);
 }
@@ -89,10 +89,10 @@ TEST_CASE("A client that leaves cancels its prefill hints") {
   HttpClient client(c.node->http()->address());
   client.Post("/v1/chat/completions", Chat());
   PassPrefill(c);
-  const RequestId follower = c.prefill->Next().prefill().request_id();
+  const RequestId hint = c.prefill->Next().prefill().request_id();
   client.Reset();
   CHECK(c.decode->Next().cancel().request_id() == "r");
-  CHECK(c.prefill->Next().cancel().request_id() == follower);
+  CHECK(c.prefill->Next().cancel().request_id() == hint);
 }
 
 TEST_CASE("A router answers a chat when template or context refuse its prefill hints") {
@@ -101,7 +101,7 @@ TEST_CASE("A router answers a chat when template or context refuse its prefill h
   HttpClient client(c.node->http()->address());
   client.Post("/v1/chat/completions", Chat(GENERATE(std::string("SHOUT"), std::string(100, 'x'))));
   PassPrefill(c);
-  Await("the follower to be refused", [&] { return Followers(c, "INVALID_ARGUMENT") == 1; });
+  Await("the prefill hint to be refused", [&] { return HintsEnded(c, "INVALID_ARGUMENT") == 1; });
   c.decode->Send(TokensEvent("r", "hello", FinishReason::kStop));
   CHECK(json::parse(client.Read().body)["choices"][0]["message"]["content"] == "hello");
 }
@@ -130,7 +130,7 @@ TEST_CASE("Prefill hints count in a tenant's tokens and leave half for calls") {
   PassPrefill(c);
   for (int i = 0; i < 2; ++i) CHECK(c.prefill->Next().prefill().open());
   // The chat may use 14 tokens, and each hint about 18.
-  Await("two followers to be refused", [&] { return Followers(c, "RESOURCE_EXHAUSTED") == 2; });
+  Await("two prefill hints to be refused", [&] { return HintsEnded(c, "RESOURCE_EXHAUSTED") == 2; });
   c.decode->Send(TokensEvent("r", "hello", FinishReason::kStop));
   CHECK(client.Read().status == 200);
 }

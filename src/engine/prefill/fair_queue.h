@@ -19,7 +19,7 @@ namespace baton {
 // nothing.
 //
 // Not thread-safe.
-class TenantTurns {
+class FairQueue {
  public:
   struct Candidate {
     std::string tenant;
