@@ -29,7 +29,7 @@ bool Prompt::Replace(size_t index, std::vector<TokenId> tokens) {
   Settle(index);
   references_[index].replaced = std::move(tokens);
   if (restarts) {
-    at_ = place_ = taken_ = 0;
+    at_ = position_ = taken_ = 0;
     given_ = 0;
   }
   return restarts;
@@ -40,15 +40,15 @@ void Prompt::Cut(size_t index, std::vector<TokenId> tokens) {
   references_[index].replaced = std::move(tokens);
 }
 
-std::optional<size_t> Prompt::Source(size_t place) const {
-  if (spec_->join == Join::kOrder) return place;
-  if (place < arrivals_.size()) return arrivals_[place];
+std::optional<size_t> Prompt::Source(size_t position) const {
+  if (spec_->join == Join::kOrder) return position;
+  if (position < arrivals_.size()) return arrivals_[position];
   if (arrivals_.size() + 1 != references_.size()) return std::nullopt;
   // The last position belongs to the only reference that is not settled.
   return std::ranges::find(references_, false, &State::settled) - references_.begin();
 }
 
-std::optional<size_t> Prompt::waits_for() const { return complete() ? std::nullopt : Source(place_); }
+std::optional<size_t> Prompt::waits_for() const { return complete() ? std::nullopt : Source(position_); }
 
 std::vector<TokenId> Prompt::Take(absl::FunctionRef<OutputView(size_t reference)> output) {
   std::vector<TokenId> tokens;
@@ -58,7 +58,7 @@ std::vector<TokenId> Prompt::Take(absl::FunctionRef<OutputView(size_t reference)
       tokens.insert(tokens.end(), text->begin(), text->end());
       continue;
     }
-    const std::optional<size_t> source = Source(place_);
+    const std::optional<size_t> source = Source(position_);
     if (!source) break;
     const State& state = references_[*source];
     if (state.replaced) {
@@ -70,7 +70,7 @@ std::vector<TokenId> Prompt::Take(absl::FunctionRef<OutputView(size_t reference)
       taken_ = view.tokens.size();
       if (!state.settled) break;
     }
-    ++place_;
+    ++position_;
   }
   given_ += static_cast<int64_t>(tokens.size());
   return tokens;

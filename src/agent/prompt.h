@@ -98,13 +98,13 @@ class Prompt {
   };
   // Returns the reference whose output replaces the reference with the index `place`. Returns
   // nullopt if it is not fixed yet.
-  std::optional<size_t> Source(size_t place) const;
+  std::optional<size_t> Source(size_t position) const;
 
   const PromptSpec* spec_;
   std::vector<State> references_;
   std::vector<size_t> arrivals_;  // settled references, in order of settling
   size_t at_ = 0;                 // Take has returned segments [0, at_)
-  size_t place_ = 0;              // references among segments [0, at_)
+  size_t position_ = 0;           // references among segments [0, at_)
   size_t taken_ = 0;              // tokens returned of the output at at_
   int64_t given_ = 0;
 };

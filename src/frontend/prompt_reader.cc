@@ -20,18 +20,18 @@ constexpr size_t kMaxRequestIdBytes = 128;
 // The part of the prompt that has been read so far.
 class Parts {
  public:
-  explicit Parts(const Room& room) : room_(room) {}
+  explicit Parts(const PromptLimit& limit) : limit_(limit) {}
 
   absl::Status AddText(std::string_view text, Tokenizer::SpecialTokens special) {
-    RETURN_IF_ERROR(room_.CheckText(text, tokens_));
-    return AddIds(room_.model.tokenizer->Encode(text, special));
+    RETURN_IF_ERROR(limit_.CheckText(text, tokens_));
+    return AddIds(limit_.model.tokenizer->Encode(text, special));
   }
   absl::Status AddIds(std::vector<TokenId> ids) {
     if (ids.empty()) return absl::OkStatus();
-    const auto bad = std::ranges::find_if(ids, [&](TokenId id) { return id < 0 || id >= room_.model.vocab; });
+    const auto bad = std::ranges::find_if(ids, [&](TokenId id) { return id < 0 || id >= limit_.model.vocab; });
     if (bad != ids.end()) {
-      return absl::InternalError(StrCat("the tokenizer of '", room_.model.name, "' returned token ", *bad,
-                                        ", but the size of its vocabulary is ", room_.model.vocab));
+      return absl::InternalError(StrCat("the tokenizer of '", limit_.model.name, "' returned token ", *bad,
+                                        ", but the size of its vocabulary is ", limit_.model.vocab));
     }
     tokens_ += std::ssize(ids);
     auto* last = segments_.empty() ? nullptr : std::get_if<std::vector<TokenId>>(&segments_.back());
@@ -40,7 +40,7 @@ class Parts {
     } else {
       last->insert(last->end(), ids.begin(), ids.end());
     }
-    return room_.Check(tokens_, HasReference() ? "at least " : "");
+    return limit_.Check(tokens_, HasReference() ? "at least " : "");
   }
   void AddReference(Reference reference) { segments_.emplace_back(std::move(reference)); }
 
@@ -49,12 +49,12 @@ class Parts {
  private:
   bool HasReference() const { return segments_.size() > 1; }
 
-  const Room& room_;
+  const PromptLimit& limit_;
   std::vector<PromptSegment> segments_;
   int64_t tokens_ = 0;
 };
 
-absl::StatusOr<Reference> ReadReference(const v1::OutputOf& proto, const std::string& field, const Room& room) {
+absl::StatusOr<Reference> ReadReference(const v1::OutputOf& proto, const std::string& field, const PromptLimit& limit) {
   Reference reference;
   if (proto.request_id().empty()) return absl::InvalidArgumentError(field + ".request_id: must not be empty");
   RETURN_IF_ERROR(CheckRequestId(field + ".request_id", proto.request_id()));
@@ -75,8 +75,8 @@ absl::StatusOr<Reference> ReadReference(const v1::OutputOf& proto, const std::st
   if (!proto.substitute().empty() && reference.on_failure != OnFailure::kSubstitute) {
     return absl::InvalidArgumentError(field + ".substitute: requires on_failure ON_FAILURE_SUBSTITUTE");
   }
-  RETURN_IF_ERROR(room.CheckText(proto.substitute(), 0));
-  reference.substitute = room.model.tokenizer->Encode(proto.substitute(), Tokenizer::SpecialTokens::kAsText);
+  RETURN_IF_ERROR(limit.CheckText(proto.substitute(), 0));
+  reference.substitute = limit.model.tokenizer->Encode(proto.substitute(), Tokenizer::SpecialTokens::kAsText);
   if (proto.timeout_ms() < 0) {
     return absl::InvalidArgumentError(StrCat(field, ".timeout_ms: expected >= 0, got ", proto.timeout_ms()));
   }
@@ -84,12 +84,13 @@ absl::StatusOr<Reference> ReadReference(const v1::OutputOf& proto, const std::st
   return reference;
 }
 
-absl::StatusOr<std::vector<TokenId>> ReadIds(const v1::TokenIds& proto, const std::string& field, const Room& room) {
+absl::StatusOr<std::vector<TokenId>> ReadIds(const v1::TokenIds& proto, const std::string& field,
+                                             const PromptLimit& limit) {
   const auto& ids = proto.ids();
   for (int i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0 && ids[i] < room.model.vocab) continue;
-    return absl::InvalidArgumentError(StrCat(field, ".token_ids.ids[", i, "]: expected [0, ", room.model.vocab,
-                                             "), the vocabulary of '", room.model.name, "', got ", ids[i]));
+    if (ids[i] >= 0 && ids[i] < limit.model.vocab) continue;
+    return absl::InvalidArgumentError(StrCat(field, ".token_ids.ids[", i, "]: expected [0, ", limit.model.vocab,
+                                             "), the vocabulary of '", limit.model.name, "', got ", ids[i]));
   }
   return std::vector<TokenId>(ids.begin(), ids.end());
 }
@@ -214,7 +215,7 @@ jinja::Value ForTemplate(const v1::ChatMessage& message, std::string content, co
   return jinja::Value::MakeDict(std::move(out));
 }
 
-absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& values, const Room& room) {
+absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& values, const PromptLimit& limit) {
   MarkedChat marked;
   if (HasOutputs(chat)) marked.mark = MarkFor(chat, values);
   marked.input.tools = values.tools;
@@ -243,7 +244,7 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& 
                                                    marked.mark.size() / kMarkMore.size() - 2, " times U+E000, limit ",
                                                    kMaxMarkBytes / kMarkMore.size() - 2));
         }
-        ASSIGN_OR_RETURN(Reference reference, ReadReference(part.output_of(), part_field + ".output_of", room));
+        ASSIGN_OR_RETURN(Reference reference, ReadReference(part.output_of(), part_field + ".output_of", limit));
         content += StrCat(marked.mark, marked.references.size(), kMarkEnd);
         marked.references.push_back(std::move(reference));
       } else {
@@ -269,30 +270,30 @@ absl::Status CheckRequestId(std::string_view field, std::string_view id) {
   return absl::InvalidArgumentError(StrCat(field, ": expected letters, digits and \"-_.:\" only"));
 }
 
-absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room,
+absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const PromptLimit& limit,
                                                       bool with_prefix) {
   if (segments.segments_size() > kMaxSegments) {
     return absl::InvalidArgumentError(
         StrCat("segments: ", segments.segments_size(), " segments, limit ", kMaxSegments));
   }
-  Parts parts(room);
+  Parts parts(limit);
   for (int i = 0; i < segments.segments_size(); ++i) {
     const v1::Segment& segment = segments.segments(i);
     const std::string field = StrCat("segments[", i, "]");
     switch (segment.kind_case()) {
       case v1::Segment::kText: {
-        const auto prefix = room.model.tokenizer->prompt_prefix();
+        const auto prefix = limit.model.tokenizer->prompt_prefix();
         if (i == 0 && with_prefix) RETURN_IF_ERROR(parts.AddIds({prefix.begin(), prefix.end()}));
         RETURN_IF_ERROR(parts.AddText(segment.text(), Tokenizer::SpecialTokens::kAsText));
         break;
       }
       case v1::Segment::kTokenIds: {
-        ASSIGN_OR_RETURN(std::vector<TokenId> ids, ReadIds(segment.token_ids(), field, room));
+        ASSIGN_OR_RETURN(std::vector<TokenId> ids, ReadIds(segment.token_ids(), field, limit));
         RETURN_IF_ERROR(parts.AddIds(std::move(ids)));
         break;
       }
       case v1::Segment::kOutputOf: {
-        ASSIGN_OR_RETURN(Reference reference, ReadReference(segment.output_of(), field + ".output_of", room));
+        ASSIGN_OR_RETURN(Reference reference, ReadReference(segment.output_of(), field + ".output_of", limit));
         parts.AddReference(std::move(reference));
         break;
       }
@@ -303,9 +304,9 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segmen
   return parts.Take();
 }
 
-absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now,
+absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const PromptLimit& limit, absl::Time now,
                                                       const ChatValues* values) {
-  const ServedModel& model = room.model;
+  const ServedModel& model = limit.model;
   if (model.chat_template == nullptr) {
     return absl::UnimplementedError(StrCat("chat.messages: model '", model.name,
                                            "' has no chat template. Send the prompt as text: to /v1/completions over "
@@ -320,7 +321,7 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
     ASSIGN_OR_RETURN(parsed, ParseValues(chat));
     values = &parsed;
   }
-  ASSIGN_OR_RETURN(MarkedChat marked, ReadMessages(chat, *values, room));
+  ASSIGN_OR_RETURN(MarkedChat marked, ReadMessages(chat, *values, limit));
   marked.input.now = now;
   auto rendered = model.chat_template->Render(marked.input);
   if (!rendered.ok()) {
@@ -331,7 +332,7 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
                         StrCat("chat: ", rendered.status().message()));
   }
 
-  Parts parts(room);
+  Parts parts(limit);
   std::string_view rest = *rendered;
   while (!marked.references.empty()) {
     const size_t mark = rest.find(marked.mark);
@@ -355,7 +356,7 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
 
 absl::StatusOr<std::vector<TokenId>> ChatTokens(const v1::Chat& chat, const ServedModel& model, absl::Time now,
                                                 const ChatValues* values) {
-  ASSIGN_OR_RETURN(std::vector<PromptSegment> segments, ReadPrompt(chat, Room{model, 0}, now, values));
+  ASSIGN_OR_RETURN(std::vector<PromptSegment> segments, ReadPrompt(chat, PromptLimit{model, 0}, now, values));
   if (segments.empty()) return std::vector<TokenId>();
   auto* only = std::get_if<std::vector<TokenId>>(&segments.front());
   if (segments.size() == 1 && only != nullptr) return std::move(*only);

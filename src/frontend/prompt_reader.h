@@ -20,8 +20,9 @@ namespace baton {
 // tool_calls for each message. If it is null, the JSON texts of the chat are parsed instead.
 // INVALID_ARGUMENT names field, value and limit. UNIMPLEMENTED if the model of a chat has no
 // template.
-absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room, bool with_prefix);
-absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now,
+absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const PromptLimit& limit,
+                                                      bool with_prefix);
+absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const PromptLimit& limit, absl::Time now,
                                                       const ChatValues* values = nullptr);
 
 // Returns the tokens of a chat without references. Returns INVALID_ARGUMENT if the chat has a

@@ -43,9 +43,9 @@ absl::Status ReadContext(const v1::GenerateRequest& in, const ServedModel& model
 }
 
 // Reads all fields except those of the output.
-absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Room& room, absl::Time now,
+absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const PromptLimit& limit, absl::Time now,
                                         const ChatValues* values) {
-  const ServedModel& model = room.model;
+  const ServedModel& model = limit.model;
   ClientRequest out;
   out.served = &model;
   RETURN_IF_ERROR(CheckLength("session_id", in.session_id().size(), kMaxNameBytes));
@@ -66,8 +66,8 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Roo
   if (!in.has_segments() && !in.has_chat() && !continues) {
     return absl::InvalidArgumentError("prompt: expected segments or chat, got none");
   }
-  ASSIGN_OR_RETURN(out.prompt.segments, in.has_chat() ? ReadPrompt(in.chat(), room, now, values)
-                                                      : ReadPrompt(in.segments(), room, !continues));
+  ASSIGN_OR_RETURN(out.prompt.segments, in.has_chat() ? ReadPrompt(in.chat(), limit, now, values)
+                                                      : ReadPrompt(in.segments(), limit, !continues));
   if (out.prompt.segments.empty() && !continues) {
     return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
   }
@@ -123,7 +123,7 @@ absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, co
                                           absl::Time now, const ChatValues* values) {
   ASSIGN_OR_RETURN(const ServedModel* model, models.Find(request.model()));
   const bool generates = !request.sampling().has_max_tokens() || request.sampling().max_tokens() != 0;
-  ASSIGN_OR_RETURN(ClientRequest out, ReadInput(request, Room{*model, generates ? 1 : 0}, now, values));
+  ASSIGN_OR_RETURN(ClientRequest out, ReadInput(request, PromptLimit{*model, generates ? 1 : 0}, now, values));
   out.prefill_only = !generates;
   RETURN_IF_ERROR(ReadSampling(request.sampling(), *model, out));
   if (request.expected_tokens() < 0) {

@@ -36,14 +36,14 @@ std::string ScopedSession(const ClientRequest& request) {
   return absl::StrCat(request.spec.cache_domain, "\n", request.session);
 }
 
-absl::Status Room::Check(int64_t tokens, std::string_view at_least) const {
+absl::Status PromptLimit::Check(int64_t tokens, std::string_view at_least) const {
   if (tokens <= limit()) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat("prompt: ", at_least, tokens, " tokens, limit ", limit(), " (context ",
                                            model.context, " of '", model.name, "'",
                                            reserve > 0 ? ", less one token to generate" : "", ")"));
 }
 
-absl::Status Room::CheckText(std::string_view text, int64_t before) const {
+absl::Status PromptLimit::CheckText(std::string_view text, int64_t before) const {
   return Check(before + static_cast<int64_t>(text.size()) / model.tokenizer->max_bytes_per_token(), "at least ");
 }
 
@@ -72,7 +72,7 @@ absl::Status SettleMaxTokens(ClientRequest& request) {
 void ScopePrompt(ClientRequest& request) {
   BATON_CHECK(request.prompt.tokenizer == nullptr, "ScopePrompt called twice");
   request.prompt.tokenizer = request.served->tokenizer.get();
-  request.prompt.most_tokens = Room{*request.served, request.prefill_only ? 0 : 1}.limit();
+  request.prompt.most_tokens = PromptLimit{*request.served, request.prefill_only ? 0 : 1}.limit();
   for (PromptSegment& segment : request.prompt.segments) {
     auto* reference = std::get_if<Reference>(&segment);
     if (reference != nullptr) reference->upstream = ScopedId(request.spec.cache_domain, reference->upstream);

@@ -65,7 +65,7 @@ inline constexpr int32_t kDefaultMaxTokens = 512;
 std::string ScopedSession(const ClientRequest& request);
 
 // The limit on a prompt's tokens.
-struct Room {
+struct PromptLimit {
   const ServedModel& model;
   // Tokens of the model's context that the prompt must leave free.
   int32_t reserve;

@@ -25,8 +25,8 @@ void PutBefore(ClientRequest& request, std::vector<TokenId> tokens) {
 absl::Status CheckWhole(ClientRequest& request) {
   if (!request.prompt.segments.empty()) return CheckMaxTokens(request);
   if (request.spec.tokens.empty()) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
-  const Room room{*request.served, request.prefill_only ? 0 : 1};
-  RETURN_IF_ERROR(room.Check(std::ssize(request.spec.tokens)));
+  const PromptLimit limit{*request.served, request.prefill_only ? 0 : 1};
+  RETURN_IF_ERROR(limit.Check(std::ssize(request.spec.tokens)));
   return request.prefill_only ? absl::OkStatus() : SettleMaxTokens(request);
 }
 

@@ -141,7 +141,7 @@ TEST_CASE("Text that looks like a mark never becomes a reference") {
       chat.mutable_messages(0)->set_reasoning_content("[{\"a\": \"\ue002\ue0000\ue001\"}]");
   }
   const ServedModel model = WithTemplate(source);
-  const auto segments = ReadPrompt(chat, Room{model, 1}, absl::UnixEpoch());
+  const auto segments = ReadPrompt(chat, PromptLimit{model, 1}, absl::UnixEpoch());
   REQUIRE(segments.ok());
   REQUIRE(segments->size() == 3);
   const auto& before = std::get<std::vector<TokenId>>((*segments)[0]);

@@ -30,7 +30,7 @@ std::string AddressShare(const std::string& text) {
   return ip::address_v6(bytes).to_string();
 }
 
-ConnectionTable::Room ConnectionTable::Add(Id id, const std::string& address, std::function<void()> close) {
+ConnectionTable::Slot ConnectionTable::Add(Id id, const std::string& address, std::function<void()> close) {
   const std::string share = AddressShare(address);
   const bool limited = asks_ || !IsLoopback(share);
   std::function<void()> close_other;
@@ -43,7 +43,7 @@ ConnectionTable::Room ConnectionTable::Add(Id id, const std::string& address, st
       const std::map<uint64_t, Id>& silent = too_many_of_it ? same.silent : silent_;
       if (silent.empty()) {
         if (same.connections == 0) addresses_.erase(share);
-        return too_many_of_it ? Room::kNoneOf : Room::kNone;
+        return too_many_of_it ? Slot::kNoneOf : Slot::kNone;
       }
       close_other = Drop(entries_.find(silent.begin()->second));
     }
@@ -55,9 +55,9 @@ ConnectionTable::Room ConnectionTable::Add(Id id, const std::string& address, st
     ++without_key_;
     FallSilent(id, entry);
   }
-  if (!close_other) return Room::kFree;
+  if (!close_other) return Slot::kFree;
   close_other();
-  return Room::kMade;
+  return Slot::kMade;
 }
 
 void ConnectionTable::Remove(Id id) {

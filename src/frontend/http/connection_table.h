@@ -33,7 +33,7 @@ class ConnectionTable {
   // `most` is an upper bound on connections. `asks` means that API keys are required.
   ConnectionTable(int most, bool asks) : most_(static_cast<size_t>(most)), asks_(asks) {}
 
-  enum class Room {
+  enum class Slot {
     kFree,    // the connection was added
     kMade,    // the connection was added, and another one is being closed for it
     kNone,    // not added: all connections are in use
@@ -42,7 +42,7 @@ class ConnectionTable {
   // `address` is the text of a socket's address, "10.0.0.1" or "2001:db8::1". Only the first half
   // of an IPv6 address counts. `close` closes the connection. It is called at most once, by the Add
   // of another connection.
-  Room Add(Id id, const std::string& address, std::function<void()> close);
+  Slot Add(Id id, const std::string& address, std::function<void()> close);
   // The functions below do nothing for a connection that is not in the table.
   void Remove(Id id);
   void BeginRequest(Id id);

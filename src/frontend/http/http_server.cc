@@ -143,23 +143,23 @@ void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
   const std::string address = socket.remote_endpoint(ignored).address().to_string();
   const ConnectionTable::Id id = next_id++;
   const auto connection = std::make_shared<HttpConnection>(std::move(socket), shared, runner.loop, id, address);
-  const ConnectionTable::Room room =
+  const ConnectionTable::Slot slot =
       shared.table.Add(id, address, [loop = runner.loop, weak = std::weak_ptr(connection)] {
         asio::post(loop->context, [weak] {
           if (const auto other = weak.lock()) other->MakeRoom();
         });
       });
-  const bool has_room = room == ConnectionTable::Room::kFree || room == ConnectionTable::Room::kMade;
-  if (room != ConnectionTable::Room::kFree) {
-    shared.Report(has_room ? HttpEvent::kReplaced : HttpEvent::kRefused);
-    const char* what = has_room ? "replaced the one that was silent longest"
-                       : room == ConnectionTable::Room::kNone
+  const bool has_slot = slot == ConnectionTable::Slot::kFree || slot == ConnectionTable::Slot::kMade;
+  if (slot != ConnectionTable::Slot::kFree) {
+    shared.Report(has_slot ? HttpEvent::kReplaced : HttpEvent::kRefused);
+    const char* what = has_slot ? "replaced the one that was silent longest"
+                       : slot == ConnectionTable::Slot::kNone
                            ? "was answered 503, because no connection is idle"
                            : "was answered 503, because no connection of its address is idle";
     Warn(absl::StrCat("from ", address, " ", what));
   }
   asio::post(runner.loop->context,
-             [connection, has_room] { has_room ? connection->Start() : connection->StartRefused(); });
+             [connection, has_slot] { has_slot ? connection->Start() : connection->StartRefused(); });
 }
 
 void HttpServer::Parts::Warn(const std::string& what) {

@@ -18,13 +18,13 @@ std::string ModelObject(const ServedModel& model, absl::Time created) {
 }
 
 absl::StatusOr<std::vector<TokenId>> TextTokens(std::string_view text, bool with_prefix, const ServedModel& model) {
-  RETURN_IF_ERROR((Room{model, 0}.CheckText(text, 0)));
+  RETURN_IF_ERROR((PromptLimit{model, 0}.CheckText(text, 0)));
   std::vector<TokenId> tokens;
   const auto prefix = model.tokenizer->prompt_prefix();
   if (with_prefix) tokens.assign(prefix.begin(), prefix.end());
   const auto ids = model.tokenizer->Encode(text, Tokenizer::SpecialTokens::kAsText);
   tokens.insert(tokens.end(), ids.begin(), ids.end());
-  RETURN_IF_ERROR((Room{model, 0}.Check(std::ssize(tokens))));
+  RETURN_IF_ERROR((PromptLimit{model, 0}.Check(std::ssize(tokens))));
   return tokens;
 }
 
