@@ -66,7 +66,6 @@ absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& options, c
   for (const std::string& directory : options.decoders) {
     WorkerOptions worker = options.worker;
     worker.model = directory;
-    RETURN_IF_ERROR(CheckModelDirectory("decoder", directory));
     RETURN_IF_ERROR(Validate(worker));
     LoadedModel tuned = model.Places();
     ASSIGN_OR_RETURN(tuned.weights, LoadWeights(directory));
@@ -85,6 +84,7 @@ absl::Status RunServe(ServeOptions options, ShutdownSignal& signal) {
   options.worker.common.vllm_metrics = options.router.common.vllm_metrics;
   const Workers workers{.prefill = 1, .decode = 1 + static_cast<int>(options.decoders.size())};
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options.worker, workers));
+  for (const std::string& directory : options.decoders) RETURN_IF_ERROR(CheckModelDirectory("decoder", directory));
   options.router.models = options.decoders;
   options.router.models.insert(options.router.models.begin(), options.worker.model);
   ASSIGN_OR_RETURN(std::vector<ServedModel> served, LoadServedModels(options.router.models));
