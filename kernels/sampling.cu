@@ -21,24 +21,26 @@ static_assert(kMaxParts <= 32);
 // Drawing. A CTA has one row.
 constexpr int kDrawThreads = 1024;
 constexpr int kDrawWarps = kDrawThreads / 32;
-constexpr int kUnroll = 4;  // loads in flight per thread
+constexpr int kUnroll = 4;              // loads in flight per thread
 constexpr float kLeastLogWeight = -40;  // to base 2
 
 struct PartStats {
   float max;
-  float sum;  // sum of e^(logit - max)
+  float sum;      // sum of e^(logit - max)
   int32_t first;  // id of the first maximum
 };
 
 // The state of one row, in the workspace.
 struct RowState {
   float max;
-  float log_sum;  // logarithm of the sum of e^(logit - max)
+  float log_sum;      // logarithm of the sum of e^(logit - max)
   unsigned arrivals;  // number of parts that have arrived
   PartStats parts[kMaxParts];
 };
 
-__device__ bool Greedy(const SamplingRow& params) { return params.draw.temperature < kGreedyBelow || params.draw.top_k == 1; }
+__device__ bool Greedy(const SamplingRow& params) {
+  return params.draw.temperature < kGreedyBelow || params.draw.top_k == 1;
+}
 
 __device__ float* RowLogits(const SamplingArgs& args, int row) { return args.logits + row * args.stride; }
 
@@ -400,7 +402,8 @@ __device__ float BestLogit(unsigned long long best) {
 __device__ float Penalised(float logit, int outputs, const SamplingRow& params) {
   logit = logit > 0 ? logit / params.draw.repetition_penalty : logit * params.draw.repetition_penalty;
   if (outputs == 0) return logit;
-  return logit - __fadd_rn(params.draw.presence_penalty, __fmul_rn(params.draw.frequency_penalty, static_cast<float>(outputs)));
+  return logit -
+         __fadd_rn(params.draw.presence_penalty, __fmul_rn(params.draw.frequency_penalty, static_cast<float>(outputs)));
 }
 
 template <typename Visit>
@@ -432,8 +435,8 @@ __global__ void __launch_bounds__(kDrawThreads) DrawKernel(const __grid_constant
     best = Best(logits, args.vocab, scratch);
   }
   const float max = penalised ? BestLogit(best) : state.max;
-  const int id =
-      Greedy(params) ? BestId(best) : Draw({logits, args.vocab, max, kLog2E / params.draw.temperature}, params, scratch);
+  const int id = Greedy(params) ? BestId(best)
+                                : Draw({logits, args.vocab, max, kLog2E / params.draw.temperature}, params, scratch);
   if (penalised) {
     __syncthreads();
     ForEachSeen(args, params, [&](const SeenToken& seen, float raw) { logits[seen.id] = raw; });

@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
-#include "world/dispatcher_world.h"
 #include "rpc/worker_convert.h"
 #include "seeds.h"
+#include "world/dispatcher_world.h"
 
 namespace baton {
 namespace {
