@@ -55,7 +55,7 @@ constexpr MetricFamily kTable[] = {
      {{"", &RouterCounts::completion_tokens}}},
     {"baton_queue_seconds",
      Kind::kSeconds,
-     "Time from a request's complete prompt until the first step began that computed it afterwards.",
+     "Time from when a request's prompt was complete until the start of the next step that computed tokens of it.",
      {{"", &RouterCounts::queue}}},
     {"baton_prefill_seconds",
      Kind::kSeconds,
@@ -204,8 +204,8 @@ constexpr MetricFamily kTable[] = {
      {{"", [](const PrefillSnapshot& p) -> double { return p.engine.totals.bytes_pushed; }}}},
     {"baton_transfer_seconds",
      Kind::kSeconds,
-     "Time of a push, from when its blocks or layers were ready and had room until the decode worker had them "
-     "(prefill).",
+     "Time of a push, from when its blocks or layers were computed and their target blocks were reserved until the "
+     "decode worker had them (prefill).",
      {{"", &TransferCounts::seconds}}},
     {"baton_transfer_descriptors_total",
      Kind::kCounter,
@@ -253,8 +253,8 @@ constexpr MetricFamily kTable[] = {
     {"baton_stage_queue_seconds",
      Kind::kSeconds,
      "Waits of requests, by `stage`: router (from the complete prompt until its assignment to a prefill worker; "
-     "recorded after the prefill), prefill (from then until the first step began that computed the complete prompt), "
-     "decode (from its start on the decode worker until a step included it).",
+     "recorded after the prefill), prefill (from then until the start of the next step that computed tokens of "
+     "the prompt), decode (from the request's start on the decode worker until a step included it).",
      {{"stage=router", &RouterCounts::router_queue}, {"stage", &WorkerCounts::queue}}},
     {"baton_etcd_up",
      Kind::kGauge,
