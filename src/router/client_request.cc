@@ -38,8 +38,8 @@ std::string ScopedSession(const ClientRequest& request) {
 
 absl::Status PromptLimit::Check(int64_t tokens, std::string_view at_least) const {
   if (tokens <= limit()) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat("prompt: ", at_least, tokens, " tokens, limit ", limit(), " (context ",
-                                           model.context, " of '", model.name, "'",
+  return absl::InvalidArgumentError(StrCat("prompt: ", at_least, tokens, " tokens, limit ", limit(),
+                                           " (context length ", model.context, " of '", model.name, "'",
                                            reserve > 0 ? ", less one token to generate" : "", ")"));
 }
 
@@ -59,7 +59,7 @@ absl::Status CheckMaxTokens(const ClientRequest& request) {
   if (request.spec.sampling.max_tokens <= left) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat("sampling.max_tokens: ", request.spec.sampling.max_tokens,
                                            " after a prompt of ", request.prompt.segments.empty() ? "" : "at least ",
-                                           known, " tokens, limit ", left, " (context ", model.context, " of '",
+                                           known, " tokens, limit ", left, " (context length ", model.context, " of '",
                                            model.name, "')"));
 }
 

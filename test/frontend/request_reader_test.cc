@@ -140,7 +140,7 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
   }
   SECTION("prompt longer than the context") {
     request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids()->Resize(64, 7);
-    Has(ErrorOf(request), "prompt: 64 tokens, limit 63 (context 64 of 'bytes', less one token to generate)");
+    Has(ErrorOf(request), "prompt: 64 tokens, limit 63 (context length 64 of 'bytes', less one token to generate)");
   }
   SECTION("prompt and max_tokens longer than the context") {
     request.mutable_sampling()->set_max_tokens(60);
@@ -293,7 +293,8 @@ TEST_CASE("ReadRequest refuses text that cannot fit before it tokenises the text
   const auto read = ReadRequest(request, models, absl::UnixEpoch());
   REQUIRE(absl::IsInvalidArgument(read.status()));
   Has(std::string(Message(read.status())), "prompt: at least ");
-  Has(std::string(Message(read.status())), " tokens, limit 63 (context 64 of 'bytes', less one token to generate)");
+  Has(std::string(Message(read.status())),
+      " tokens, limit 63 (context length 64 of 'bytes', less one token to generate)");
   CHECK(tokenizer.bytes_encoded_ == encoded);
 }
 

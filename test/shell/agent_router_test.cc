@@ -158,7 +158,7 @@ TEST_CASE("A router refuses max_tokens when the completed prompt leaves fewer") 
   const Call::Result result = down.Finish();
   CHECK(absl::IsInvalidArgument(result.status));
   CHECK(Message(result.status) ==
-        "sampling.max_tokens: 8 after a prompt of 61 tokens, limit 3 (context 64 of 'bytes')");
+        "sampling.max_tokens: 8 after a prompt of 61 tokens, limit 3 (context length 64 of 'bytes')");
 }
 
 TEST_CASE("An upstream runs on for downstream requests when its client does not read") {

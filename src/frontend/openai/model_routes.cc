@@ -60,8 +60,8 @@ void ReadDetokenizeIds(BodyDraft& draft, const ApiField& field) {
   const Json* tokens = body.Array(field.name);
   if (tokens == nullptr) return body.Refuse(field.name, "expected a list of token ids, got none");
   if (std::ssize(*tokens) > model.context) {
-    return body.Refuse(field.name, StrCat("expected at most ", model.context, ", got ", tokens->size(), " (context ",
-                                          model.context, " of '", model.name, "')"));
+    return body.Refuse(field.name, StrCat("expected at most ", model.context, ", got ", tokens->size(),
+                                          " (context length ", model.context, " of '", model.name, "')"));
   }
   body.Check(ReadTokenIds(*tokens, field.name, model.vocab, draft.ids));
 }

@@ -36,12 +36,12 @@ std::string_view TypeOf(absl::StatusCode code, int http) {
 }
 
 // Returns the model's context length, if the error is that the prompt exceeds it. Such messages
-// contain "(context N of 'MODEL'...)" or, for a prompt that grew too long, "tokens, limit N". Empty
-// for other errors.
+// contain "(context length N of 'MODEL'...)" or, for a prompt that grew too long, "tokens, limit
+// N". Empty for other errors.
 std::string_view ContextOf(absl::StatusCode code, std::string_view field, std::string_view message) {
   if (code != absl::StatusCode::kInvalidArgument) return "";
   if (field != "prompt" && field != "max_tokens" && field != "tokens") return "";
-  for (const std::string_view before : {" (context ", " tokens, limit "}) {
+  for (const std::string_view before : {" (context length ", " tokens, limit "}) {
     const size_t at = message.find(before);
     if (at == std::string_view::npos) continue;
     const std::string_view rest = message.substr(at + before.size());

@@ -70,7 +70,7 @@ TEST_CASE("Both routes refuse bad fields by name") {
   std::string ids = "1";
   for (int i = 0; i < 1000; ++i) ids += ",1";
   CHECK(error(Detokenize(StrCat(R"({"model": "plain", "tokens": [)", ids, "]}").c_str())) ==
-        "tokens: expected at most 1000, got 1001 (context 1000 of 'plain')");
+        "tokens: expected at most 1000, got 1001 (context length 1000 of 'plain')");
   CHECK(error(Detokenize(R"({"model": "plain"})")) == "tokens: expected a list of token ids, got none");
   CHECK(error(Detokenize(R"({"model": "plain", "tokens": [260]})")) ==
         "tokens[0]: expected a token id in [0, 260), got 260");

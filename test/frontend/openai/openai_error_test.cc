@@ -29,20 +29,23 @@ TEST_CASE("An error has OpenAI's format and names the field") {
 }
 
 TEST_CASE("A prompt beyond the context length gets OpenAI's message") {
-  CHECK(ErrorBody(absl::InvalidArgumentError("prompt: 64 tokens, limit 63 (context 64 of 'bytes', less one token)")) ==
+  CHECK(ErrorBody(
+            absl::InvalidArgumentError("prompt: 64 tokens, limit 63 (context length 64 of 'bytes', less one token)")) ==
         R"({"error":{"message":"This model's maximum context length is 64 tokens. prompt: 64 tokens, limit 63 )"
-        R"x((context 64 of 'bytes', less one token)","type":"invalid_request_error","param":"prompt",)x"
+        R"x((context length 64 of 'bytes', less one token)","type":"invalid_request_error","param":"prompt",)x"
         R"("code":"context_length_exceeded"}})");
-  for (const char* message : {"sampling.max_tokens: 8 after a prompt of 61 tokens, limit 3 (context 64 of 'bytes')",
-                              "tokens: expected at most 64, got 65 (context 64 of 'bytes')",
-                              "prompt: with the outputs it refers to it has at least 65 tokens, limit 64"}) {
+  for (const char* message :
+       {"sampling.max_tokens: 8 after a prompt of 61 tokens, limit 3 (context length 64 of 'bytes')",
+        "tokens: expected at most 64, got 65 (context length 64 of 'bytes')",
+        "prompt: with the outputs it refers to it has at least 65 tokens, limit 64"}) {
     const std::string body = ErrorBody(absl::InvalidArgumentError(message));
     CHECK(body.find("maximum context length is 64 tokens") != std::string::npos);
     CHECK(body.find("\"code\":\"context_length_exceeded\"") != std::string::npos);
   }
-  for (const absl::Status& other : {absl::InvalidArgumentError("prompt: expected segments or chat, got none"),
-                                    absl::InvalidArgumentError("stop: 9 tokens, limit 3 (context 64 of 'bytes')"),
-                                    absl::ResourceExhaustedError("prompt: 64 tokens, limit 63")}) {
+  for (const absl::Status& other :
+       {absl::InvalidArgumentError("prompt: expected segments or chat, got none"),
+        absl::InvalidArgumentError("stop: 9 tokens, limit 3 (context length 64 of 'bytes')"),
+        absl::ResourceExhaustedError("prompt: 64 tokens, limit 63")}) {
     CHECK(ErrorBody(other).find("maximum context") == std::string::npos);
     CHECK(ErrorBody(other).find("context_length_exceeded") == std::string::npos);
   }
