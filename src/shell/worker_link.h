@@ -151,11 +151,11 @@ class WorkerLink final : public Drainable {
     // gRPC has no text for a service that the worker lacks.
     if (status.error_code() != grpc::StatusCode::UNIMPLEMENTED) return FromGrpc(status).ToString();
     if (role_ == WorkerRole::kPrefill) {
-      return "UNIMPLEMENTED: it serves no prefill, but --prefill-workers lists it; list decode workers under "
-             "--decode-workers";
+      return "UNIMPLEMENTED: the worker serves no prefill, but --prefill-workers has its address; list decode workers "
+             "under --decode-workers";
     }
-    return "UNIMPLEMENTED: it serves no decode, but --decode-workers lists it; list prefill workers under "
-           "--prefill-workers";
+    return "UNIMPLEMENTED: the worker serves no decode, but --decode-workers has its address; list prefill workers "
+           "under --prefill-workers";
   }
 
   // Logs a text unless it equals the last one. REQUIRES: the caller holds the lock.

@@ -109,9 +109,10 @@ TEST_CASE("WorkerLink logs the list when the worker has another role") {
   FakeDecode worker(WorkerRole::kDecode, 22);
   Linked l(worker.address());
   l.Await(l.closed, 1);
-  CHECK(log.Count(StrCat("worker ", worker.address(),
-                         ": cannot attach: UNIMPLEMENTED: it serves no prefill, but --prefill-workers lists it; "
-                         "list decode workers under --decode-workers")) == 1);
+  CHECK(log.Count(StrCat(
+            "worker ", worker.address(),
+            ": cannot attach: UNIMPLEMENTED: the worker serves no prefill, but --prefill-workers has its address; "
+            "list decode workers under --decode-workers")) == 1);
 }
 
 TEST_CASE("WorkerLink logs the code when no worker answers") {
