@@ -76,7 +76,7 @@ const char* StateOf(const v1::Worker& worker) {
 std::string StatusText(const std::string& address, const v1::GetServerInfoResponse& info) {
   std::ostringstream out;
   out << "baton " << Printable(info.version()) << " at " << address << ": " << info.live_requests()
-      << " live requests, " << info.waiting_requests() << " of them waiting for a worker\n"
+      << " live requests, " << info.waiting_requests() << " of them waiting for a worker or for room\n"
       << info.active_sessions() << " sessions active, " << info.waiting_sessions() << " waiting; "
       << info.cached_tokens() << " of " << info.prompt_tokens() << " prompt tokens were cached; "
       << info.completion_tokens() << " tokens generated\n";
