@@ -27,7 +27,7 @@ int Main(int argc, char** argv) {
       app.add_subcommand("trace", "timeline of a workflow: when its agents waited, computed and decoded");
   AddTraceFlags(*trace_command, trace);
   const CLI::App* key_command =
-      app.add_subcommand("key", "draws an API key and prints its line for the router's file of keys");
+      app.add_subcommand("key", "generates an API key and prints its line for the router's file of keys");
   if (const auto code = ParseFlags(app, argc, argv)) return *code;
 
   if (serve_command->parsed()) {

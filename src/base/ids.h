@@ -38,7 +38,7 @@ using ReservationId = Id<struct ReservationIdTag, uint64_t>;
 using Generation = Id<struct GenerationTag, uint64_t>;
 // The router for which a prefill worker keeps KV under a lease.
 using LeaseHolder = Id<struct LeaseHolderTag, uint64_t>;
-// Drawn at random once, when the process starts.
+// A random number, generated once when the process starts.
 using Incarnation = Id<struct IncarnationTag, uint64_t>;
 
 // Names one reservation of a decode worker, never to be reused. A later reservation may have the

@@ -23,7 +23,7 @@ bool IsId(std::string_view text) { return IsHex(text) && text.find_first_not_of(
 
 int HexDigit(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
 
-// Draws 16 random hexadecimal digits that are not all zero.
+// Generates 16 random hexadecimal digits that are not all zero.
 std::string DrawHalf() {
   std::random_device random;
   const uint64_t bits = uint64_t{random()} << 32 | random();

@@ -66,6 +66,6 @@ int RunGenerate(const GenerateOptions& options);
 int RunChat(ClientOptions options);
 int RunTrace(const TraceOptions& options);
 int RunStatus(const StatusOptions& options);
-int RunKey();  // draws an API key
+int RunKey();  // generates an API key
 
 }  // namespace baton

@@ -140,7 +140,7 @@ absl::StatusOr<ApiKeys> ApiKeys::Load(const std::string& path) {
       if (!is_new) {
         return absl::InvalidArgumentError(StrCat(
             place, ": keys: tenant '", tenant->name, "' has a key that tenant '", use->second.tenant, "' has at ",
-            use->second.place, ". Remove one of the two lines, or draw another key with `baton key`"));
+            use->second.place, ". Remove one of the two lines, or generate another key with `baton key`"));
       }
       keys.entries_.push_back({sha, tenant});
     }

@@ -66,7 +66,7 @@ constexpr SamplingField kFields[] = {
      .member = &SamplingParams::seed,
      .json = "seed",
      .help = "the same request with the same seed gives the same tokens (on GPUs only with --same-bits); default: the "
-             "server draws a seed"},
+             "server generates a seed"},
     {.name = "ignore_eos",
      .member = &SamplingParams::ignore_eos,
      .json = "ignore_eos",
