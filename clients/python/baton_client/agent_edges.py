@@ -2,8 +2,8 @@
 
 A prefill hint is a chat that the client expects to send after a call. The hint has placeholders for
 the output of that call. The client sends hints with the call, in the field `followers`. A hint does
-not change an answer. On GPUs this needs --same-bits, because a hint changes the steps in which
-prompts are computed. A wrong hint costs the server a prefill. This module does no I/O."""
+not change an answer (on GPUs only with --same-bits, because a hint changes the steps in which
+prompts are computed). A wrong hint costs the server a prefill. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Call:
 
 
 class CallMemory:
-    """The last calls of one caller's agents in one session, two for each edge.
+    """The last call of each agent of one caller in one session, and a pair of calls for each edge.
 
     Methods may be called from any thread."""
 

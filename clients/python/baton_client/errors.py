@@ -12,7 +12,7 @@ class BatonError(Exception):
         super().__init__(f"{code.name}: {message}")
         # UNAVAILABLE and RESOURCE_EXHAUSTED may be retried.
         self.code = code
-        # Names the field, the value and the limit.
+        # If the error is about a field, the message is meant to name it, the value and the limit.
         self.message = message
         # Seconds after which a retry may succeed. None if the server sent no time.
         self.retry_after = retry_after

@@ -10,11 +10,12 @@ of an agent. The caller therefore declares two things:
 - `agents`: the agents, and the way to recognise the chats of each
 - `edges`: which agent's prompt contains the output of which other agent
 
-The HTTP clients of this module keep the last call of each downstream agent. They send it as a
+The HTTP clients of this module keep the last call of each downstream agent. From that call they
+predict the agent's next chat, with a placeholder for the upstream output. They send this chat as a
 prefill hint (field `followers`) with the next call of its upstream agent. The server then prefills
 the hint while it still decodes the output of the upstream agent.
 
-Answers are the same with and without hints. On GPUs this needs --same-bits on the server. A server
+Answers are the same with and without hints, on GPUs only with --same-bits on the server. A server
 gets hints only if one of its answers had the header `x-baton-followers`. Chats that match no
 declared agent are sent unchanged. This module needs the package `openai`."""
 

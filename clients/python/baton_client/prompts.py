@@ -119,8 +119,7 @@ class Options:
     session_id: str | None = None
     # Requests share KV and can refer to each other only if their salts are equal.
     cache_salt: str | None = None
-    # -1000 to 1000. A higher priority waits less. The default is 0. proto/inference.proto has the
-    # rule.
+    # -1000 to 1000. Orders waiting requests. The default is 0. proto/inference.proto has the rule.
     priority: int | None = None
     # "arrival": outputs join the prompt in the order of their completion.
     join: Literal["order", "arrival"] | None = None

@@ -32,7 +32,7 @@ class Usage:
     """Numbers of tokens."""
 
     prompt_tokens: int
-    # Tokens of the prompt that were not computed for this request, with shared_tokens.
+    # Tokens of the prompt that were not computed for this request. Includes shared_tokens.
     cached_tokens: int
     completion_tokens: int
     # Cached tokens that another request computed at the same time.
@@ -62,20 +62,24 @@ class Result:
     finish_reason: Literal["stop", "length", "cancelled", "unspecified"]
     usage: Usage
     timings: Timings
-    context_length: int  # tokens; 0 without a context
+    context_length: int  # tokens of the context; 0 without a context
+    # Milliseconds for which the router keeps the context, unless it is used again.
     lease_ms: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Prefilled:
-    """A prompt whose KV the server has computed and keeps."""
+    """A prompt whose KV the server has computed.
+
+    The KV stays in a prefill worker's prefix cache. It may be evicted from there, unless a context
+    leases it."""
 
     request_id: str
     usage: Usage
     timings: Timings
     # Tokens of the context after this call. 0 without a context.
     context_length: int
-    # Milliseconds for which the server keeps an unused prompt.
+    # Milliseconds for which the router keeps the context, unless it is used again.
     lease_ms: int
 
 
@@ -86,7 +90,8 @@ class Model:
     context: int
     vocabulary: int
     has_chat_template: bool
-    # Whether the model has workers.
+    # Whether a prefill worker and a decode worker that share KV are attached for the model, or a
+    # drained one left less than 30 s ago.
     ready: bool
 
 
