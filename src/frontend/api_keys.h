@@ -23,8 +23,9 @@ namespace baton {
 //   tokens_per_minute = 200000
 class ApiKeys {
  public:
-  // INVALID_ARGUMENT names the file and line, the expected value and the found value. A tenant
-  // without a key is an error. So is a key that appears twice; the message names both places.
+  // The message of INVALID_ARGUMENT names the file and line, the expected value and the found
+  // value. A tenant without a key is an error. So is a key that appears twice; the message names
+  // both places.
   static absl::StatusOr<ApiKeys> Load(const std::string& path);
 
   // Returns the key's tenant, or null if the key is unknown. Takes the same time for every key, so

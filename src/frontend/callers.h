@@ -41,8 +41,8 @@ class Callers {
   // As KeyRing::Authenticate. Logs UNAUTHENTICATED as a warning, at most once in ten seconds. The
   // warning has no key.
   absl::StatusOr<Caller> Authenticate(std::string_view authorization, const CallOrigin& origin);
-  // Like Authenticate, for views of all tenants' requests together. PERMISSION_DENIED if the tenant
-  // is not an operator.
+  // Like Authenticate, for views of all tenants' requests together. Returns PERMISSION_DENIED if
+  // the tenant is not an operator.
   absl::StatusOr<Caller> AuthenticateOperator(std::string_view authorization, const CallOrigin& origin);
 
   // Returns a refusal if Count would refuse every request of this caller now. Call it before

@@ -1,4 +1,4 @@
-// Converts a tenant's workflows and the trace of one workflow to protobuf.
+// Converts the workflows of a cache domain and the trace of one workflow to protobuf.
 #pragma once
 
 #include "inference.pb.h"

@@ -17,8 +17,8 @@
 
 namespace baton {
 
-// Not thread-safe, except for Cancel. Calls block. Each call asks the servers in turn until one
-// answers, and waits at most `EtcdOptions::timeout` for each server. Errors:
+// Not thread-safe, except for Cancel. Calls block. Each call asks the servers one after the other
+// until one answers, and waits at most `EtcdOptions::timeout` for each server. Errors:
 // - UNAVAILABLE if no server answers or an answer is unusable. The message names the last server
 //   and quotes its error.
 // - CANCELLED if Cancel was called.

@@ -30,7 +30,7 @@ struct ServedModel {
 
 // Returns the last component of a model directory's path, which is the model's name.
 std::string ModelName(const std::string& directory);
-// Checks that no two directories have the same model name. INVALID_ARGUMENT names both directories.
+// Returns INVALID_ARGUMENT, with both directories, if two directories have the same model name.
 absl::Status CheckModelNames(const std::vector<std::string>& directories);
 
 // Loads config, tokenizer, chat template and sampling defaults. Fails with NOT_FOUND or

@@ -7,8 +7,8 @@ namespace baton {
 
 // Clients choose a priority in [-kMaxPriority, kMaxPriority]. A priority orders the requests of one
 // tenant only. Routers and prefill workers put a higher priority first; every eighth prefill step
-// begins with each tenant's oldest prompt. A decode worker counts a level as 10 s of earlier
-// arrival, up to 100 levels.
+// begins with each tenant's oldest complete prompt. A decode worker counts a level as 10 s of
+// earlier arrival, up to 100 levels.
 inline constexpr int32_t kMaxPriority = 1000;
 // The priority of low-priority jobs, below all priorities of clients. A low-priority job runs only
 // when nothing else can run, so it may starve.

@@ -7,7 +7,7 @@
 namespace baton {
 
 // `handle(worker)` does the work and returns its status. It waits only for locks. A call that
-// revokes a write right also waits until writes under that right have ended.
+// revokes a write key also waits until writes with that key have ended.
 template <typename Handle>
 grpc::ServerUnaryReactor* KvTransferService::Answer(grpc::CallbackServerContext* context, Handle handle) {
   DecodeWorker* worker = worker_;

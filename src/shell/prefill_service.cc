@@ -33,7 +33,8 @@ PrefillEvent PrefillFailed(const RequestFailed& failed) {
   return event;
 }
 
-// The lease holder of a router's stream. It is unique among open streams.
+// Returns the id under which the worker keeps leases of this router's jobs. The id is unique among
+// open streams.
 LeaseHolder HolderOf(const void* stream) { return LeaseHolder(reinterpret_cast<uintptr_t>(stream)); }
 
 }  // namespace

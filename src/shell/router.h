@@ -64,8 +64,8 @@ class Router {
   bool AddPrefillHint(const RequestTicket& call, ClientRequest prompt);
   // Does nothing if the request has ended.
   void Cancel(const RequestTicket& ticket);
-  // Detaches the request, because its client has stopped reading. The request is cancelled unless
-  // other requests wait for its output.
+  // Detaches the request, because its client has stopped reading. The request is cancelled once no
+  // client's request waits for its output, which may be at once.
   void Detach(const RequestTicket& ticket);
   // Ends all live requests with UNAVAILABLE.
   void EndAll();
@@ -89,7 +89,7 @@ class Router {
   static constexpr size_t kMostTraced = 512;
   // Returns NOT_FOUND if no request of the workflow is recorded.
   absl::StatusOr<Trace> TraceOf(const std::string& workflow, const std::string& cache_domain);
-  // Returns the latest workflows of a tenant, the latest first, at most kMostWorkflows.
+  // Returns the latest workflows of a cache domain, the latest first, at most kMostWorkflows.
   static constexpr size_t kMostWorkflows = 64;
   struct Workflows {
     std::vector<WorkflowView> views;

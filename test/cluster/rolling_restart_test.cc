@@ -1,5 +1,5 @@
-// Tests that restart every process of a cluster in turn, while clients call in every way. No
-// request is lost, and all answers have the tokens and bits of a quiet cluster.
+// Tests that restart the processes of a cluster one after the other, while clients call in every
+// way. No request is lost, and all answers have the tokens and bits of a quiet cluster.
 #include <signal.h>
 
 #include <iostream>

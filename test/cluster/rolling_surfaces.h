@@ -36,7 +36,7 @@ class Surface {
 
 struct SurfaceKind {
   std::string name;
-  size_t tries;  // for each request, with the routers in turn
+  size_t tries;  // for each request, with the routers one after the other
   std::function<std::unique_ptr<Surface>()> make;
 };
 

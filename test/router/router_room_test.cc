@@ -396,7 +396,7 @@ TEST_CASE("RouterCore leaves out a decode worker that a prefill worker cannot re
   }
 }
 
-TEST_CASE("RouterCore ends a request when workers refuse it in turn") {
+TEST_CASE("RouterCore ends a request when workers refuse it one after the other") {
   Cluster c({.capacity_wait = absl::Seconds(30)});
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());

@@ -131,7 +131,7 @@ TEST_CASE("A trace shows that a request without room waits in a queue again") {
   CHECK(absl::IsCancelled(call.Finish().status));
 }
 
-TEST_CASE("Trace returns a workflow only to its tenant") {
+TEST_CASE("Trace returns a workflow of its cache domain only") {
   Cluster c;
   v1::GenerateRequest request = Request("r", "a");
   request.set_cache_salt("tenant");

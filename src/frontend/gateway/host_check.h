@@ -8,8 +8,9 @@
 
 namespace baton {
 
-// Checks the value of the "host" header. PERMISSION_DENIED unless it is an IP address or localhost,
-// with any port, or empty. It may be empty in HTTP/1.0, which browsers do not use.
+// Checks the value of the "host" header. Returns PERMISSION_DENIED unless the value is an IP
+// address or localhost, with any port, or empty. The value may be empty in HTTP/1.0, which browsers
+// do not use.
 absl::Status CheckHost(std::string_view host);
 
 }  // namespace baton

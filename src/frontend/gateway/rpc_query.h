@@ -15,7 +15,7 @@ struct RpcQuery {
 };
 
 // Reads "stream=true" or "stream=false", if the call `may_stream`, and "timeout_ms=N". Each may
-// appear once, separated by '&'. INVALID_ARGUMENT if the query has anything else.
+// appear once, separated by '&'. Returns INVALID_ARGUMENT if the query has anything else.
 absl::StatusOr<RpcQuery> ReadRpcQuery(std::string_view query, bool may_stream);
 
 }  // namespace baton

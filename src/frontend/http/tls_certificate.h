@@ -25,8 +25,8 @@ class TlsCertificate {
   static absl::StatusOr<std::shared_ptr<TlsCertificate>> Load(Files files);
 
   // Reads the files if they have changed, and returns whether they have. New connections then use
-  // the new certificate. INVALID_ARGUMENT if the new files cannot be used. The old certificate then
-  // stays. The same change returns the error only once.
+  // the new certificate. Returns INVALID_ARGUMENT if the new files cannot be used. The old
+  // certificate then stays. The same change returns the error only once.
   absl::StatusOr<bool> Renew();
   // Returns the context for a new connection, which may keep it. It allows TLS 1.2 or newer, key
   // exchange by X25519 or P-256, and HTTP/1.1.

@@ -23,7 +23,7 @@ class TlsSession {
   TlsSession& operator=(const TlsSession&) = delete;
 
   // Takes bytes from the client, cut anywhere, and appends the plaintext to `plaintext`. It appends
-  // at most one record (16 KiB) more than bytes.size(). INVALID_ARGUMENT in these cases:
+  // at most one record (16 KiB) more than bytes.size(). Returns INVALID_ARGUMENT in these cases:
   //
   // - The client does not use a supported TLS, or refuses the connection.
   // - The client sends TLS messages without plaintext only.

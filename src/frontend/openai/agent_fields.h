@@ -16,7 +16,7 @@ void ReadOutputOf(FieldReader& owner, v1::OutputOf& out);
 // `vocab`.
 void ReadSegmentList(FieldReader& body, int32_t vocab, v1::Segments& segments);
 
-// Reads token ids in [0, vocab). INVALID_ARGUMENT names the element.
+// Reads token ids in [0, vocab). The message of INVALID_ARGUMENT names the element.
 absl::Status ReadTokenIds(const Json& list, std::string_view path, int32_t vocab, v1::TokenIds& ids);
 
 }  // namespace baton

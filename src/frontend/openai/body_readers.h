@@ -7,7 +7,8 @@ namespace baton {
 
 // request_fields.cc: fields that completions and chats share.
 
-// NOT_FOUND if the model is not served. A prefill hint without a model has its call's model.
+// Refuses the body with NOT_FOUND if the model is not served. A prefill hint without a model has
+// its call's model.
 void ReadModel(BodyDraft& draft, const ApiField& field);
 void ReadSamples(BodyDraft& draft, const ApiField& field);
 void ReadStream(BodyDraft& draft, const ApiField& field);

@@ -7,8 +7,8 @@
 
 namespace baton {
 
-// Errors are those of ReadCompletion. INVALID_ARGUMENT also if the chat has tools and the model's
-// format of tool calls is unknown.
+// Errors are those of ReadCompletion. Also returns INVALID_ARGUMENT if the chat has tools and the
+// model's format of tool calls is unknown.
 absl::StatusOr<CompletionCall> ReadChat(const Json& body, const ServedModels& models);
 
 }  // namespace baton

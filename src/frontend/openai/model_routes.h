@@ -17,7 +17,7 @@ namespace baton {
 
 // GET /v1/models. `created` is the time since which this router serves the models.
 std::string ModelsBody(const ServedModels& models, absl::Time created);
-// GET /v1/models/NAME. NOT_FOUND if the model is not served.
+// GET /v1/models/NAME. Returns NOT_FOUND if the model is not served.
 absl::StatusOr<std::string> ModelBody(const ServedModels& models, std::string_view name, absl::Time created);
 // GET /version.
 std::string VersionBody();
@@ -29,8 +29,9 @@ using ChatTokenizer =
 // POST /tokenize. The fields are "model", "prompt" or "messages" (and "tools"), and
 // "add_special_tokens". The answer has "count", "max_model_len" and "tokens". add_special_tokens,
 // true by default, adds the tokenizer's prefix to a prompt. It does not apply to messages, because
-// the template adds the prefix. Takes time linear in the text. INVALID_ARGUMENT if a field is
-// wrong, or if the text exceeds the model's context length. NOT_FOUND if the model is not served.
+// the template adds the prefix. Takes time linear in the text. Returns INVALID_ARGUMENT if a field
+// is wrong, or if the text exceeds the model's context length. Returns NOT_FOUND if the model is
+// not served.
 absl::StatusOr<std::string> TokenizeBody(const Json& body, const ServedModels& models, ChatTokenizer chat_tokens);
 // POST /detokenize: {"model", "tokens"} to {"prompt"}. Special tokens appear by name. Errors are
 // those of TokenizeBody.

@@ -15,8 +15,8 @@ enum class ToolFormat {
   kLlama,
 };
 
-// Derived from the text of the chat template, which shows the model the format. INVALID_ARGUMENT if
-// the template does not show tools to the model, or uses another format.
+// Derives the format from the text of the chat template, which shows the model the format. Returns
+// INVALID_ARGUMENT if the template does not show tools to the model, or uses another format.
 absl::StatusOr<ToolFormat> ToolFormatOf(const ServedModel& model);
 
 }  // namespace baton
