@@ -27,7 +27,7 @@ struct NodeParts {
   Metrics& metrics;
 };
 
-// Draws a random incarnation, which differs for each start of a process.
+// Generates a random incarnation, which differs for each start of a process.
 Incarnation DrawIncarnation();
 
 WorkerInfo Describe(const NodeParts& parts, WorkerRole role, const WorkerAddress& address, Incarnation incarnation);
