@@ -10,8 +10,9 @@ namespace baton {
 // begins with each tenant's oldest complete prompt. A decode worker counts a level as 10 s of
 // earlier arrival, up to 100 levels.
 inline constexpr int32_t kMaxPriority = 1000;
-// The priority of low-priority jobs, below all priorities of clients. A low-priority job runs only
-// when nothing else can run, so it may starve.
+// The priority of low-priority jobs, below all priorities of clients. In each prefill step,
+// low-priority jobs come after all other prompts. They get the tokens that the other prompts leave,
+// within the share of prompts that yield (`StreamingLimits::step_tokens`), so they may starve.
 inline constexpr int32_t kLowPriority = -kMaxPriority - 1;
 inline bool IsLowPriority(int32_t priority) { return priority <= kLowPriority; }
 
