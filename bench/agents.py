@@ -224,7 +224,7 @@ def parse_args():
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="12 cascades and the workflows, 3 repeats (default)")
     size.add_argument("--full", action="store_true", help="36 cascades, the workflows and the ablation, 5 repeats")
-    parser.add_argument("--repeats", type=int)
+    parser.add_argument("--repeats", type=int, help="measurements of each setting; default: 3, with --full 5")
     parser.add_argument("--server", help="address of a running router; default: start a cluster, and stop it at the end")
     parser.add_argument("--model", default="", help="name of a model; needed if the server has several")
     parser.add_argument("--model-dir", default=ROOT / "models" / "smollm2-135m-instruct",

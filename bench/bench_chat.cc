@@ -110,9 +110,9 @@ int Run(const Options& options) {
 
 int main(int argc, char** argv) {
   baton::Options options;
-  CLI::App app("CPU of reading a chat with tools");
-  app.add_option("--tools", options.tools, "in the chat")->capture_default_str();
-  app.add_option("--rounds", options.rounds, "medians are over these")->capture_default_str();
+  CLI::App app("Measures the CPU time of reading a chat with tools.");
+  app.add_option("--tools", options.tools, "number of tools in the chat")->capture_default_str();
+  app.add_option("--rounds", options.rounds, "measurements; figures are their medians")->capture_default_str();
   app.add_option("--template", options.chat_template, "file with the chat template")->required();
   app.add_option("--json", options.json, "write the report to this file");
   CLI11_PARSE(app, argc, argv);

@@ -201,7 +201,7 @@ class ForwardBench {
                 static_cast<double>(step.streams * step.tokens) / seconds, bytes / seconds / 1e9,
                 flops / seconds / 1e12, share * 100);
     if (step.logits) {
-      std::printf(", host %.0f us, begun ahead %.3f ms; the first %.1f ms, then %.1f ms%s", host_seconds * 1e6,
+      std::printf(", host %.0f us, enqueued ahead %.3f ms; the first %.1f ms, then %.1f ms%s", host_seconds * 1e6,
                   ahead_seconds.value_or(0) * 1e3, first_seconds[0] * 1e3, first_seconds[1] * 1e3,
                   spec.seen.empty() ? "" : ", penalties");
     }

@@ -292,7 +292,8 @@ int Main(int argc, char** argv) {
   app.add_option("--streams", options.streams, "requests of one batch, for each case")->check(CLI::Range(1, 1024));
   app.add_option("--steps", options.steps, "steps of each measurement")->check(CLI::Range(10, 100000));
   app.add_option("--device-us", options.device_us, "duration of a step on the device")->check(CLI::Range(0, 1000000));
-  app.add_option("--model", options.model, "directory whose tokenizer makes the text; default: one of the tests");
+  app.add_option("--model", options.model,
+                 "model directory whose tokenizer makes the text; default: a tokenizer of the tests");
   app.add_option("--json", options.json, "write the results to this file");
   CLI11_PARSE(app, argc, argv);
 

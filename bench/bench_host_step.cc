@@ -100,9 +100,9 @@ int Main(int argc, char** argv) {
   app.add_option("--streams", options.streams, "requests of one batch, for each case")->check(CLI::Range(1, 1024));
   app.add_option("--history", options.history, "tokens before each stream's first step")->check(CLI::Range(0, 100'000));
   app.add_option("--steps", options.steps, "steps of each measurement")->check(CLI::Range(10, 10'000));
-  app.add_option("--seen", options.seen, "tokens that penalties apply to, of each stream")
+  app.add_option("--seen", options.seen, "tokens of each stream to which penalties apply")
       ->check(CLI::Range(0, 100'000));
-  app.add_option("--json", options.json, "writes the report here");
+  app.add_option("--json", options.json, "write the results to this file");
   CLI11_PARSE(app, argc, argv);
 
   // A small model. The host's work depends on streams and histories. For a graph it does not depend

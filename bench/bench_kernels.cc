@@ -265,7 +265,8 @@ int Main(int argc, char** argv) {
   app.add_option("--kernels", options.kernels, "portable, avx2, avx512 or avx512bf16; default: the fastest");
   app.add_option("--threads", options.threads, "threads, default: all cores")->check(CLI::Range(1, 1024));
   app.add_option("--rounds", options.rounds, "measurements of each case")->check(CLI::Range(1, 10000));
-  app.add_option("--model", options.model, "shapes")->check(CLI::IsMember({"smollm2", "llama8b"}));
+  app.add_option("--model", options.model, "model whose shapes are measured")
+      ->check(CLI::IsMember({"smollm2", "llama8b"}));
   app.add_flag("--f32", options.f32, "f32 weights instead of bf16");
   app.add_option("--json", options.json, "write the results to this file");
   CLI11_PARSE(app, argc, argv);

@@ -292,16 +292,14 @@ std::string CpuName() {
 int Main(int argc, char** argv) {
   Options options;
   CLI::App app(
-      "Measures the router: CPU per streamed token and added latency, against its targets 15 us and 0.3 ms; what HTTP "
-      "adds "
-      "to gRPC, against 10 us and, for the first token, 0.3 ms; memory of idle streams (50 kB), /metrics (5 ms), and "
-      "how "
-      "soon it refuses when it is full (50 ms).");
+      "Measures the router: CPU per streamed token and added latency, against its targets 15 us and 0.3 ms; the cost "
+      "that HTTP adds to gRPC, against 10 us and, for the first token, 0.3 ms; memory of idle streams (50 kB), the "
+      "time of /metrics (5 ms), and the time to a refusal when the router is full (50 ms).");
   app.add_option("--streams", options.streams, "requests that stream at a time")->check(CLI::Range(1, 1024));
   app.add_option("--step-ms", options.step_ms, "time between a request's tokens")->check(CLI::Range(1, 1000));
   app.add_option("--rounds", options.rounds, "measurements of each case")->check(CLI::Range(1, 1000));
   app.add_option("--seconds", options.seconds, "seconds of each measurement")->check(CLI::Range(1, 1000));
-  app.add_option("--commit", options.commit, "noted in the results");
+  app.add_option("--commit", options.commit, "commit to record in the results");
   app.add_option("--json", options.json, "write the results to this file");
   app.add_option("--router-of", options.router_of, "for the program itself")->expected(2)->group("");
   app.add_option("--max-requests", options.max_requests, "for the program itself")->group("");

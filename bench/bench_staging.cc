@@ -101,11 +101,14 @@ nlohmann::json Run(const std::string& directory, int64_t bytes, int threads, int
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("How fast staged KV comes back from disk.");
+  CLI::App app("Measures how fast staged KV comes back from disk.");
   std::string directory = "/tmp", json;
   int rounds = 5;
-  app.add_option("--directory", directory, "on the disk to measure, with 256 MiB free")->capture_default_str();
-  app.add_option("--rounds", rounds, "medians of so many")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--directory", directory, "directory on the disk to measure, which has 256 MiB free")
+      ->capture_default_str();
+  app.add_option("--rounds", rounds, "measurements of each case; figures are their medians")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_option("--json", json, "write the figures to this file");
   CLI11_PARSE(app, argc, argv);
   nlohmann::json report;

@@ -105,8 +105,9 @@ def variants():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--loads", type=float, nargs="+", default=[0.3, 0.6])
+    parser.add_argument("--runs", type=int, default=5, help="runs of each setting; each has a seed of its own")
+    parser.add_argument("--loads", type=float, nargs="+", default=[0.3, 0.6],
+                        help="loads as shares of the machine's prefill rate")
     parser.add_argument("--json", help="write the figures to this file")
     args = parser.parse_args()
     simulator = agents_simulated.Simulator()
@@ -114,7 +115,7 @@ def main():
     for (name, machine), load in itertools.product(MACHINES.items(), args.loads):
         alone = [run(simulator, machine, load, seed) for seed in range(args.runs)]
         print(f"\n{name}, load {load:.0%}, {args.runs} runs; ms: whole prompts' TTFT | of which for streaming prompts | "
-              "readers' first token after the upstream's end")
+              "downstream requests' first token after the upstream's end")
         print(f"{'':28}" + 3 * f"{'median':>9}{'p90':>9}{'p99':>9}{'max':>9}  ")
         for variant, overlap, rules in variants():
             f = figures([run(simulator, machine, load, seed, overlap, alone[seed], **rules) for seed in range(args.runs)])

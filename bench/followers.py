@@ -61,9 +61,9 @@ def pair(arguments, number, ahead):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", default="http://127.0.0.1:8000")
-    parser.add_argument("--model", default="smollm2-135m-instruct")
-    parser.add_argument("--pairs", type=int, default=32)
+    parser.add_argument("--url", default="http://127.0.0.1:8000", help="address of the server's HTTP port")
+    parser.add_argument("--model", default="smollm2-135m-instruct", help="name of the model")
+    parser.add_argument("--pairs", type=int, default=32, help="measured pairs of each kind")
     parser.add_argument("--tokens", type=int, default=64, help="output tokens of the writer")
     arguments = parser.parse_args()
     runs = {False: [], True: []}

@@ -48,10 +48,10 @@ def figures(cuda, peer, transport):
         yield "prefill of 8,192, of the product's rate", lambda: share(rows, tokens=8192), 0.75
         yield "decode of 1 stream, of the copy rate", lambda: share(rows, streams=1, **step), 0.75
         yield "decode of 256 streams, of the roofline", lambda: share(rows, streams=256, **step), 0.75
-        yield "host work of a decode step, 50 us over the most", lambda: host_work(rows), 1.0
+        yield "50 us / longest host work of a decode step", lambda: host_work(rows), 1.0
     for row in rows:
         if "host_seconds_median" in row:
-            yield (f"decode of {row['streams']} on {row['history']} begun ahead, times one that waits",
+            yield (f"decode of {row['streams']} on {row['history']} speed-up if enqueued ahead",
                    lambda row=row: row["seconds_median"] / row["ahead_seconds_median"], 0.0)
     if cuda and peer:
         yield "prefill attention, times PyTorch's best backend", lambda: sdpa(cuda, peer), 0.9

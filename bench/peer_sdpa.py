@@ -46,7 +46,7 @@ def measure(shape, backend):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json")
+    parser.add_argument("--json", help="write the figures to this file")
     options = parser.parse_args()
     results = []
     for shape in SHAPES:

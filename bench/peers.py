@@ -114,10 +114,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=pathlib.Path, default=ROOT / "models" / "smollm2-135m-instruct",
                         help="Hugging Face directory of a Llama in bf16 with one model.safetensors")
-    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="engines to compare with")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of each engine")
     parser.add_argument("--rounds", type=int, default=3, help="number of measurements of each engine")
-    parser.add_argument("--bench-forward", type=pathlib.Path, default=ROOT / "build/release/bin/bench_forward")
+    parser.add_argument("--bench-forward", type=pathlib.Path, default=ROOT / "build/release/bin/bench_forward",
+                        help="Baton's benchmark program")
     parser.add_argument("--json", type=pathlib.Path, help="write the result to this file")
     args = parser.parse_args()
     if not (args.model / "model.safetensors").exists():

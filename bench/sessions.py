@@ -37,7 +37,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulated", action="store_true", help="simulate A100s in virtual time")
-    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--full", action="store_true", help="more settings, as above")
     parser.add_argument("--repeats", type=int, default=3, help="number of measured runs; figures are their medians")
     parser.add_argument("--pressure", action="store_true", help="with --simulated: more sessions than KV memory holds")
     parser.add_argument("--host-tier", action="store_true", help="with --simulated: with and without host memory for evicted KV")

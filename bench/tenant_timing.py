@@ -134,8 +134,8 @@ def compare(others, nobodys):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=400)
-    parser.add_argument("--model", default=str(ROOT / "test/golden/tiny_llama3_bf16"))
+    parser.add_argument("--rounds", type=int, default=400, help="probes of each kind")
+    parser.add_argument("--model", default=str(ROOT / "test/golden/tiny_llama3_bf16"), help="model directory")
     parser.add_argument("--json", help="also write the figures to this file")
     arguments = parser.parse_args()
     keys = {name: secrets.token_hex(32) for name in ("alpha", "beta")}

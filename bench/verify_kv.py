@@ -6,8 +6,9 @@
 The figure is the time to first token of prompts, with and without the option. The prefill worker
 has the KV of the prompts and the decode worker does not, so the hand-off dominates this time.
 
-Two decode workers run at the same time, each behind its own router, and alternate. Each has room
-for only one prompt, and two prompts alternate. All blocks of a prompt therefore move each time.
+Two decode workers run at the same time, each behind its own router, and alternate. Each has KV
+blocks for only one prompt, and two prompts alternate. All blocks of a prompt therefore move each
+time.
 """
 
 import argparse
@@ -76,11 +77,11 @@ async def measure(routers, model, tokens, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=pathlib.Path)
-    parser.add_argument("--tokens", type=int, default=2048)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("model", type=pathlib.Path, help="model directory")
+    parser.add_argument("--tokens", type=int, default=2048, help="tokens of a prompt")
+    parser.add_argument("--rounds", type=int, default=15, help="measurements of each of two prompts")
     parser.add_argument("--option", choices=["verify-kv", "guard-kv"], default="verify-kv", help="option of the decode workers")
-    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file")
     options = parser.parse_args()
     clusters = Clusters(options.model.resolve(), options.tokens, f"--{options.option}")
     try:
