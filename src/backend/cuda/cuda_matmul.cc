@@ -121,7 +121,7 @@ void ForgetRepeated(std::vector<cublasLtMatmulAlgo_t>& algorithms) {
 }
 
 std::string Words(int64_t rows, int64_t n, int64_t k) {
-  return absl::StrCat("[", rows, ", ", k, "] by [", n, ", ", k, "] transposed");
+  return absl::StrCat("[", rows, ", ", k, "] x [", n, ", ", k, "]^T");
 }
 
 // Returns random numbers in [-2, -1] and [1, 2], whose sums depend on their order. `one` has the
@@ -332,8 +332,9 @@ absl::Status CudaMatmul::Learn(MatrixProduct product, std::span<const __nv_bfloa
     product.w = weights.front();
     ASSIGN_OR_RETURN(const auto same, FirstWithOwnBits(own, product, candidates, stream));
     if (!same.has_value() && shape.rows <= kRowsOfOneAlgorithm) {
-      return absl::InternalError(absl::StrCat("cuBLASLt: no algorithm gives the bits of other row counts for ",
-                                              Words(shape.rows, product.n, product.k), ", as --same-bits needs"));
+      return absl::InternalError(absl::StrCat("--same-bits: cuBLASLt has no algorithm that gives a row of ",
+                                              Words(shape.rows, product.n, product.k),
+                                              " the same bits for every number of rows. Start without --same-bits"));
     }
     choice.in_parts = !same.has_value();
     choice.algorithm = same.value_or(choice.algorithm);
@@ -459,8 +460,9 @@ absl::StatusOr<std::optional<CudaMatmul::Algorithm>> CudaMatmul::FirstWithOwnBit
     ASSIGN_OR_RETURN(found, holds(own[i], {kRowsOfOneAlgorithm}));
   }
   if (!found) {
-    return absl::InternalError(absl::StrCat("cuBLASLt: no algorithm gives equal rows equal bits for ",
-                                            Words(kRowsOfOneAlgorithm, product.n, product.k)));
+    return absl::InternalError(absl::StrCat("--same-bits: cuBLASLt has no algorithm that gives equal rows of ",
+                                            Words(kRowsOfOneAlgorithm, product.n, product.k),
+                                            " equal bits. Start without --same-bits"));
   }
   for (const Algorithm& algorithm : candidates) {
     ASSIGN_OR_RETURN(const bool same, holds(algorithm, {planned, FewestPlannedAs(planned), planned * 5 / 8,
