@@ -132,7 +132,7 @@ class TensorTaker {
   absl::Status CheckNothingLeft() const {
     for (const auto& [name, found] : left_) {
       if (!absl::EndsWith(name, ".rotary_emb.inv_freq")) {
-        return Error(*found.file, name, "expected no such tensor in this architecture");
+        return Error(*found.file, name, "unknown tensor for this architecture");
       }
     }
     return absl::OkStatus();

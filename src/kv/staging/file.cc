@@ -51,7 +51,7 @@ absl::Status Allocate(int file, const std::string& directory, int64_t bytes) {
   if (error != ENOSPC) return absl::ErrnoToStatus(error, absl::StrCat("cannot allocate space in ", directory));
   return absl::ResourceExhaustedError(absl::StrCat("no space for ", bytes >> 20, " MiB in ", directory, ": ",
                                                    static_cast<int64_t>(free) >> 20,
-                                                   " MiB are free. Make room or lower --kv-disk-mb"));
+                                                   " MiB are free. Free space or lower --kv-disk-mb"));
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ TEST_CASE("StagingFile fails at the start when no file can be made") {
   CHECK_FALSE(StagingFile::Create(directory / "file", 4, kSlot).ok());
   const auto huge = StagingFile::Create(directory.path(), int64_t{1} << 40, kSlot);
   CHECK(absl::IsResourceExhausted(huge.status()));
-  CHECK(huge.status().message().find("MiB are free. Make room or lower --kv-disk-mb") != std::string::npos);
+  CHECK(huge.status().message().find("MiB are free. Free space or lower --kv-disk-mb") != std::string::npos);
 }
 
 TEST_CASE("StagingFile names ulimit -f when the limit on file size is too low") {
