@@ -20,7 +20,7 @@ struct ChosenTokensArgs {
   // [rows], the result. 0 if no token could be chosen.
   int32_t* tokens = nullptr;
   // [rows] and their lists, or null. For a row with penalties, the token is added to its list or
-  // counted there. Each such list has room for one more token at its end.
+  // counted there. Each such list has space for one more token at its end.
   SamplingRow* params = nullptr;
   SeenToken* seen = nullptr;
 };

@@ -8,7 +8,7 @@
 
 namespace baton {
 
-// Drops a log line if stderr has no room for it. A full pipe would otherwise block every thread
+// Drops a log line if stderr cannot take it at once. A full pipe would otherwise block every thread
 // that logs, and a server logs for each request. After the next line that fits, the sink writes the
 // number of dropped lines.
 class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {

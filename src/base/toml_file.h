@@ -12,7 +12,7 @@ namespace baton {
 // malformed TOML with "FILE:LINE".
 absl::StatusOr<toml::table> ReadTomlFile(const std::string& path);
 
-// Returns "FILE:LINE", the position of `node`, for error messages.
+// Returns "FILE:LINE" of `node`, for error messages.
 std::string PlaceOf(const std::string& path, const toml::node& node);
 
 }  // namespace baton

@@ -124,7 +124,7 @@ TEST_CASE("Metrics show a cluster's hand-offs and the time of each stage") {
   };
   const auto all_steps = [&] { return steps(*cluster.decode_a, "after") + steps(*cluster.decode_b, "after"); };
   Await("the decode workers to count their steps", [&] { return all_steps() >= 2; });
-  // Without a GPU, no step begins ahead.
+  // Without a GPU, no step is enqueued ahead.
   CHECK(steps(*cluster.decode_a, "ahead") + steps(*cluster.decode_b, "ahead") == 0);
 }
 

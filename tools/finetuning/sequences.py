@@ -16,7 +16,7 @@ _COLUMNS = 128
 class _Layer(DynamicLayer):
     """KV of one layer.
 
-    Without gradients, the layer reserves room for more tokens. A copy for each token would take
+    Without gradients, the layer reserves space for more tokens. A copy for each token would take
     time. It would also fragment memory into pieces that are too small for the next copy.
     """
 

@@ -14,7 +14,7 @@ class Buffer {
  public:
   T* data() const { return data_.get(); }
 
-  // Makes room for at least `count` elements. Throws std::bad_alloc if there is no memory.
+  // Makes space for at least `count` elements. Throws std::bad_alloc if there is no memory.
   T* Reserve(size_t count) {
     if (count > capacity_) {
       data_.reset();

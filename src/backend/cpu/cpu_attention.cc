@@ -143,7 +143,7 @@ void CpuAttention::RunTask(const Task& task, const AttentionArgs& args, const Ou
   }
 }
 
-// `memory` has room for two states.
+// `memory` has space for two states.
 void CpuAttention::AttendSpans(const Task& task, AttentionArgs args, const Output& output, float* memory) {
   const auto attend = kernels_.Kv(layout_.format).attend;
   const int64_t rows = task.tokens * group_;

@@ -18,7 +18,7 @@ class WeightMemory {
   WeightMemory& operator=(const WeightMemory&) = delete;
 
   // Returns zeroed memory, aligned to 64 bytes, that lives as long as this object. It lies directly
-  // behind the previous piece if the chunk has room. Throws std::bad_alloc if there is no memory.
+  // behind the previous piece if the chunk has space. Throws std::bad_alloc if there is no memory.
   std::byte* Allocate(size_t bytes);
 
  private:

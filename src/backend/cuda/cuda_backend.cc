@@ -133,7 +133,7 @@ class CudaBackend final : public Backend {
     RETURN_IF_ERROR(ProjectionTuner(*matmul_, stream).Tune(ops_->Projections(model_, step)));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     spdlog::info("{}: chose kernels for projections in {:.1f} s", device.name, took.count());
-    // Outside of a group, decode steps are captured and may be enqueued early.
+    // Outside of a group, decode steps are captured and may be enqueued ahead.
     decode_steps_ = std::make_unique<DecodeSteps>(*ops_, model_, options.communicator == nullptr, stream);
     return absl::OkStatus();
   }

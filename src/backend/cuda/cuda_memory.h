@@ -32,7 +32,7 @@ struct PinnedMemory {
 template <typename T, typename Memory>
 class CudaBuffer {
  public:
-  // Makes room for `count` elements. The message of RESOURCE_EXHAUSTED names `what`.
+  // Makes space for `count` elements. The message of RESOURCE_EXHAUSTED names `what`.
   absl::Status Reserve(int64_t count, absl::string_view what) {
     if (count <= capacity_) return absl::OkStatus();
     memory_.reset();

@@ -15,8 +15,8 @@
 
 namespace baton {
 
-// Chooses tokens on the device and copies them to the host. Two choices may be in flight, and the
-// number `choice` names each. Not thread-safe.
+// Chooses tokens on the device and copies them to the host. Two choices may be in flight, and
+// `choice` (0 or 1) is the index of one. Not thread-safe.
 class CudaSampling {
  public:
   explicit CudaSampling(int64_t vocab) : vocab_(static_cast<int32_t>(vocab)) {}

@@ -22,7 +22,7 @@ class DecodeSteps {
  public:
   // The ops, the model and the stream must outlive the DecodeSteps. `captures` is false in a
   // tensor-parallel group. A graph cannot contain the work on other ranks' streams, so a group's
-  // steps are not captured and none is enqueued early.
+  // steps are not captured and none is enqueued ahead.
   DecodeSteps(CudaOps& ops, const PackedModel& model, bool captures, cudaStream_t stream)
       : ops_(ops), model_(model), captures_(captures), stream_(stream) {}
 
@@ -40,7 +40,7 @@ class DecodeSteps {
   // A step that is enqueued.
   struct Started {
     int64_t slices = 0;
-    int choice = 0;  // its name in PassOutput
+    int choice = 0;  // its index in PassOutput
   };
 
   absl::StatusOr<Started> Begin(const Batch& batch);

@@ -12,8 +12,9 @@
 
 namespace baton {
 
-// Two passes may be in flight. The number `choice` names the output of each. A pass may be enqueued
-// before the output of the previous pass is fetched, if both return tokens alone. Not thread-safe.
+// Two passes may be in flight. `choice` (0 or 1) is the index of a pass's output. A pass may be
+// enqueued before the output of the previous pass is fetched, if both return tokens alone. Not
+// thread-safe.
 class PassOutput {
  public:
   // `has_logits` is false for a rank without logits, whose output is empty.

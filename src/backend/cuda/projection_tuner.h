@@ -12,7 +12,7 @@ namespace baton {
 
 // Products of one shape: y = x w^T for any of the weights.
 struct Projection {
-  // Without w, y and rows. Its x has room for `most_rows` rows.
+  // Without w, y and rows. Its x has space for `most_rows` rows.
   MatrixProduct product;
   std::vector<const __nv_bfloat16*> weights;  // of all layers
   int64_t most_rows = 0;                      // largest number of rows in a step

@@ -66,13 +66,13 @@ class KvStaging {
   bool enabled() const { return options_.host > 0; }
   bool has_disk() const { return options_.disk > 0; }
 
-  // Plans a copy of `block` to host memory, if there is room. The pool is about to reuse the block,
-  // whose content `key` names.
+  // Plans a copy of `block` to host memory, if that has space. The pool is about to reuse the
+  // block, whose content `key` names.
   void Keep(const BlockKey& key, BlockId block);
 
   // Holds a prefix of `keys` that is staged, and returns its length. Held blocks are not evicted
   // until Release. The prefix is as long as possible within these limits:
-  // - Blocks that are only on disk are included, and read, if host memory has room and DiskPace
+  // - Blocks that are only on disk are included, and read, if host memory has space and DiskPace
   //   expects that the read is faster than computing. Otherwise Hold may read one block as a probe,
   //   for which no request waits.
   // - All held blocks together take at most half of host memory.

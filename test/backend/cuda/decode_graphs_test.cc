@@ -32,7 +32,7 @@ class ByteSteps {
   DecodeGraphs graphs_;
 };
 
-TEST_CASE("DecodeGraphs replays a step from its third run on") {
+TEST_CASE("DecodeGraphs captures a step in its second run and replays it from then on") {
   if (!HasDevice()) return;
   const cuda::DeviceArray<uint8_t> memory(1);
   const CapturedStep step{.sizes = {4}, .addresses = {memory.data()}};
