@@ -127,9 +127,9 @@ def main():
         fail(f"{args.bench_forward} is missing; build it: cmake --build --preset release")
     install()
     seconds = {engine: {name: [] for name, *_ in FIGURES} for engine in ["baton", *args.peers]}
-    for turn in range(args.rounds):
+    for round_ in range(args.rounds):
         for engine in seconds:
-            print(f"round {turn + 1} of {args.rounds}: {engine}", flush=True)
+            print(f"round {round_ + 1} of {args.rounds}: {engine}", flush=True)
             measured = measure_baton(args) if engine == "baton" else measure_peer(engine, args)
             for name in seconds[engine]:
                 seconds[engine][name] += measured[name]

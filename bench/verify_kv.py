@@ -64,11 +64,11 @@ async def measure(routers, model, tokens, rounds):
     prompts = [[random.randrange(vocabulary) for _ in range(tokens)] for _ in range(2)]
     times = {name: [] for name in targets}
     # The first round computes the prompts and is left out of the figures.
-    for turn in range(-1, rounds):
+    for round_ in range(-1, rounds):
         for prompt in prompts:
             for name, target in targets.items():
                 took = await first_token_ms(target, prompt)
-                if turn >= 0:
+                if round_ >= 0:
                     times[name].append(took)
     for target in targets.values():
         await target.close()
