@@ -26,8 +26,8 @@ struct CopyRun {
 };
 
 // Copies `count` runs, which are in device memory, do not overlap in `to` and have `pieces` pieces
-// together. Each buffer is memory of the device, mapped memory of another process, or pinned host
-// memory. Copies are fast if addresses and sizes are multiples of 16.
+// together. Each buffer is memory of the device, mapped memory of another process, or page-locked
+// host memory. Copies are fast if addresses and sizes are multiples of 16.
 cudaError_t LaunchCopyRuns(const void* from, const CopyRun* runs, int32_t count, int64_t pieces, void* to,
                            cudaStream_t stream);
 

@@ -179,7 +179,8 @@ absl::StatusOr<WriteRight> FromProto(const kv::v1::WriteRight& proto) {
 absl::StatusOr<std::vector<BlockCopy>> CopiesOf(const kv::v1::WriteRequest& proto) {
   if (proto.target_size() != proto.bytes_size() || proto.target_size() > kMostWriteTargets) {
     return absl::InvalidArgumentError(absl::StrCat("write: ", proto.target_size(), " targets and ", proto.bytes_size(),
-                                                   " lengths: expected as many of both, at most ", kMostWriteTargets));
+                                                   " lengths: expected equal numbers of both, at most ",
+                                                   kMostWriteTargets));
   }
   const auto all = static_cast<int64_t>(proto.data().size());
   std::vector<BlockCopy> copies;

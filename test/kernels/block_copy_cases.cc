@@ -18,7 +18,7 @@ enum class Memory { kDevice, kPinnedHost };
 
 using Bytes = std::vector<uint8_t>;
 
-// Bytes in memory that kernels can access: device memory or pinned host memory.
+// Bytes in memory that kernels can access: device memory or page-locked host memory.
 class Buffer {
  public:
   Buffer(Memory memory, const Bytes& bytes) : size_(bytes.size()) {

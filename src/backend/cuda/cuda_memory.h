@@ -21,14 +21,14 @@ struct DeviceMemory {
 };
 // Page-locked memory on the host, which the device copies from and to without the processor.
 struct PinnedMemory {
-  static constexpr const char* kName = "pinned memory";
+  static constexpr const char* kName = "page-locked memory";
   static cudaError_t Allocate(void** memory, size_t bytes) { return cudaMallocHost(memory, bytes); }
   void operator()(void* memory) const { cudaFreeHost(memory); }
 };
 
 // An array in one kind of memory. It grows and never shrinks, and growth discards its contents.
-// Freeing device memory waits for all work that may use it. The caller must wait before pinned
-// memory is freed.
+// Freeing device memory waits for all work that may use it. The caller must wait before
+// page-locked memory is freed.
 template <typename T, typename Memory>
 class CudaBuffer {
  public:

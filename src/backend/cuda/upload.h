@@ -1,5 +1,5 @@
-// An upload of lists from the host to the device. The lists are gathered in pinned memory and sent
-// with one copy, because each copy costs the host more than its bytes do.
+// An upload of lists from the host to the device. The lists are gathered in page-locked memory
+// and sent with one copy, because each copy costs the host more than its bytes do.
 #pragma once
 
 #include <algorithm>

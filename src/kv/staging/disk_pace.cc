@@ -17,7 +17,7 @@ constexpr double kMostSlow = 8;
 // A slow disk pays again when the mean falls below this many compute times. The distance to 1
 // avoids a change of the decision at every read.
 constexpr double kPaysAgain = 0.8;
-// One of so many calls of ShouldProbe returns true.
+// One of kProbeEvery calls of ShouldProbe returns true.
 constexpr int64_t kProbeEvery = 8;
 
 }  // namespace
