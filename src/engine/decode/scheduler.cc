@@ -37,9 +37,9 @@ Admission DecodeScheduler::Consider(const ReserveRequest& request, int64_t block
                                     const HandoffReceiver::Outstanding& outstanding) const {
   const int64_t kv_tokens = request.kv_tokens;
   if (kv_tokens + 1 > options_.positions) {
-    return NeverFits{absl::StrCat("the prompt needs ", BlocksFor(kv_tokens + 1), " KV blocks for ", kv_tokens + 1,
-                                  " positions, the decode worker has ", pool_.counts().total, " blocks and serves ",
-                                  options_.positions, " positions")};
+    return NeverFits{absl::StrCat("the prompt has ", kv_tokens + 1, " tokens and needs ", BlocksFor(kv_tokens + 1),
+                                  " KV blocks; the decode worker's limit is ", options_.positions, " tokens, it has ",
+                                  pool_.counts().total, " blocks")};
   }
   const int64_t waiting = outstanding.reserved + outstanding.committed;
   const int64_t max_new = std::min<int64_t>(request.max_new_tokens, options_.positions - kv_tokens);
