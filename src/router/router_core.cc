@@ -105,9 +105,9 @@ absl::Status RouterCore::Submit(Request& request, absl::Time now) {
   }
   RETURN_IF_ERROR(shares_.Check(asked.spec, live_requests()));
   if (!waiting_.HasRoom(asked.spec) && !registry_.Readiness(asked.served->name, asked.prefill_only).ok()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("overloaded: ", waiting_requests(), " requests wait, limit ", limits_.waiting_requests,
-                     asked.spec.tenant.empty() ? "" : ", and of one tenant at most as many as slots are free"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "overloaded: ", waiting_requests(), " requests wait, limit ", limits_.waiting_requests,
+        asked.spec.tenant.empty() ? "" : "; a tenant with more waiting requests than free slots may not add one"));
   }
   placement.state = State::kHeld;
   placement.sequence = next_sequence_++;
@@ -387,7 +387,8 @@ void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
   assignments_.LeaveDecode(request);
   if (TryPlace(request, now)) return;
   if (!placement.route.at_holder && !IsLowPriority(request.asked.spec.priority)) return Wait(request, now);
-  End(request, absl::UnavailableError("no prefill worker has room for this low-priority job"));
+  End(request,
+      absl::UnavailableError("no prefill worker can take this low-priority job now; such a job does not wait"));
 }
 
 void RouterCore::Wait(Request& request, absl::Time now) {

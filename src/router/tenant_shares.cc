@@ -13,8 +13,9 @@ absl::Status TenantShares::Check(const RequestSpec& spec, int32_t live) const {
   const int32_t live_of_tenant = this->live(spec.tenant);
   if (live_of_tenant <= limit_ - live) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("overloaded: tenant '", spec.tenant, "' has ", live_of_tenant,
-                                                   " live requests, limit ", limit_ - live,
-                                                   " (the free request slots of this router's ", limit_, ")"));
+                                                   " live requests, and ", limit_ - live, " of the router's ", limit_,
+                                                   " request slots are free; a tenant with more live requests than "
+                                                   "free slots may not add one"));
 }
 
 void TenantShares::Begin(const RequestSpec& spec) {

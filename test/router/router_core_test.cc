@@ -471,7 +471,8 @@ TEST_CASE("RouterCore refuses a tenant that has more live requests than slots ar
     const absl::Status refused = submit("a");
     CHECK(absl::IsResourceExhausted(refused));
     CHECK(refused.message() ==
-          "overloaded: tenant 'a' has 5 live requests, limit 3 (the free request slots of this router's 8)");
+          "overloaded: tenant 'a' has 5 live requests, and 3 of the router's 8 request slots are free; a tenant with "
+          "more live requests than free slots may not add one");
     CHECK(fill("b") == 2);
     CHECK(fill("c") == 1);
     CHECK(submit("d").message() == "overloaded: 8 live requests, limit 8");
