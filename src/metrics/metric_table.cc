@@ -94,7 +94,8 @@ constexpr MetricFamily kTable[] = {
       {"state=waiting", [](const Dispatcher& d) -> double { return d.sessions().waiting; }}}},
     {"baton_session_limit",
      Kind::kGauge,
-     "Upper bound on active sessions now, by --max-sessions; 0 for no bound.",
+     "Limit on active sessions now, by --max-sessions; 0 for no limit. Sessions that admitted requests depend on, "
+     "and sessions active before the limit fell, may exceed it.",
      {{"", [](const Dispatcher& d) -> double { return d.session_limit(); }}}},
     {"baton_session_wait_seconds",
      Kind::kSeconds,
@@ -140,8 +141,8 @@ constexpr MetricFamily kTable[] = {
     {"baton_http_connections", Kind::kGauge, "Open HTTP connections; limit 4096.", {{"", &HttpCounts::connections}}},
     {"baton_http_connections_shed_total",
      Kind::kCounter,
-     "HTTP connections shed at the limit, by `how`: refused (a new connection), closed (to admit a new one: an idle "
-     "one, or with --keys one without a valid key).",
+     "HTTP connections shed at the limit, by `how`: refused (a new connection), closed (to admit a new connection: "
+     "idle, or with --keys without a valid key).",
      {{"how=refused", &HttpCounts::refused}, {"how=closed", &HttpCounts::closed}}},
     {"baton_http_responses_total",
      Kind::kCounter,
@@ -149,7 +150,9 @@ constexpr MetricFamily kTable[] = {
      {{"code=*", &HttpCounts::responses}}},
     {"baton_worker_requests",
      Kind::kGauge,
-     "Requests on this worker, by `role`, `model` and `state` (running, queued).",
+     "Requests on this worker, by `role`, `model` and `state` (running, queued). Prefill: queued requests wait for "
+     "admission to the KV pool; all others without a result run. Decode: a reservation is queued until "
+     "its request starts; started requests run, also while they are swapped out.",
      {{"role model state=running", [](const WorkerSnapshot& w) -> double { return w.load.running_requests; }},
       {"role model state=queued", [](const WorkerSnapshot& w) -> double { return w.load.queued_requests; }}}},
     {"baton_worker_queued_tokens",
@@ -288,7 +291,8 @@ constexpr MetricFamily kTable[] = {
      {{"model_name", &VllmCounts::generation_tokens}}},
     {"vllm:request_success_total",
      Kind::kCounter,
-     "Requests that ended without an error, by `finished_reason` (stop, length, abort).",
+     "Requests that ended with output and without an error (stop, length) or were cancelled (abort), by "
+     "`finished_reason`.",
      {{"model_name finished_reason=stop", &VllmCounts::stopped},
       {"model_name finished_reason=length", &VllmCounts::full},
       {"model_name finished_reason=abort", &VllmCounts::aborted}}},
@@ -334,12 +338,14 @@ constexpr MetricFamily kTable[] = {
      {{"model_name", &VllmCounts::output_length}}},
     {"vllm:num_requests_running",
      Kind::kGauge,
-     "Requests that running steps compute.",
+     "Prefill: requests without a result, except those that wait for admission to the KV pool. Decode: sequences of "
+     "the last step.",
      {{"model_name engine", [](const PrefillSnapshot& p) -> double { return p.load.running_requests; }},
       {"model_name engine", [](const DecodeSnapshot& d) -> double { return d.engine.batch; }}}},
     {"vllm:num_requests_waiting",
      Kind::kGauge,
-     "Requests that wait to be computed.",
+     "Prefill: requests that wait for admission to the KV pool. Decode: requests whose KV has arrived, and that the "
+     "last step did not include.",
      {{"model_name engine", [](const PrefillSnapshot& p) -> double { return p.load.queued_requests; }},
       {"model_name engine", [](const DecodeSnapshot& d) -> double { return d.waiting(); }}}},
     {"vllm:kv_cache_usage_perc",
