@@ -5,20 +5,21 @@
 // therefore admits a limited number of sessions. Requests of other sessions wait here.
 //
 // A session is active, and has a slot, from the admission of its first request. Its further
-// requests are admitted at once. It loses its slot when none of its requests runs and one of these
-// holds:
-// - It has been idle for options.keep, and no session waits.
-// - It has been idle for linger(), and a session waits.
-// - Its quantum (options.quantum) has expired, and a session waits for a slot. No further request
-//   of such a session is admitted.
+// requests are admitted at once, unless a rule below takes its slot. The rules apply only while
+// none of its requests runs:
+// - An idle session loses its slot after options.keep while no session waits for a slot, and after
+//   linger() otherwise.
+// - The quantum (options.quantum) is checked when a request of the session arrives or ends. If it
+//   has expired and a session waits for a slot, the session loses its slot. If requests of the
+//   session still run, the request that arrived waits, and the slot is lost when they have ended.
 // - The limit has fallen, and the session is among the youngest of those beyond it. It is then
 //   parked at its next request, before later sessions of its tenant.
 //
 // The limit is options.sessions, or else SessionWindow's. Slots go to tenants alternately, and to a
 // tenant's sessions in order of arrival. A session is admitted with all its waiting requests.
 //
-// A request that an admitted request depends on (Needed) is admitted whatever the limit. If
-// requests end, no session waits forever. docs/design/sessions.md has the reasons.
+// A request that an admitted request depends on (Needed) is admitted whatever the limit and the
+// quantum. If requests end, no session waits forever. docs/design/sessions.md has the reasons.
 //
 // I/O-free: events and the time come in, and admitted requests go out. Not thread-safe.
 #pragma once
@@ -51,7 +52,8 @@ struct SessionLimits {
   int32_t waiting_requests = 2048;
   // Longest idle time of an active session while no session waits.
   absl::Duration keep = absl::Minutes(1);
-  // The quantum: how long a session stays active while other sessions wait for a slot.
+  // The quantum. While a session waits for a slot, a session that has been active for longer gets
+  // no further request admitted, unless an admitted request depends on it.
   absl::Duration quantum = absl::Minutes(2);
   // Bounds of linger(). The upper bound is a constant near the time in which prefill computes as
   // much KV as memory holds: 36 s for Llama-3.1-8B on an A100. A slot that is kept for longer costs
@@ -109,7 +111,7 @@ class SessionGate {
   // Before this time Tick does nothing.
   absl::Time NextTick() const;
 
-  // Returns requests admitted since the last call, in order, without those that have ended since.
+  // Returns requests admitted since the last call, in order, excluding those that have ended since.
   std::vector<Request*> TakeAdmitted() { return std::exchange(admitted_, {}); }
 
   enum class State { kUnknown, kWaiting, kAdmitted };
