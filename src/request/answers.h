@@ -37,13 +37,13 @@ struct PrefillDone {
   int32_t blocks = 0;              // in the prompt's block table
   // The sum of the three counters is at most n-1. It is less if the decode worker held some of the
   // blocks, since the prefill worker may skip those.
-  int32_t cached_tokens = 0;    // ready or staged when these tokens arrived; without shared_tokens
+  int32_t cached_tokens = 0;    // ready or staged when these tokens arrived; excludes shared_tokens
   int32_t shared_tokens = 0;    // computed or copied back by another request after that
   int32_t computed_tokens = 0;  // computed by this request
-  int64_t bytes_pushed = 0;     // with those pushed while the prompt streamed
+  int64_t bytes_pushed = 0;     // includes those pushed while the prompt streamed
   // The times of a streaming prompt begin with its last append.
   absl::Duration queued;   // until the prompt's first step began
-  absl::Duration compute;  // from then until the last token was computed, without `copied`
+  absl::Duration compute;  // from then until the last token was computed, excluding `copied`
   absl::Duration copied;   // in the same interval: copies of evicted KV, in the prompt's steps
   absl::Duration handoff;  // from then until the decode worker acknowledged the commit
   // In the order of time. The steps of a streaming prompt include those before its last append.

@@ -42,8 +42,8 @@ struct DecodeEngineOptions {
 struct DecodeEvents {
   std::vector<TokenUpdate> updates{};
   std::vector<RequestFailed> failures{};
-  // For all routers: so many requests whose reservations were refused with Wait would fit now
-  // (HandoffReceiver::TakeRoom).
+  // For all routers: the number of requests whose reservations were refused with Wait and would fit
+  // now (HandoffReceiver::TakeRoom).
   int64_t room = 0;
   bool empty() const { return updates.empty() && failures.empty() && room == 0; }
 };
@@ -135,7 +135,7 @@ class DecodeEngine {
   DecodeEvents TakeEvents();
 
   struct Load {
-    // Sequences that have not ended, with those that are swapped out or not in the batch.
+    // Sequences that have not ended, including those that are swapped out or not in the batch.
     int64_t running = 0;
     int64_t batch = 0;    // sequences in the last step
     int64_t swapped = 0;  // part of `running`: swapped out

@@ -137,10 +137,10 @@ class HandoffReceiver {
   void Tick(absl::Time now);
   absl::Time NextTick() const;  // InfiniteFuture if nothing waits for time
 
-  // Counts of reservations, without cache-only ones, which never grow.
+  // Counts of reservations, excluding cache-only ones, which never grow.
   struct Outstanding {
     int64_t reserved = 0;
-    int64_t committed = 0;  // with those that are being checked
+    int64_t committed = 0;  // including those that are being checked
     // Blocks that all of them may need beyond their blocks, if each makes max_new_tokens.
     int64_t growth_blocks = 0;
   };

@@ -80,7 +80,7 @@ int64_t PrefillAdmission::Given(const std::vector<PrefillPrompt*>& victims) cons
   return blocks;
 }
 
-// Ends as many leases as make room for the prompt. Ends none if all of them would not make enough.
+// Ends leases until the prompt has room. Ends none if all of them together would not make enough.
 void PrefillAdmission::EndLeases(const PrefillPrompt& prompt, int64_t reserved) {
   const auto lacking = [&] { return Needed(prompt) - (tree_.Available() - reserved); };
   if (lacking() > leases_.blocks()) return;

@@ -32,18 +32,18 @@ namespace baton {
 struct PrefillEngineOptions {
   int64_t blocks = 0;         // of the slab
   int64_t vocab = 0;          // token ids are in [0, vocab)
-  int64_t context = 0;        // the model's context length: upper bound on tokens of a prompt
+  int64_t context = 0;        // the context length: upper bound on tokens of a prompt
   int64_t step_tokens = 512;  // upper bound on tokens computed per step, >= 16
-  // A streaming prompt takes part in a step with other prompts once this many of its tokens wait.
-  // 0: so many that the fixed cost of a step, as measured, is a quarter of the cost of a step of
-  // these tokens alone. If the worker would idle, fewer tokens are enough: the fixed cost may then
-  // be two thirds.
+  // The number of waiting tokens at which a streaming prompt takes part in a step with other
+  // prompts. 0: the number at which the measured fixed cost is a quarter of the cost of a step of
+  // these tokens alone. If the worker would idle, a smaller number of tokens of all streaming
+  // prompts is enough: the one at which the fixed cost is two thirds.
   int64_t increment = 0;
   // Upper bound on the measured time of a step that computes only streaming prompts and
-  // low-priority jobs. In a step with other prompts, they compute at most as many tokens. The bound
-  // limits the wait of a closed prompt in the step that runs when it arrives, and its delay in each
-  // later step. Always allowed are one block per step, and as many tokens as make the fixed cost
-  // half of a step's cost.
+  // low-priority jobs. The number of their tokens in a step with other prompts has the same bound.
+  // It limits the wait of a closed prompt for such a step that runs when it arrives, and its
+  // delay by these tokens in each later step. One block per step is always allowed. So is the
+  // number of tokens at which the fixed cost is half of a step's cost.
   absl::Duration streaming_step = absl::Milliseconds(25);
   // Lower bound on the new blocks of an early hand-off.
   int64_t least_ahead = 8;
@@ -61,7 +61,7 @@ struct PrefillEngineOptions {
 // Counts since the start.
 struct PrefillTotals {
   int64_t done = 0;    // requests
-  int64_t failed = 0;  // requests, with those that were cancelled
+  int64_t failed = 0;  // requests, including those that were cancelled
   int64_t steps = 0;
   // Tokens of requests that are done, as in PrefillDone.
   int64_t cached_tokens = 0;
@@ -219,8 +219,8 @@ class PrefillEngine {
   std::map<uint64_t, AheadPart> ahead_;  // early hand-offs in flight, by part
   uint64_t parts_made_ = 0;
   std::deque<RequestId> ahead_waits_;  // prompts that wait until fewer of ahead_ are in flight
-  // The worker and the last block of each early hand-off that has not failed. Another prompt with
-  // these blocks does not push them again.
+  // The worker and the last block of each early hand-off that has not failed. Another prompt does
+  // not begin an early hand-off with exactly these full blocks.
   absl::flat_hash_set<std::pair<WorkerAddress, BlockKey>> ahead_sent_;
   absl::Time step_started_;
   absl::Duration step_copied_;  // time of the running step's copies

@@ -24,7 +24,8 @@ namespace baton {
 
 // The sources of a prompt's KV. Every number counts tokens.
 struct PrefillCounters {
-  int32_t cached = 0;    // ready or staged when these tokens arrived; without the others
+  // Ready or staged when these tokens arrived. Excludes from_host and from_disk.
+  int32_t cached = 0;
   int32_t shared = 0;    // computed or copied back by another prompt after these tokens arrived
   int32_t computed = 0;  // computed by this prompt
   // Copied back from staged blocks by this prompt.

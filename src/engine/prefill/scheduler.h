@@ -144,7 +144,7 @@ class PrefillScheduler {
   struct Load {
     int64_t waiting = 0;  // queued requests that are not admitted
     int64_t running = 0;  // queued requests that are admitted
-    // Tokens that queued requests want, without low-priority jobs. Planned tokens and tokens that
+    // Tokens that queued requests want, excluding low-priority jobs. Planned tokens and tokens that
     // were cached or staged when they arrived do not count.
     int64_t queued_tokens = 0;
   };
