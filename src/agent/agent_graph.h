@@ -202,7 +202,7 @@ class AgentGraph {
   // The kept output that the last Add or Submit replaced, for Refused.
   std::unique_ptr<AgentOutput> replaced_;
   std::set<Timer> timers_;
-  Counts counts_;  // except `growing`
+  Counts counts_;  // except `streaming`
   std::vector<AgentAction> actions_;
 };
 

@@ -38,9 +38,9 @@ struct ClientRequest {
   RequestId id{};
   const ServedModel* served = nullptr;  // must outlive the request
   std::string session{};
-  // Has n >= 1 tokens once the prompt is complete, with n + sampling.max_tokens <= context. Its
-  // traceparent is that of the call that brought the request. The arrival_offset is set in jobs
-  // only, when they are sent.
+  // Has n >= 1 tokens once the prompt is complete. n + sampling.max_tokens is at most the model's
+  // context length. Its traceparent is that of the call that brought the request. The
+  // arrival_offset is set in jobs only, when they are sent.
   RequestSpec spec{};
   // Segments of a prompt with references, else empty. The router appends to spec.tokens as outputs
   // grow.
@@ -67,7 +67,7 @@ std::string ScopedSession(const ClientRequest& request);
 // The limit on a prompt's tokens.
 struct PromptLimit {
   const ServedModel& model;
-  // Tokens of the model's context that the prompt must leave free.
+  // Tokens of the context length that the prompt must leave free.
   int32_t reserve;
   int64_t limit() const { return int64_t{model.context} - reserve; }
 

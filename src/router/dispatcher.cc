@@ -22,7 +22,7 @@ Dispatcher::Dispatcher(const Options& options)
                Request* request = requests_.Find(id);
                return request == nullptr ? nullptr : &request->node;
              }),
-      // Clients keep at least half of the room for live requests.
+      // Clients keep at least half of the request slots.
       ahead_({.shadows = options.shadow_prefill, .most_live = options.limits.live_requests / 2}, requests_, core_,
              graph_) {
   if (options.shortest_first) workload_.emplace(*options.shortest_first);

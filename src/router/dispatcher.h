@@ -145,8 +145,8 @@ class Dispatcher {
   // Returns whether an admitted request depends on this one, directly or through requests without a
   // session.
   static bool IsNeeded(const Request& request);
-  // Admits the sessions of the requests that an admitted request depends on. It holds a place, so
-  // they must not wait for one.
+  // Admits the sessions of the requests that an admitted request depends on. The admitted request's
+  // session has a slot, so its upstream sessions must not wait for slots.
   void AdmitUpstreams(const Request& request, absl::Time now);
   // Returns the KV memory of all prefill workers.
   SessionGate::Capacity KvCapacity() const;

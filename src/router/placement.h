@@ -48,7 +48,7 @@ struct AttachedWorker {
   absl::flat_hash_set<Request*> requests{};  // of this router
   // Streaming prompts of this router that will probably decode here.
   absl::flat_hash_set<Request*> expected{};
-  // Prompt tokens of `requests` that the worker still has to prefill, without low-priority jobs.
+  // Prompt tokens of `requests` that the worker still has to prefill, excluding low-priority jobs.
   int64_t prompt_tokens = 0;
   // Prefill workers only. Covers this router's requests.
   std::optional<PrefixMemory> prefix_memory{};

@@ -30,7 +30,7 @@ class PrefillAhead {
       : options_(options), requests_(requests), core_(core), graph_(graph) {}
 
   // Records tokens that a session's request generated. Its shadow prefill starts with the first
-  // full block, if there is room, and grows by whole blocks.
+  // full block, if the router has fewer than most_live live requests. It grows by whole blocks.
   void Generated(Request& request, std::span<const TokenId> tokens, absl::Time now);
   // Records that a client's request was prefilled. Cancels the shadow prefills of its session whose
   // prompts begin the request's prompt, because their KV exists now.
@@ -40,8 +40,8 @@ class PrefillAhead {
   void Ended(Request& request, absl::Time now);
 
   // Prefills a prompt that the client expects to submit after this call. Errors change nothing:
-  // - RESOURCE_EXHAUSTED: the router has no spare room, the call itself waits for a worker, or the
-  //   tenant has kMaxPrefillHintsPerTenant prefill hints.
+  // - RESOURCE_EXHAUSTED: the router has most_live live requests, the call itself waits for a
+  //   worker, or the tenant has kMaxPrefillHintsPerTenant prefill hints.
   // - the errors of WorkerRegistry::Readiness, AgentGraph::Submit and RouterCore::Submit
   absl::Status AddPrefillHint(const Request& call, ClientRequest prompt, absl::Time now);
 

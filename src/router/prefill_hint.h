@@ -5,7 +5,7 @@
 //
 // The router does this with internal low-priority requests that no client sees. Each has a
 // streaming prompt with a reference to the call's output. If the call fails, its prefill hints
-// fail. The router refuses a prefill hint if there is no room at once.
+// fail. A prefill hint does not wait for a worker: it ends if no worker can take it at once.
 #pragma once
 
 #include <cstdint>

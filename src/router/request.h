@@ -70,7 +70,7 @@ struct Request {
   size_t sent = 0;
   // Whether the tokens that were sent are void, and the next increment restarts the prompt.
   bool restart = false;
-  // Links. Empty until a worker has the request.
+  // Configured addresses of workers. Empty until a worker has the request.
   WorkerAddress placed_at, prefilled_by, decoded_by;
   std::optional<PrefillDone> done;
   std::optional<FinishReason> finish;

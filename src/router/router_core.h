@@ -119,8 +119,8 @@ class RouterCore {
     bool no_room_to_decode = false;
   };
   void Failed(const WorkerAddress& link, Request& request, const Failure& failure, absl::Time now);
-  // A decode worker reports room for so many of the requests that it has refused. As many of its
-  // waiting requests ask it again.
+  // A decode worker reports room for `requests` of the requests that it has refused. This number of
+  // its waiting requests ask it again.
   void OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now);
   // Returns whether the tokens may be passed on. If `finished`, they are the last, and kEnd with OK
   // follows.

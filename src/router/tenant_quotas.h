@@ -43,7 +43,8 @@ class TenantQuotas {
   // would always fail half-way otherwise.
   std::optional<Refusal> Begin(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now,
                                bool further = false);
-  // Returns whether so many tokens of prefill hints leave half a minute's quota for requests.
+  // Returns whether half a minute's quota is left for requests after `tokens` tokens of prefill
+  // hints.
   bool MayPrefillAhead(const Tenant& tenant, int64_t tokens, absl::Time now);
   // Counts tokens of prefill hints.
   void CountPrefillAhead(const Tenant& tenant, int64_t tokens, absl::Time now);

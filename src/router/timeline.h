@@ -36,7 +36,7 @@ struct RequestLife {
   std::vector<RequestId> upstreams{};
   int32_t upstreams_omitted = 0;  // upstream requests beyond those
   RequestStages stages{};
-  // The times count back from stages.prefilled, as outcome.handoff does.
+  // Begin and end of each step are durations before stages.prefilled.
   std::vector<PrefillStep> steps{};
 };
 
