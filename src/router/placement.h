@@ -54,8 +54,8 @@ struct AttachedWorker {
   std::optional<PrefixMemory> prefix_memory{};
   // Decode workers only. Number of requests for which the worker reported room while no request
   // waited for it. Such a report may have overtaken refusals, which arrive through prefill workers.
-  // Each unit lets one request whose refusal arrives later ask again at once. Each use first lowers
-  // this number to the number of requests with a hand-off to the worker under way.
+  // A request whose refusal arrives later asks again at once and lowers this number by one. Before
+  // that, the number is lowered to the number of requests with a hand-off to the worker under way.
   int64_t unused_room = 0;
 };
 

@@ -469,7 +469,7 @@ void RouterCore::EndOverdue(absl::Time now) {
     } else if (now < placement.give_up) {
       continue;
     } else if (std::ranges::any_of(placement.refusals, drains)) {
-      // The wait for room begins when the draining worker has left.
+      // The wait for room begins when the worker that shuts down has left.
       placement.refused_at = now;
       placement.give_up = now + limits_.capacity_wait;
       Arm(*request);

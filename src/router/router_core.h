@@ -44,7 +44,7 @@ struct RouterLimits {
   int32_t waiting_requests = 1024;
   // How long a request waits for a worker to attach that could serve it.
   absl::Duration worker_wait = absl::Seconds(2);
-  // The same if such a worker drained before it left.
+  // The same if such a worker announced its shutdown before it left.
   absl::Duration restart_wait = absl::Seconds(30);
   // How long a request waits after workers refused it for lack of room. A deadline may end the wait
   // earlier.

@@ -1,4 +1,5 @@
-// The registry of workers that are attached to a router, and of drained workers that may return.
+// The registry of workers that are attached to a router, and of workers that shut down and may
+// return.
 #pragma once
 
 #include <string>
@@ -18,12 +19,12 @@ class WorkerRegistry {
   using Workers = absl::btree_map<WorkerAddress, AttachedWorker>;
   using Candidates = std::vector<const AttachedWorker*>;
 
-  // `restart_wait`: how long the router awaits a worker that drained before it left.
+  // `restart_wait`: how long the router awaits a worker that shut down before it left.
   explicit WorkerRegistry(absl::Duration restart_wait) : restart_wait_(restart_wait) {}
 
   // Returns FAILED_PRECONDITION for a decode worker whose weights or module digest differ from
-  // those of the workers that serve its model. It may attach once these workers have left or drain.
-  // All workers of one model name therefore answer with the same weights.
+  // those of the workers that serve its model. It may attach once these workers have left or
+  // shut down. All workers of one model name therefore answer with the same weights.
   absl::Status MayAttach(const WorkerInfo& info) const;
   // `link` is the worker's configured address. REQUIRES: MayAttach is OK, and the address is not
   // attached.
@@ -63,7 +64,7 @@ class WorkerRegistry {
 
   const absl::Duration restart_wait_;
   Workers workers_;
-  absl::btree_map<WorkerAddress, Restarting> restarting_;  // drained workers that have left
+  absl::btree_map<WorkerAddress, Restarting> restarting_;  // workers that shut down and left
 };
 
 }  // namespace baton

@@ -92,15 +92,15 @@ struct Commit {
   std::optional<WriteRight> right{};
 };
 
-// Prefill → decode: the writer has drained and will not write under this reservation again. Ends an
-// aborted hand-off. Idempotent. Has no effect for an unknown reservation.
+// Prefill → decode: the writer's pushes have ended, and it will not write under this reservation
+// again. Ends an aborted hand-off. Idempotent. Has no effect for an unknown reservation.
 struct Release {
   ReservationRef reservation;
 };
 
 // Prefill → decode, several times per lease: renews the leases of the named reservations. The reply
-// names the reservations that the decode worker has given up. The writer then stops writing, drains
-// and releases them.
+// names the reservations that the decode worker has given up. The writer then begins no
+// push, waits for the end of its pushes, and releases the reservations.
 struct Heartbeat {
   Incarnation writer;
   std::vector<ReservationRef> active;

@@ -259,7 +259,7 @@ void HandoffReceiver::OnRelease(const Release& release, absl::Time now) {
   Tick(now);
   if (const auto it = Find(release.reservation); it != reservations_.end()) {
     RevokeRight(it->second);
-    reservations_.erase(it);  // the writer has drained, so the blocks become free
+    reservations_.erase(it);  // the writer's pushes have ended, so the blocks become free
     RoomMayHaveCome();
     return;
   }
