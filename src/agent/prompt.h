@@ -96,8 +96,8 @@ class Prompt {
     bool settled = false;
     std::optional<std::vector<TokenId>> replaced;
   };
-  // Returns the reference whose output replaces the reference with the index `place`. Returns
-  // nullopt if it is not fixed yet.
+  // Returns the index of the reference whose output replaces the reference at `position`. Returns
+  // nullopt if that reference is not fixed yet.
   std::optional<size_t> Source(size_t position) const;
 
   const PromptSpec* spec_;

@@ -30,8 +30,8 @@ namespace baton {
 // evicted, leaf by leaf.
 //
 // Eviction removes the unreferenced leaf with the least EvictionRank. A node that was used again
-// after its creation has a credit of as many uses as the pool has blocks. Queued jobs and sessions
-// protect their paths. docs/design/eviction.md has the reasons.
+// after its creation has a credit: a number of uses that equals the pool's number of blocks. Queued
+// jobs and sessions protect their paths. docs/design/eviction.md has the reasons.
 //
 // In all methods, `path` lists the keys from a prompt's first block to the node in question, which
 // is path.back(). Not thread-safe. The pool must outlive the tree.

@@ -41,7 +41,7 @@ struct ClusterShape {
   std::optional<absl::Duration> pace{};
   // If there are any groups, only their decoders are served.
   std::vector<GroupShape> groups{};
-  // KV blocks of each worker. If unset, as many as the device holds beside the model.
+  // KV blocks of each worker. If unset, the number that the device holds beside the model.
   std::optional<int64_t> blocks{};
   // Blocks of host memory for evicted KV, per prefill worker.
   int64_t host_blocks = 0;

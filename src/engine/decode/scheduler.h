@@ -212,7 +212,7 @@ class DecodeScheduler {
   Order order_;  // all sequences, in order, unless order_changed_
   bool order_changed_ = false;
   LeavingReferences leaving_;
-  // Blocks that become free when the step is over, without those that MakeRoom has set aside.
+  // Blocks that become free when the step is over, excluding those that MakeRoom has set aside.
   int64_t releasing_ = 0;
 };
 

@@ -23,8 +23,8 @@ namespace baton {
 // contains. A decode worker refuses a Link of another version.
 // proto/kv_transfer.proto: 2c120e33eef7bb2c
 inline constexpr uint32_t kHandoffVersion = 4;
-// A decode worker may reuse the blocks of a reservation this many leases after the reservation
-// lapsed or was given up, even if the writer has not released it. A writer stops by itself when its
+// Number of leases after which a decode worker may reuse the blocks of a reservation that lapsed or
+// was given up, even if the writer has not released it. A writer stops by itself when its
 // lease ends, so this time must be longer than a push that is in flight at the lease's end.
 inline constexpr int kQuarantineLeases = 4;
 

@@ -36,8 +36,8 @@ class PrefillAdmission {
                    KvLeases& leases)
       : pool_(pool), tree_(tree), prompts_(prompts), queue_(queue), leases_(leases) {}
 
-  // Returns INVALID_ARGUMENT, with needed and total tokens and blocks, if a prompt of this many KV
-  // tokens can never fit.
+  // Returns INVALID_ARGUMENT, with needed and total tokens and blocks, if a prompt of `tokens`
+  // KV tokens can never fit.
   absl::Status CheckFits(int64_t tokens) const;
   // Returns how many blocks are reserved for admitted prompts that have not taken them yet.
   int64_t Reserved() const;

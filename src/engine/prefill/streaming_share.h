@@ -10,13 +10,13 @@
 namespace baton {
 
 struct StreamingLimits {
-  // A streaming prompt takes part in a step with other prompts once this many of its tokens wait.
+  // Number of waiting tokens at which a streaming prompt takes part in a step with other prompts.
   int64_t increment = 64;
   // Upper bound on tokens per step of prompts that yield (PrefillPrompt::Yields), at least one
   // block. It bounds the delay that these tokens cause for a closed prompt in each step.
   int64_t step_tokens = 512;
-  // If the worker would idle, streaming prompts get a step of their own once this many tokens of
-  // all of them wait. On a GPU a step of few tokens takes as long as a step of many. A step of few
+  // If the worker would idle: number of waiting tokens of all streaming prompts at which they get a
+  // step of their own. On a GPU a step of few tokens takes as long as a step of many. A step of few
   // tokens would gain nothing there, and it would delay a prompt that arrives or closes meanwhile.
   int64_t alone = 1;
 };

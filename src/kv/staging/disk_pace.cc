@@ -14,7 +14,7 @@ constexpr double kKeepSlow = 0.5;
 constexpr int64_t kMostReads = 16;
 // Upper bound of the mean, in compute times. It lets the mean recover soon from a slow moment.
 constexpr double kMostSlow = 8;
-// A slow disk pays again when the mean falls below this many compute times. The distance to 1
+// A slow disk pays again when the mean, in compute times, falls below kPaysAgain. The distance to 1
 // avoids a change of the decision at every read.
 constexpr double kPaysAgain = 0.8;
 // One of kProbeEvery calls of ShouldProbe returns true.

@@ -252,7 +252,7 @@ TEST_CASE("A large request gets its blocks when urgent small requests keep arriv
 }
 
 // Returns how many steps run until the prompt "mine" is complete. It arrives when `their_tenant`
-// has `theirs` prompts of as many tokens.
+// has `theirs` prompts of the same length.
 int StepsOfOneBeside(int theirs, int64_t tokens, int32_t their_priority, const std::string& their_tenant) {
   SchedulerWorld world(2048, 512);
   const auto prompt = [&](TokenId token) { return std::vector<TokenId>(static_cast<size_t>(tokens), token); };
