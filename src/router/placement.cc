@@ -22,8 +22,8 @@ std::string_view PinKey(const Route& route) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Returns the workers whose context and pool can hold this many tokens at all. If there are none,
-// returns all of them, so that one of them refuses the request.
+// Returns the workers whose context length and pool can hold `tokens` tokens at all. If there are
+// none, returns all of them, so that one of them refuses the request.
 std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* const> candidates, int64_t tokens) {
   std::vector<const AttachedWorker*> large;
   std::ranges::copy_if(candidates, std::back_inserter(large), [&](const AttachedWorker* worker) {
@@ -49,7 +49,8 @@ const AttachedWorker* RandomWorker(std::span<const AttachedWorker* const> candid
 // This router's own number is exact, but covers its own requests only.
 int64_t QueuedTokens(const AttachedWorker& worker) { return std::max(worker.load.queued_tokens, worker.prompt_tokens); }
 
-// Returns whether a prompt stays at its pin, given the costs of the pin and of the cheapest worker.
+// Returns whether a prompt stays at its home, given the costs of the home and of the cheapest
+// worker.
 bool Stays(int64_t pinned_cost, int64_t cheapest_cost, const PlacementOptions& options) {
   return static_cast<double>(pinned_cost) <=
          options.pin_ratio * static_cast<double>(cheapest_cost) + static_cast<double>(options.pin_slack_tokens);

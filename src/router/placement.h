@@ -119,8 +119,8 @@ absl::StatusOr<Routing> RoutingNamed(std::string_view name);
 
 struct PlacementOptions {
   Routing routing = Routing::kPinned;
-  // A request leaves its pin if the pin's cost exceeds `pin_ratio` times the cheapest worker's cost
-  // by more than `pin_slack_tokens`.
+  // A request leaves its home if the home's cost exceeds `pin_ratio` times the cheapest worker's
+  // cost by more than `pin_slack_tokens`.
   double pin_ratio = 2;
   int64_t pin_slack_tokens = 1024;
 };
@@ -153,7 +153,7 @@ bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b);
 //
 // The cheapest worker is chosen if none of these exists, or if the one that exists is overloaded.
 //
-// Whether a session's pin is overloaded depends on the prompt's length and on the workers' queues.
+// Whether a session's home is overloaded depends on the prompt's length and on the workers' queues.
 // Routers that see the same queues therefore agree. They may differ while a router's own requests
 // make a queue longer than the worker has reported.
 const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const Request& request,

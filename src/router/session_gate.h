@@ -175,7 +175,7 @@ class SessionGate {
   // Number of blocks that workers should have of the session: at each worker, those of its longest
   // prompt there.
   static int64_t BlocksOf(const Session& session);
-  // Estimate of the sessions that fit in half of this many blocks.
+  // Estimate of the sessions that fit in half of `blocks` blocks.
   int64_t FitInHalf(int64_t blocks) const;
   void CountHeld(const Session& session, int64_t sign);
   // Admits one request.

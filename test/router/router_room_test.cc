@@ -329,7 +329,7 @@ TEST_CASE("RouterCore passes unused room to a request whose refusal arrives late
   CHECK(Take(c.core) == Lines{"prefill c prefill-1 decode-1"});
 }
 
-TEST_CASE("RouterCore lets as many requests ask again as a report of room counts") {
+TEST_CASE("RouterCore lets the reported number of requests ask again") {
   Cluster c;
   for (const std::string id : {"a1", "a2", "a3", "b1"}) {
     RouteRequest request = Ask(id);

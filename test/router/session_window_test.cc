@@ -107,7 +107,7 @@ TEST_CASE("SessionWindow counts copies as service, not as waiting") {
   CHECK(d.window.size() == 50);
 }
 
-TEST_CASE("SessionWindow leaves out as many prefills as sessions after a change") {
+TEST_CASE("SessionWindow leaves out a prefill per active session after a change") {
   DrivenWindow d;
   d.Run(32, /*lost=*/true);
   CHECK(d.window.size() == 50);
