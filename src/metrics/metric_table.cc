@@ -326,7 +326,7 @@ constexpr MetricFamily kTable[] = {
      {{"model_name", &VllmCounts::decode}}},
     {"vllm:request_inference_time_seconds",
      Kind::kSeconds,
-     "Prefill time and decode time together, without the queue.",
+     "Prefill time and decode time together, excluding the queue.",
      {{"model_name", &VllmCounts::inference}}},
     {"vllm:request_prompt_tokens",
      Kind::kTokens,
