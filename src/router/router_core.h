@@ -5,8 +5,8 @@
 //      └────────────┴─────────────┘
 //
 // - If a worker refuses a request with RESOURCE_EXHAUSTED, the core tries another worker at once.
-//   If all workers have refused, the request waits and asks again. After `capacity_wait` it ends
-//   with the last refusal.
+//   If all workers have refused, the request waits and asks again, unless it is a low-priority job,
+//   which ends. After `capacity_wait` it ends with the last refusal.
 // - A held request is not placed before Admit. It may end before.
 // - A streaming prompt that all prefill workers have refused is collected here, and is placed when
 //   it is complete.

@@ -80,8 +80,8 @@ class SessionGate {
   // RESOURCE_EXHAUSTED if too many requests wait; the request is then not added. REQUIRES: the
   // request's state is kUnknown.
   absl::Status Arrived(Request& request, const SessionKey& session, bool needed, absl::Time now);
-  // Memory of all prefill workers. The sessions that should fit in half of `blocks` may always
-  // be active.
+  // Memory of all prefill workers. No sign lowers SessionWindow's limit below the number of active
+  // sessions that should fit in half of `blocks`.
   struct Capacity {
     int64_t blocks = 0;       // in KV memory
     int64_t host_blocks = 0;  // additional, in host memory

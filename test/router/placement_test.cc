@@ -148,7 +148,7 @@ TEST_CASE("ChoosePrefill pins a short streaming prompt by its first upstream req
   CHECK(share.size() == 3);
 }
 
-TEST_CASE("ChoosePrefill leaves an overloaded pin and weighs cached prefixes against load") {
+TEST_CASE("ChoosePrefill leaves an overloaded home and weighs cached prefixes against load") {
   std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1]};
   const RouteRequest request = SessionRequest("s", 100);  // 1601 tokens

@@ -89,8 +89,8 @@ class HandoffReceiver {
   // The next five methods take the messages of prefill workers.
 
   // Returns FAILED_PRECONDITION if the version, digest or layout differs, and names both values.
-  // Also if the prefill worker lacks digests or write keys that the options demand, or if one
-  // incarnation links from two addresses.
+  // Returns it also if the prefill worker lacks digests or write keys that the options demand, and
+  // if one incarnation links from two addresses.
   absl::StatusOr<LinkReply> OnLink(const LinkRequest& request, absl::Time now);
   // Returns FAILED_PRECONDITION if the writer is not linked, and INVALID_ARGUMENT if the fields of
   // the request contradict each other.

@@ -32,7 +32,8 @@ struct KeptPrompts {
 };
 
 // Plans prefill steps. A step computes chunks of many prompts in one batch. Prompts with a common
-// prefix share its blocks, so each token is computed once (docs/design/overview.md, idea 4).
+// prefix share its full blocks. While these blocks are in the pool, their tokens are not computed
+// again (docs/design/overview.md, idea 4).
 //
 // A prompt streams until all of its tokens have arrived, and then it is closed. A block is
 // promised while a step writes it, and ready after that (kv/radix_tree.h). A prompt takes up a
