@@ -5,13 +5,13 @@
 // therefore admits a limited number of sessions. Requests of other sessions wait here.
 //
 // A session is active, and has a slot, from the admission of its first request. Its further
-// requests are admitted at once, unless a rule below takes its slot. The rules apply only while
-// none of its requests runs:
-// - An idle session loses its slot after options.keep while no session waits for a slot, and after
-//   linger() otherwise.
-// - The quantum (options.quantum) is checked when a request of the session arrives or ends. If it
-//   has expired and a session waits for a slot, the session loses its slot. If requests of the
-//   session still run, the request that arrived waits, and the slot is lost when they have ended.
+// requests are admitted at once, unless one of the last two rules holds. It loses its slot when
+// none of its requests runs and one of these rules holds:
+// - It has been idle for options.keep while no session waits for a slot, or for linger() while one
+//   waits.
+// - Its quantum (options.quantum) has expired, and a session waits for a slot. The gate checks this
+//   when a request of the session arrives or ends. A request that arrives then waits, also while
+//   earlier requests of the session run.
 // - The limit has fallen, and the session is among the youngest of those beyond it. It is then
 //   parked at its next request, before later sessions of its tenant.
 //

@@ -49,7 +49,7 @@ class PrefillAdmission {
   // Admits the prompt, or returns false if there is no room. Reserves the prompt's blocks, and
   // charges its tenant one block of tokens unless the prompt yields. Calls `give_back` with each
   // prompt whose blocks it takes. `give_back` must release these blocks and clear `admitted`.
-  // REQUIRES: step.reserved is Reserved() without the blocks that the step has taken.
+  // REQUIRES: step.reserved is Reserved() minus the blocks that the step has taken.
   bool Admit(PrefillPrompt& prompt, StepPlan& step, absl::FunctionRef<void(PrefillPrompt&)> give_back);
 
  private:
