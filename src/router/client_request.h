@@ -29,7 +29,7 @@ struct ContextUse {
   std::vector<TokenId> prefix{};
   // The router sets the next two fields.
   int32_t tokens = 0;  // tokens of the prompt that belong to the context
-  // Address, as configured at this router, of the prefill worker that computed these tokens. Empty
+  // Address, as configured at this router, of the prefill worker that prefilled these tokens. Empty
   // if there is none.
   WorkerAddress holder{};
 };

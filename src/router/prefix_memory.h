@@ -1,7 +1,7 @@
 // A router's estimate of the blocks in a prefill worker's prefix cache.
 //
-// The estimate covers prompts of this router only: those that the worker has computed, least
-// recently used evicted first, and those that it is computing.
+// The estimate covers prompts of this router only: those whose KV the worker has completed, least
+// recently used evicted first, and those that it is prefilling.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@ class PrefixMemory {
 
   // Returns the length of the longest prefix of `keys` whose blocks the worker should have.
   int64_t LeadingHits(std::span<const BlockKey> keys) const;
-  // Adds blocks that the worker computes for a prompt, until EndPrompt. A prompt that fails or is
-  // cancelled leaves no blocks.
+  // Adds the blocks of a prompt that the worker is prefilling, until EndPrompt. A prompt that fails
+  // or is cancelled leaves no blocks.
   void BeginPrompt(std::span<const BlockKey> keys);
   // REQUIRES: BeginPrompt was called with the same keys, once for each call of EndPrompt.
   void EndPrompt(std::span<const BlockKey> keys);
-  // Adds blocks that the worker has computed.
+  // Adds blocks whose KV the worker has completed.
   void Remember(std::span<const BlockKey> keys);
-  // Number of blocks being computed. A block counts once for each prompt.
+  // Number of blocks of prompts that are being prefilled. A block counts once for each prompt.
   int64_t under_way() const;
 
  private:

@@ -17,7 +17,7 @@ absl::Status BeginContext(ContextStore& contexts, ClientRequest& request, absl::
 // context.
 absl::Status CompleteContext(ContextStore& contexts, const ClientRequest& request);
 // Ends the request's use of its context, also for a request that was not accepted. `holder` is the
-// prefill worker that computed the prompt. It is empty if the request failed. Does nothing for a
+// prefill worker that prefilled the prompt. It is empty if the request failed. Does nothing for a
 // request without a context.
 void EndContext(ContextStore& contexts, const ClientRequest& request, const WorkerAddress& holder, absl::Time now);
 

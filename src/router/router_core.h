@@ -108,7 +108,7 @@ class RouterCore {
   // or kEnd with OK for a prefill-only request. Otherwise cancels the hand-off at the decode worker
   // with this incarnation.
   bool PrefillDone(const WorkerAddress& link, Request& request, Incarnation decode_incarnation);
-  // Records that a prefill worker has these first blocks of a prompt that it has computed.
+  // Records that a prefill worker has these first blocks of a prompt that it has prefilled.
   void Remember(const WorkerAddress& link, std::span<const BlockKey> keys);
   struct Failure {
     absl::Status status;

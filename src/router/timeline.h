@@ -41,7 +41,7 @@ struct RequestLife {
 };
 
 enum class Phase {
-  // The prompt waits for upstream requests. The tokens so far are computed.
+  // The prompt waits for upstream requests. The worker has KV of the tokens so far.
   kWaiting,
   // Tokens could be computed, but the worker computes other requests, or there is no worker.
   kQueued,
