@@ -1,10 +1,12 @@
 #include "base/toml_file.h"
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "base/strings.h"
 
 namespace baton {
@@ -19,12 +21,18 @@ std::string LineOf(const std::string& path, size_t number) {
   return line;
 }
 
-// Returns the end of an error message. `parsed` is the line up to the place of the error. The rest
-// is not shown, because it may be an API key.
-std::string Hint(absl::string_view parsed) {
+// Returns the end of an error message. `parsed` is the line up to the position of the error. The
+// rest is not shown, because it may be an API key.
+std::string Hint(absl::string_view error, absl::string_view parsed) {
   std::string hint =
       StrCat(", after '", absl::CHexEscape(absl::StripAsciiWhitespace(parsed).substr(0, kMostShown)), "'");
-  if (parsed.find_first_of("\"'") == absl::string_view::npos) hint += ". Texts need quotes, as in name = \"text\"";
+  const size_t value = parsed.find('=');
+  if (value == absl::string_view::npos || absl::StrContains(error, "redefine")) return hint;
+  if (parsed.find_first_of("\"'", value) == absl::string_view::npos) {
+    hint += ". Texts need quotes, as in name = \"text\"";
+  } else if (absl::StrContains(error, "control characters")) {
+    hint += ". The closing quote is missing";
+  }
   return hint;
 }
 
@@ -32,7 +40,7 @@ std::string Hint(absl::string_view parsed) {
 
 absl::StatusOr<toml::table> ReadTomlFile(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be read"));
   if (std::filesystem::is_directory(path)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, expected a TOML file"));
   }
@@ -40,8 +48,8 @@ absl::StatusOr<toml::table> ReadTomlFile(const std::string& path) {
     return toml::parse(file, path);
   } catch (const toml::parse_error& error) {
     const auto [line, column] = error.source().begin;
-    return absl::InvalidArgumentError(
-        StrCat(path, ":", line, ": ", error.description(), Hint(LineOf(path, line).substr(0, column))));
+    return absl::InvalidArgumentError(StrCat(path, ":", line, ": ", error.description(),
+                                             Hint(error.description(), LineOf(path, line).substr(0, column))));
   }
 }
 

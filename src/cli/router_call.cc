@@ -1,7 +1,9 @@
 #include "cli/router_call.h"
 
+#include <algorithm>
 #include <iostream>
 
+#include "absl/strings/match.h"
 #include "base/strings.h"
 #include "cli/printable.h"
 #include "node/flags.h"
@@ -9,10 +11,22 @@
 
 namespace baton {
 
+namespace {
+
+// Returns the error of a text that cannot be sent as a key, or "". gRPC would abort and print the
+// key. The error does not contain it.
+std::string KeyError(const std::string& key) {
+  if (std::ranges::all_of(key, [](char c) { return c > ' ' && c <= '~'; })) return "";
+  return "expected printable ASCII without spaces, got another character (perhaps the line break at the end of a file)";
+}
+
+}  // namespace
+
 void AddServerFlags(CLI::App& app, ServerOptions& o) {
   app.add_option("--server", o.address, "address of the router")->check(HostPort())->capture_default_str();
   app.add_option("--key", o.key,
                  "API key, if the router requires one. Prefer the environment variable, which other users cannot see")
+      ->check(KeyError)
       ->envname("BATON_API_KEY");
   app.add_option("--tls-ca", o.authority,
                  "PEM file: authority that signed the router's certificate; default: no encryption");
@@ -36,6 +50,11 @@ absl::Status Explain(const absl::Status& status, const ServerOptions& server) {
                      "BATON_API_KEY or --key"));
   }
   const std::string_view message = Message(status);
+  if (absl::StrContains(message, "http1.x")) {
+    return absl::UnavailableError(
+        StrCat("no router at ", server.address,
+               ": the port answers HTTP. Name the router's --listen address, not its --http"));
+  }
   if (!message.starts_with("failed to connect") && !message.starts_with("DNS resolution failed")) return status;
   const size_t reason = message.rfind(": ");
   return absl::UnavailableError(StrCat("no router at ", server.address,

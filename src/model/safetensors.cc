@@ -218,7 +218,8 @@ absl::Status Truncated(uint64_t expected, std::span<const std::byte> file) {
 absl::StatusOr<absl::string_view> HeaderText(std::span<const std::byte> file) {
   uint64_t header_bytes;
   if (file.size() < sizeof header_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("expected at least 8 bytes, got ", file.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the file is truncated: it has ", file.size(), " bytes. Download it again"));
   }
   std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
   if (header_bytes > kMaxHeaderBytes) {

@@ -289,7 +289,7 @@ CLI::Validator HostPort() {
             CLI::detail::lexical_cast(text.substr(colon + 1), port) && port >= 0 && port <= 65535) {
           return {};
         }
-        return "expected host:port, got '" + text + "'";
+        return "expected HOST:PORT with a port from 0 to 65535, got '" + text + "'";
       },
       "HOST:PORT");
 }

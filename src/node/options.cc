@@ -213,7 +213,7 @@ absl::Status CheckModelDirectory(const char* flag, const std::string& directory)
   const auto lacks = [](const std::string& path) { return access(path.c_str(), F_OK) != 0 && errno != EACCES; };
   if (!lacks(absl::StrCat(directory, "/config.json"))) return absl::OkStatus();
   std::error_code ignored;
-  const char* problem = lacks(directory)                                     ? "it does not exist"
+  const char* problem = lacks(directory) ? "it does not exist (Baton downloads nothing; tools/fetch_model does)"
                         : !std::filesystem::is_directory(directory, ignored) ? "it is not a directory"
                                                                              : "it has no config.json";
   return absl::NotFoundError(absl::StrCat(flag, ": expected a Hugging Face directory (config.json, tokenizer.json, ",

@@ -84,6 +84,12 @@ absl::Status WorkerRegistry::Readiness(const std::string& model, bool prefill_on
     return absl::UnavailableError(absl::StrCat("no decode worker for model '", model, "' is attached"));
   }
   if (Prefills(model, prefill_only, decodes).empty()) {
+    for (const auto& [link, worker] : workers_) {
+      if (worker.info.role != WorkerRole::kPrefill || worker.info.model != model) continue;
+      return absl::UnavailableError(absl::StrCat("prefill worker ", link, " and decode worker ", decodes.front()->link,
+                                                 " serve model '", model,
+                                                 "' and cannot share KV: their weights, KV formats or devices differ"));
+    }
     return absl::UnavailableError(absl::StrCat("no prefill worker for model '", model, "' is attached"));
   }
   return absl::OkStatus();

@@ -27,6 +27,17 @@ TEST_CASE("ReadTomlFile hints at quotes when a value has none") {
 
 TEST_CASE("ReadTomlFile gives no hint at quotes when the line has them") {
   CHECK(ErrorOf("listen = \"a").find("quotes") == std::string::npos);
+  CHECK(ErrorOf("a = 1\na = 2").find("quotes") == std::string::npos);
+  CHECK(ErrorOf("listen: a").find("quotes") == std::string::npos);
+}
+
+TEST_CASE("ReadTomlFile names a missing closing quote") {
+  CHECK(ErrorOf("listen = \"a\nb = 1").ends_with("The closing quote is missing"));
+}
+
+TEST_CASE("ReadTomlFile names the reason when a file cannot be read") {
+  CHECK(absl::IsNotFound(ReadTomlFile("/nowhere.toml").status()));
+  CHECK(ReadTomlFile("/nowhere.toml").status().message() == "/nowhere.toml: cannot be read: No such file or directory");
 }
 
 TEST_CASE("ReadTomlFile shows no text behind the place of an error") {

@@ -124,7 +124,7 @@ TEST_CASE("SafetensorsFile refuses a file that is cut at any byte") {
     CAPTURE(size);
     const absl::Status status = OpenBytes(dir, whole.substr(0, size)).status();
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
-    CHECK((size < 8 || absl::StrContains(status.message(), "the file is truncated: its header describes ")));
+    CHECK(absl::StrContains(status.message(), "the file is truncated: it"));
   }
 }
 

@@ -126,7 +126,7 @@ TEST_CASE("ApplyConfigFile names a mistake with its line") {
   CHECK(error("listen = { a = 1 }") == "1: listen: expected a string, number, boolean or an array of them");
   CHECK(error("\n\nmax-requests = -1").starts_with("3: --max-requests"));
   CHECK(error("max-requests = \"many\"").starts_with("1: "));
-  CHECK(error("listen = \"nowhere\"").find("expected host:port") != std::string::npos);
+  CHECK(error("listen = \"nowhere\"").find("expected HOST:PORT with a port from 0 to 65535") != std::string::npos);
   CHECK(error("schedule = \"lifo\"").starts_with("1: --schedule"));
   CHECK(error("max-sessions = \"0x10\"").starts_with("1: --max-sessions: expected 1 to 1048576, auto or off"));
   CHECK(error("\nlisten = ").starts_with("2: "));

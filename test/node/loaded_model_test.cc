@@ -98,7 +98,8 @@ TEST_CASE("LoadModel names the flag when --model is no model's directory") {
   };
   const std::string start =
       "model: expected a Hugging Face directory (config.json, tokenizer.json, *.safetensors), got ";
-  CHECK(error(directory / "absent") == start + (directory / "absent") + ": it does not exist");
+  CHECK(error(directory / "absent") ==
+        start + (directory / "absent") + ": it does not exist (Baton downloads nothing; tools/fetch_model does)");
   CHECK(error(directory / "file") == start + (directory / "file") + ": it is not a directory");
   CHECK(error(directory.path()) == start + directory.path() + ": it has no config.json");
 }

@@ -17,6 +17,17 @@ TEST_CASE("WorkerRegistry names what is missing when a model has no workers of a
   registry.CheckInvariants();
 }
 
+TEST_CASE("WorkerRegistry names two workers of a model that cannot share KV") {
+  WorkerRegistry registry(absl::Seconds(30));
+  registry.Attach(kD, Info(WorkerRole::kDecode, kD));
+  WorkerInfo other = Info(WorkerRole::kPrefill, kP);
+  other.module_digest[0] = 1;
+  registry.Attach(kP, other);
+  CHECK(registry.Readiness("m", false).message() ==
+        "prefill worker prefill-1 and decode worker decode-1 serve model 'm' and cannot share KV: their weights, KV "
+        "formats or devices differ");
+}
+
 TEST_CASE("WorkerRegistry offers only prefill workers whose KV a decode worker reads") {
   WorkerRegistry registry(absl::Seconds(30));
   WorkerInfo stranger = Info(WorkerRole::kPrefill, "stranger");
