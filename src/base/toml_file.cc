@@ -3,10 +3,10 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "base/strings.h"
 
 namespace baton {
@@ -23,14 +23,14 @@ std::string LineOf(const std::string& path, size_t number) {
 
 // Returns the end of an error message. `parsed` is the line up to the position of the error. The
 // rest is not shown, because it may be an API key.
-std::string Hint(absl::string_view error, absl::string_view parsed) {
+std::string Hint(std::string_view error, absl::string_view parsed) {
   std::string hint =
       StrCat(", after '", absl::CHexEscape(absl::StripAsciiWhitespace(parsed).substr(0, kMostShown)), "'");
   const size_t value = parsed.find('=');
-  if (value == absl::string_view::npos || absl::StrContains(error, "redefine")) return hint;
+  if (value == absl::string_view::npos || error.find("redefine") != error.npos) return hint;
   if (parsed.find_first_of("\"'", value) == absl::string_view::npos) {
     hint += ". Texts need quotes, as in name = \"text\"";
-  } else if (absl::StrContains(error, "control characters")) {
+  } else if (error.find("control characters") != error.npos) {
     hint += ". The closing quote is missing";
   }
   return hint;

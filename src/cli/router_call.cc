@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iostream>
 
-#include "absl/strings/match.h"
 #include "base/strings.h"
 #include "cli/printable.h"
 #include "node/flags.h"
@@ -50,7 +49,7 @@ absl::Status Explain(const absl::Status& status, const ServerOptions& server) {
                      "BATON_API_KEY or --key"));
   }
   const std::string_view message = Message(status);
-  if (absl::StrContains(message, "http1.x")) {
+  if (message.find("http1.x") != message.npos) {
     return absl::UnavailableError(
         StrCat("no router at ", server.address,
                ": the port answers HTTP. Name the router's --listen address, not its --http"));

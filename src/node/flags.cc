@@ -135,10 +135,12 @@ void AddStepTokens(CLI::App& app, WorkerOptions& o) {
                  "a quarter of a step")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
-  app.add_option("--growing-step-ms", o.streaming_step_ms,
-                 "upper bound in milliseconds on the measured time of a step that computes only streaming prompts and "
-                 "low-priority jobs. In a step with other prompts they compute at most as many tokens. One block, and "
-                 "as many tokens as make the step last twice its fixed cost, are always allowed")
+  app.add_option(
+         "--growing-step-ms", o.streaming_step_ms,
+         "upper bound in milliseconds on the measured time of a step that computes only streaming prompts and "
+         "low-priority jobs. The number of tokens that fits, by measured steps, bounds them in every step. It is "
+         "at least one block, at least the tokens of a step that takes twice its fixed cost, and at most "
+         "--step-tokens")
       ->check(CLI::Range(int64_t{1}, int64_t{60'000}))
       ->capture_default_str();
 }

@@ -41,7 +41,7 @@ struct PrefillAppend {
   RequestId request_id;
   TokenBuffer tokens{};
   bool restart = false;  // drop all earlier tokens; the prompt begins with `tokens`
-  bool last = false;     // the prompt is complete
+  bool last = false;     // the prompt is closed
   // The next four fields count only if `last` is set. They mean the same as in PrefillJob.
   int32_t max_new_tokens = 0;
   WorkerAddress decode_worker{};

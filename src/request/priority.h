@@ -6,9 +6,9 @@
 namespace baton {
 
 // Clients choose a priority in [-kMaxPriority, kMaxPriority]. A priority orders the requests of one
-// tenant only. Routers and prefill workers put a higher priority first; every eighth prefill step
-// begins with each tenant's oldest complete prompt. A decode worker counts a level as 10 s of
-// earlier arrival, up to 100 levels.
+// tenant only. Routers and prefill workers put a higher priority first; in every eighth prefill
+// step, each tenant's oldest closed prompt comes before its other prompts (PromptQueue). A decode
+// worker counts a level as 10 s of earlier arrival, up to 100 levels.
 inline constexpr int32_t kMaxPriority = 1000;
 // The priority of low-priority jobs, below all priorities of clients. In each prefill step,
 // low-priority jobs come after all other prompts. They get the tokens that the other prompts leave,

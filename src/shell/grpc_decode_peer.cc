@@ -19,9 +19,9 @@ struct Call {
   Reply reply;
 };
 
-// Converts the status of a call. If the end of the peer cancelled the call, the peer is gone:
-// UNAVAILABLE. A peer that answers slowly is not gone. The sender repeats such a call until the
-// lease ends, and has fenced itself by then.
+// Converts the status of a call. CANCELLED becomes UNAVAILABLE, because the end of the
+// peer cancelled the call. DEADLINE_EXCEEDED stays, because a slow peer is not gone. The sender
+// repeats such a call until the lease ends, and pushes nothing under the reservation afterwards.
 absl::Status Classify(const grpc::Status& status) {
   const absl::Status result = FromGrpc(status);
   return absl::IsCancelled(result) ? absl::UnavailableError(result.message()) : result;

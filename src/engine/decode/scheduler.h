@@ -75,7 +75,8 @@ struct DecodePlan {
 //
 // All sequences have one order. It goes in rounds. Round k has the k-th sequence of each tenant, so
 // tenants with enough requests have equally many rows of the batch. SequenceId orders the sequences
-// of one tenant. A priority has no effect on other tenants.
+// of one tenant. A level of priority has no effect on other tenants, but an
+// arrival offset has.
 //
 // If there is no block for a sequence's next token, sequences after it in the order are swapped
 // out, the last one first. Their blocks are copied to host memory in the running step and released

@@ -40,7 +40,7 @@ struct LinkRequest {
   std::string numerics_id;
   // Its commits have digests if the reply asks for them. False for older workers.
   bool can_digest = false;
-  // It writes with the write key of a reservation (WriteGuard). False for older workers.
+  // The prefill worker supports write keys (WriteGuard). False for older workers.
   bool can_show_right = false;
 };
 struct LinkReply {

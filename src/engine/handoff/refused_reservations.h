@@ -26,8 +26,8 @@ class RefusedReservations {
   // Keeps kv_tokens and max_new_tokens of the request. Beyond kMaxRefused requests, forgets the
   // largest.
   void Add(const ReserveRequest& request, int64_t blocks_now);
-  // There may be room for more requests, because a sequence or a reservation has ended, or because
-  // a reservation was granted.
+  // Records that there may be room: a sequence, a reservation or a quarantine has ended, or a
+  // reservation was granted.
   void RoomMayHaveCome() { may_fit_ = true; }
   // Returns how many refused reservations `fits` admits beside each other now, the smallest first.
   // Forgets them. `fits` gets requests with kv_tokens and max_new_tokens alone.

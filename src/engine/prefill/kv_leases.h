@@ -18,9 +18,9 @@
 namespace baton {
 
 // A lease refers to the first blocks of one prompt, so these blocks cannot be evicted. Leases only
-// save work. When they hold too many blocks, or when a request needs the room, the weakest lease
-// ends first (Protection::OfLease). The blocks of a lease that has ended stay in the cache like
-// other blocks.
+// save work. When they hold too many blocks, or when a closed prompt needs the room, the weakest
+// lease ends first (Protection::OfLease). The blocks of a lease that has ended stay in the cache
+// like other blocks.
 //
 // Not thread-safe. The pool and the tree must outlive it.
 class KvLeases {

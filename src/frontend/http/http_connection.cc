@@ -509,7 +509,7 @@ void HttpConnection::Leave(Gone why) {
 
 void HttpConnection::Close() {
   closed_ = true;
-  // TLS's message for the end would vouch for an answer that is cut off.
+  // Sends no close_notify after a truncated answer, because it would mark the answer as complete.
   const bool whole = reply_ == nullptr;
   EndRequest();
   charge_.reset();

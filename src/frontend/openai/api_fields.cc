@@ -42,7 +42,7 @@ constexpr ApiField kFirstFields[] = {
 constexpr ApiField kLastFields[] = {
     {.name = "user", .apis = kGenerate, .read = ReadLabel},
     {.name = "safety_identifier", .apis = kGenerate, .read = ReadLabel},
-    // The prompt itself finds the cache.
+    // Has no effect: the prefix cache looks up token ids.
     {.name = "prompt_cache_key", .apis = kGenerate, .read = ReadLabel},
     {.name = "metadata", .apis = kGenerate, .read = ReadMetadata},
     {.name = "prompt_cache_retention", .apis = kGenerate, .state = State::kFixed, .value = R"("in_memory")"},

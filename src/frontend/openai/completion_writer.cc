@@ -24,7 +24,7 @@ std::string Identity(const CompletionCall& call, const ServedModel& model, std::
 }
 
 std::string_view Name(FinishReason reason) {
-  // A request that was ended from outside counts as cut off.
+  // A cancelled request has the finish reason `length`.
   return reason == FinishReason::kStop ? "stop" : "length";
 }
 

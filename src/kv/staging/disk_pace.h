@@ -19,8 +19,9 @@ class DiskPace {
   // is the number of blocks whose reads are still running.
   void OnRead(absl::Duration took, int64_t under_way, absl::Time now);
 
-  // Returns true if reading `reads` blocks, after the `under_way` blocks, takes no longer than
-  // computing them.
+  // Returns true if reading `reads` blocks after the `under_way` blocks is expected to take no
+  // longer than computing these `reads` blocks. After the disk was slow, a block's mean read time
+  // must first fall to 0.8 of its compute time. True while either time is unknown.
   bool Pays(int64_t reads, int64_t under_way);
   // Returns true if the caller should read one block as a probe. Call it after Pays has returned
   // false. No request should wait for this read.

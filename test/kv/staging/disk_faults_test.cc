@@ -45,7 +45,7 @@ TEST_CASE("DiskFaults turns off a disk that ends no transfer within 10 s") {
   CHECK(faults.status() == absl::DeadlineExceededError("the disk completed no transfer for 10s"));
 }
 
-TEST_CASE("DiskFaults extends the deadline by 10 s with each ended transfer") {
+TEST_CASE("DiskFaults restarts its 10 s when a transfer ends and others still run") {
   DiskFaults faults(kPatience);
   faults.OnBegun(kStart);
   faults.OnBegun(kStart);
