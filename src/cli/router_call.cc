@@ -23,8 +23,10 @@ std::string KeyError(const std::string& key) {
 
 void AddServerFlags(CLI::App& app, ServerOptions& o) {
   app.add_option("--server", o.address, "address of the router")->check(HostPort())->capture_default_str();
-  app.add_option("--key", o.key,
-                 "API key, if the router requires one. Prefer the environment variable, which other users cannot see")
+  app.add_option(
+         "--key", o.key,
+         "API key, if the router requires one. Other users of this machine can see it on the command line, but not "
+         "in the environment")
       ->check(KeyError)
       ->envname("BATON_API_KEY");
   app.add_option("--tls-ca", o.authority,

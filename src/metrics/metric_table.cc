@@ -225,7 +225,8 @@ constexpr MetricFamily kTable[] = {
      {{"code=*", HandoffsEnded}}},
     {"baton_handoff_blocks_total",
      Kind::kCounter,
-     "KV blocks of committed hand-offs, by `source`: pushed, held (already on the decode worker) (prefill).",
+     "KV blocks of committed hand-offs, by `source`: pushed (also early hand-offs of streaming prompts), held "
+     "(already on the decode worker; early hand-offs add none) (prefill).",
      {{"source=pushed", [](const PrefillSnapshot& p) -> double { return p.engine.totals.handoffs.blocks_pushed; }},
       {"source=held", [](const PrefillSnapshot& p) -> double { return p.engine.totals.handoffs.blocks_held; }}}},
     {"baton_expired_leases_total",

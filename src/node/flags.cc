@@ -82,9 +82,10 @@ void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_na
 }
 
 void AddPeerCertificates(CLI::App& app, TlsFiles& files) {
-  app.add_option("--peer-cert", files.certificate,
-                 "PEM file: certificate of this process for routers and workers, valid for the host names or addresses "
-                 "under which they reach it. Encrypts all traffic among them except KV blocks");
+  app.add_option(
+      "--peer-cert", files.certificate,
+      "PEM file: certificate of this process for routers and workers, valid for the host names or addresses "
+      "under which they reach it. Encrypts all traffic among them, except KV blocks over UCX (see --guard-kv)");
   app.add_option("--peer-key", files.key, "PEM file: private key of --peer-cert");
   app.add_option("--peer-ca", files.authority,
                  "PEM file: authority that signed the certificates of routers and workers");

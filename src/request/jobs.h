@@ -42,7 +42,8 @@ struct PrefillAppend {
   TokenBuffer tokens{};
   bool restart = false;  // drop all earlier tokens; the prompt begins with `tokens`
   bool last = false;     // the prompt is closed
-  // The next four fields count only if `last` is set. They mean the same as in PrefillJob.
+  // The router sets the next four fields only with `last`. `decode_worker` and `lease` mean the
+  // same as in PrefillJob.
   int32_t max_new_tokens = 0;
   WorkerAddress decode_worker{};
   // The new offset, added to the time at which this append arrives. Unset: the job keeps its queue

@@ -33,9 +33,9 @@ struct CpuBackendOptions {
 // The layout of KV blocks on CPUs: fp32 for fp32 models, else bf16.
 KvLayout CpuKvLayout(const ModelConfig& config);
 
-// Packs the weights, which the caller may free afterwards. INVALID_ARGUMENT: an option, or a shape
-// that the kernels cannot compute, such as odd dimensions. The message names the expected and the
-// given value. RESOURCE_EXHAUSTED: out of memory.
+// Packs the weights, which the caller may free afterwards. Returns INVALID_ARGUMENT for an option
+// or a shape that the kernels cannot compute, such as odd dimensions. The message names the
+// expected and the given value. RESOURCE_EXHAUSTED: out of memory.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const Weights& weights, const CpuBackendOptions& options);
 
 }  // namespace baton

@@ -58,8 +58,8 @@ absl::Status CheckCudaShape(const ModelConfig& config);
 // Copies the weights to the device. The caller may free them afterwards.
 //
 // - UNAVAILABLE: CheckCudaDevice refuses the device.
-// - INVALID_ARGUMENT: the slab, or a shape that CheckCudaShape refuses, such as weights other than
-//   bf16 or a head_dim other than 64 and 128. The message names the expected and the given value.
+// - INVALID_ARGUMENT: the slab is host memory or has a wrong size, or CheckCudaShape refuses the
+//   model, for example weights other than bf16. The message names the expected and the given value.
 // - RESOURCE_EXHAUSTED: out of device memory.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const Weights& weights, const CudaBackendOptions& options);
 

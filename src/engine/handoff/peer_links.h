@@ -73,7 +73,8 @@ class PeerLinks {
   // REQUIRES: the link is current.
   void SetNextHeartbeat(LinkId link, absl::Time time) { Find(link)->second.next_heartbeat = time; }
 
-  // Forgets idle peers. An answer from each peer in `busy` is due or will be.
+  // Forgets idle peers. Peers in `busy` are not idle: they have an unfinished hand-off, or a
+  // Release or heartbeat without an answer.
   void Tick(absl::flat_hash_set<WorkerAddress> busy, absl::Time now);
   absl::Time NextTick() const;
 

@@ -125,7 +125,8 @@ class HandoffReceiver {
   // Gives up all reservations of the request that are not claimed.
   void Cancel(const RequestId& request, absl::Time now);
 
-  // A sequence has ended. The receiver does this by itself when a reservation ends.
+  // Records that a sequence has ended, so refused reservations may fit now. The receiver records it
+  // itself when a reservation is granted or ends, or when a quarantine ends.
   void RoomMayHaveCome() { refused_.RoomMayHaveCome(); }
   // Returns how many reservations that were refused with Wait would fit now, for a report to the
   // routers, and forgets them (RefusedReservations). Cache-only reservations do not count, because

@@ -24,8 +24,8 @@ class FairQueue {
   struct Candidate {
     std::string tenant;
     uint64_t since = 0;  // among tenants of equal virtual time, the least comes first
-    // The tenant has a prompt that waits for steps or for room. False if it only has prompts that
-    // use what other prompts leave. Then its virtual time does not stay behind the current one.
+    // True if the tenant has a queued closed prompt. If false, it has only streaming prompts, and
+    // its virtual time counts as at least the current one.
     bool waits = true;
   };
   // Returns the candidates in the order in which the step that is being planned serves them.

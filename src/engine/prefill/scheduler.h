@@ -116,7 +116,8 @@ class PrefillScheduler {
   // other requests of a failed step are planned again. REQUIRES: a step is running.
   std::vector<RequestId> FinishStep(bool ok);
   // Leases the full blocks of the prompt's first `lease.tokens` tokens. If a step is running, the
-  // lease begins when the step ends. If `lease.yields`, only protects the blocks, and at once.
+  // lease begins when the step ends. If `lease.yields`, it is a session protection:
+  // the blocks are protected at once and not leased.
   void Lease(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now);
   KvLeases& leases() { return leases_; }
   const KvLeases& leases() const { return leases_; }

@@ -39,8 +39,9 @@ class StagingClient {
   // because blocks of the prompt may have been evicted since it arrived.
   bool WaitsForDisk(PrefillPrompt& prompt);
   // Adds to the step the staged blocks that follow the blocks in the prompt's table. Returns false
-  // if some are left for a later step. All copies of a step take at most as long as computing
-  // step.most_tokens tokens.
+  // if some are left for a later step. A block comes back only if the copies planned so far and
+  // this one take no longer than computing step.most_tokens tokens, as measured. The first block
+  // always does.
   bool BringBack(PrefillPrompt& prompt, const StepPlan& step);
   // Returns a block of the pool, and stages a block that is evicted for it. REQUIRES: the pool has
   // a block that is free or can be evicted.

@@ -152,10 +152,11 @@ void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
   const bool has_slot = slot == ConnectionTable::Slot::kFree || slot == ConnectionTable::Slot::kMade;
   if (slot != ConnectionTable::Slot::kFree) {
     shared.Report(has_slot ? HttpEvent::kReplaced : HttpEvent::kRefused);
-    const char* what = has_slot ? "replaced the one that was silent longest"
-                       : slot == ConnectionTable::Slot::kNone
-                           ? "was answered 503, because no connection is idle"
-                           : "was answered 503, because no connection of its address is idle";
+    const char* what =
+        has_slot ? "replaced an older one"
+        : slot == ConnectionTable::Slot::kNone
+            ? "was answered 503, because none may be closed for it"
+            : "was answered 503, because its address is at its limit and none of its connections may be closed";
     Warn(absl::StrCat("from ", address, " ", what));
   }
   asio::post(runner.loop->context,

@@ -26,7 +26,7 @@ class TlsSession {
   // at most one record (16 KiB) more than bytes.size(). Returns INVALID_ARGUMENT in these cases:
   //
   // - The client does not use a supported TLS, or refuses the connection.
-  // - The client sends TLS messages without plaintext only.
+  // - After the handshake, the client sends more than 64 KiB without any plaintext.
   // - The client announces a longer first message than TlsHello allows.
   //
   // After the error, outgoing() may have an alert for the client, and no other call may follow.

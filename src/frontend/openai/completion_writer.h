@@ -26,7 +26,8 @@ class CompletionWriter {
   // The model must outlive this object.
   CompletionWriter(const CompletionCall& call, const ServedModel& model, std::string id, absl::Time created);
 
-  // Sets where in the answers of a chat the model may think. REQUIRES: no answer has begun.
+  // Sets whether the answers of a chat may contain reasoning, or begin in it. REQUIRES: no answer
+  // has begun.
   void SetThinking(Thinking thinking);
   // Appends whole events ("data: {...}\n\n") to `out`. Appends nothing if the call does not stream.
   void Update(size_t choice, const TokenUpdate& update, std::string& out);

@@ -248,7 +248,7 @@ void KvStaging::EndStep(bool kept) {
 void KvStaging::PlanWrites() {
   if (options_.disk == 0 || !faults_.MayWrite()) return;
   const auto ready = [&] { return std::ssize(free_host_) + host_copies_ + writing_; };
-  // Blocks with a copy rank below this, and all others above it.
+  // The ranks of blocks with a copy are less than this rank. Those of all other blocks are greater.
   const EvictionRank first_without_copy({.last_use = std::numeric_limits<int64_t>::min()});
   while (writing_ < kWritesAtOnce && host_copies_ < std::ssize(host_order_) &&
          ready() < std::max<int64_t>(1, options_.host / 2)) {
