@@ -416,7 +416,8 @@ TEST_CASE("baton names the flag, address or command at fault in its errors") {
   };
   has(Run("baton", {"status", "--server", "127.0.0.1:1"}, 1), "baton: UNAVAILABLE: no router at 127.0.0.1:1: ");
   has(Run("baton", {"generate", "--ids", "1", "--server", "127.0.0.1:1", "--json"}, 1), "no router at 127.0.0.1:1: ");
-  has(Run("baton", {"status", "--server", "nowhere"}, 1), "--server: expected HOST:PORT with a port from 0 to 65535, got 'nowhere'");
+  has(Run("baton", {"status", "--server", "nowhere"}, 1),
+      "--server: expected HOST:PORT with a port from 0 to 65535, got 'nowhere'");
   has(Run("baton", {"chat", "--seed", "-1"}, 1), "--seed: expected an integer from 0 to 2^64 - 1, got '-1'");
   has(Run("baton", {"generat"}, 1), "baton: unknown command 'generat': expected serve, generate, chat, status");
   has(Run("baton", {}, 1), "baton: no command: expected serve");
