@@ -61,12 +61,11 @@ Admission DecodeScheduler::Consider(const ReserveRequest& request, int64_t block
 SequenceId DecodeScheduler::Add(ClaimedKv kv, const RequestSpec& spec, absl::Time arrived) {
   BATON_CHECK(kv.kv_tokens + 1 <= options_.positions, "a sequence that can never run");
   BATON_CHECK(static_cast<int64_t>(kv.table.size()) == BlocksFor(kv.kv_tokens), "table and tokens differ");
-  const absl::Time arrival = arrived + spec.arrival_offset;
   const int32_t levels = std::clamp(spec.priority, -kMaxPriorityLevels, kMaxPriorityLevels);
-  const SequenceId id{arrival - levels * options_.time_per_priority, ++added_};
+  const SequenceId id{arrived + spec.arrival_offset - levels * options_.time_per_priority, ++added_};
   Sequence& sequence = sequences_[id];
   sequence.spec = &spec;
-  sequence.arrival = arrival;
+  sequence.arrived = arrived;
   order_changed_ = true;
   sequence.max_kv_tokens = std::min<int64_t>(options_.positions, int64_t{kv.kv_tokens} + spec.sampling.max_tokens);
   sequence.kv = std::move(kv);
@@ -134,7 +133,7 @@ void DecodeScheduler::OrderSequences() {
   std::vector<std::pair<Position, Sequences::iterator>> positions;
   for (const auto& [tenant, of_tenant] : by_tenant) {
     std::vector<absl::Time> arrivals;
-    for (const Sequences::iterator it : of_tenant) arrivals.push_back(it->second.arrival);
+    for (const Sequences::iterator it : of_tenant) arrivals.push_back(it->second.arrived);
     std::ranges::sort(arrivals);
     for (size_t k = 0; k < arrivals.size(); ++k) {
       positions.push_back({{k, arrivals[k], of_tenant[k]->first.number}, of_tenant[k]});

@@ -75,8 +75,7 @@ struct DecodePlan {
 //
 // All sequences have one order. It goes in rounds. Round k has the k-th sequence of each tenant, so
 // tenants with enough requests have equally many rows of the batch. SequenceId orders the sequences
-// of one tenant. A level of priority has no effect on other tenants, but an
-// arrival offset has.
+// of one tenant. Priorities and arrival offsets have no effect on other tenants.
 //
 // If there is no block for a sequence's next token, sequences after it in the order are swapped
 // out, the last one first. Their blocks are copied to host memory in the running step and released
@@ -150,7 +149,7 @@ class DecodeScheduler {
  private:
   struct Sequence {
     const RequestSpec* spec = nullptr;
-    absl::Time arrival;
+    absl::Time arrived;
     ClaimedKv kv;  // grows with each step; its table is empty when swapped out
     // Blocks [0, shared) of the table are the blocks of the tree's nodes for keys [0, shared).
     size_t shared = 0;
