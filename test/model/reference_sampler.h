@@ -15,8 +15,8 @@
 
 namespace baton {
 
-// The tokens that temperature, top-k, top-p and min-p keep. `slack` is a lower bound on the
-// distance to any boundary.
+// The tokens that temperature, top-k, top-p and min-p keep. `slack` is the least distance of a sum
+// or a weight to a boundary.
 struct Naive {
   std::map<TokenId, double> probabilities;
   double slack = 1;
@@ -37,6 +37,11 @@ inline Naive NaiveFilter(std::span<const float> logits, const DrawParams& draw) 
     while (n < kept && sum < target) sum += w[n++];
     result.slack = std::min({result.slack, (sum - target) / target, (target - (sum - w[n - 1])) / target});
     kept = n;
+  }
+  // If two different logits beside the cut have nearly equal weights, the weights of a sampler in
+  // single precision may be equal. That sampler then keeps the token with the lower id.
+  if (kept < w.size() && logits[order[kept - 1]] != logits[order[kept]]) {
+    result.slack = std::min(result.slack, w[kept - 1] - w[kept]);
   }
   if (draw.min_p > 0) {
     size_t n = 0;
