@@ -70,8 +70,9 @@ void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_na
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_flag("--same-bits", o.same_bits,
-               "on a GPU: results are bit-equal for any chunking and batch, at a cost in speed "
-               "(bench/results/README.md). On the CPU they always are");
+               "on a GPU: selects kernels whose results are bit-equal for any chunking and batch, as far as a test "
+               "at the start can verify (docs/sizing.md). They are slower (bench/results/README.md). On the CPU "
+               "results are always bit-equal");
   app.add_option("--kv-memory-mb", o.kv_memory_mb,
                  "MiB of memory for KV blocks per worker; 0 for 1024 on the CPU, and on a GPU for nine tenths of the "
                  "memory that the weights and the largest step leave")
@@ -139,9 +140,9 @@ void AddStepTokens(CLI::App& app, WorkerOptions& o) {
   app.add_option(
          "--growing-step-ms", o.streaming_step_ms,
          "upper bound in milliseconds on the measured time of a step that computes only streaming prompts and "
-         "low-priority jobs. The number of tokens that fits, by measured steps, bounds them in every step. It is "
-         "at least one block, at least the tokens of a step that takes twice its fixed cost, and at most "
-         "--step-tokens")
+         "low-priority jobs. From measured steps, the worker derives how many of their tokens fit in this time. "
+         "Every step, also one with other prompts, computes at most that many of them. The number is at least 16, "
+         "at least the tokens for which half of a step's time is its fixed cost, and at most --step-tokens")
       ->check(CLI::Range(int64_t{1}, int64_t{60'000}))
       ->capture_default_str();
 }

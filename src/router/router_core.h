@@ -8,8 +8,8 @@
 //   If all workers have refused, the request waits and asks again, unless it is a low-priority job,
 //   which ends. After `capacity_wait` it ends with the last refusal.
 // - A held request is not placed before Admit. It may end before.
-// - A streaming prompt that all prefill workers have refused is collected here, and is placed when
-//   it is complete.
+// - A streaming prompt that all prefill workers have refused stays here, and is placed when it is
+//   complete.
 // - A request with Route::at_holder ends if the holder refuses it or is gone.
 // - Every accepted request ends exactly once, by one kEnd action. The core asks workers that may
 //   still hold KV of the request to cancel it.

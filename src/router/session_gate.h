@@ -12,8 +12,9 @@
 // - Its quantum (options.quantum) has expired, and a session waits for a slot. The gate checks this
 //   when a request of the session arrives or ends. A request that arrives then waits, also while
 //   earlier requests of the session run.
-// - The limit has fallen, and the session is among the youngest of those beyond it. It is then
-//   parked at its next request, before later sessions of its tenant.
+// - SessionWindow's limit has fallen, and the session is not among the oldest active sessions
+//   within the limit. Its next request waits. It keeps its age, so it waits before its tenant's
+//   later sessions.
 //
 // The limit is options.sessions, or else SessionWindow's. Slots go to tenants alternately, and to a
 // tenant's sessions in order of arrival. A session is admitted with all its waiting requests.

@@ -1,6 +1,6 @@
 """A prompt that is computed while a tool still writes it.
 
-When the tool ends, only the question and a partial block of up to 16 tokens are left to prefill.
+When the tool ends, only the question and at most 16 tokens before it are left to prefill.
 """
 
 import time

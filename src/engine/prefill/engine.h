@@ -41,9 +41,10 @@ struct PrefillEngineOptions {
   int64_t increment = 0;
   // Upper bound on the measured time of a step that computes only streaming prompts and
   // low-priority jobs. The number of their tokens in a step with other prompts has the same bound.
-  // It limits the wait of a closed prompt for such a step that runs when it arrives, and its
-  // delay by these tokens in each later step. One block per step is always allowed. So is the
-  // number of tokens at which the fixed cost is half of a step's cost.
+  // A closed prompt that arrives during such a step waits for at most about this time. In each
+  // later step that it shares with these tokens, they delay it by at most about this time. One
+  // block per step is always allowed. So is the number of tokens at which the fixed cost is half of
+  // a step's cost.
   absl::Duration streaming_step = absl::Milliseconds(25);
   // Lower bound on the new blocks of an early hand-off.
   int64_t least_ahead = 8;

@@ -88,7 +88,7 @@ void ReadPrompt(BodyDraft& draft, const ApiField& field) {
   const Json* prompt = body.Any(field.name);
   const bool has_segments = !draft.prompts.empty();
   if (prompt != nullptr) {
-    if (has_segments) return body.Refuse("segments", "expected them or a prompt, got both");
+    if (has_segments) return body.Refuse("segments", "expected segments or a prompt, got both");
     auto prompts = ReadPrompts(*prompt, draft.call.model->vocab);
     if (!prompts.ok()) return body.Check(prompts.status());
     draft.prompts = *std::move(prompts);

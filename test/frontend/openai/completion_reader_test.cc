@@ -142,7 +142,7 @@ TEST_CASE("ReadCompletion refuses a wrong value with its field and the expected 
       {R"("prompt": [1, "a"])", "prompt[1]: expected a token id in [0, 260), got 'a'"},
       {R"("prompt": [[1], [2, 260]])", "prompt[1][1]: expected a token id in [0, 260), got 260"},
       {R"("prompt": [18446744073709551615])", "prompt[0]: expected a token id in [0, 260), got 18446744073709551615"},
-      {R"("prompt": "a", "segments": [])", "segments: expected them or a prompt, got both"},
+      {R"("prompt": "a", "segments": [])", "segments: expected segments or a prompt, got both"},
       {R"("segments": [{"text": "a", "output_of": "b"}])",
        "segments[0]: expected one of 'text', 'token_ids', 'output_of', got 2 of them"},
       {R"("segments": [{}])", "segments[0]: expected one of 'text', 'token_ids', 'output_of', got 0 of them"},
