@@ -130,6 +130,7 @@ class WorkerLink final : public Drainable {
     {
       const std::lock_guard lock(mutex_);
       backoff_ = kFirstBackoff;
+      attached_ = true;
     }
     handlers_.on_event(address_, event);
   }
@@ -138,7 +139,10 @@ class WorkerLink final : public Drainable {
     handlers_.on_lost(address_);
     const std::lock_guard lock(mutex_);
     const bool refused = std::exchange(refused_, false);
-    if (!stopping_ && !refused) LogOnce(spdlog::level::warn, StrCat("cannot attach: ", Reason(status)));
+    const bool attached = std::exchange(attached_, false);
+    if (!stopping_ && !refused) {
+      LogOnce(spdlog::level::warn, StrCat(attached ? "the connection ended: " : "cannot attach: ", Reason(status)));
+    }
     next_attempt_ = clock_.Now() + (refused ? kRefusedBackoff : backoff_);
     backoff_ = std::min(backoff_ * 2, kMaxBackoff);
     ended_ = std::exchange(stream_, nullptr);
@@ -181,7 +185,8 @@ class WorkerLink final : public Drainable {
   bool stopping_ = false;
   absl::Time next_attempt_ = absl::InfinitePast();
   absl::Duration backoff_ = kFirstBackoff;
-  bool refused_ = false;  // the running stream was refused
+  bool refused_ = false;   // the running stream was refused
+  bool attached_ = false;  // the running stream has had an event
   std::string last_logged_;
 };
 

@@ -124,5 +124,17 @@ TEST_CASE("WorkerLink logs the code when no worker answers") {
   CHECK(log.Count(StrCat("worker ", worker.address(), ": cannot attach: UNAVAILABLE: ")) == 1);
 }
 
+TEST_CASE("WorkerLink logs the end of a connection and not a failed attempt when its worker stops") {
+  const LogCapture log;
+  std::optional<FakePrefill> worker(std::in_place, WorkerRole::kPrefill, 11);
+  const std::string address = worker->address();
+  Linked l(address);
+  l.Await(l.attached, 1);
+  worker.reset();
+  l.Await(l.closed, 1);
+  CHECK(log.Count(StrCat("worker ", address, ": the connection ended: ")) == 1);
+  CHECK(log.Count(StrCat("worker ", address, ": cannot attach: ")) == 0);
+}
+
 }  // namespace
 }  // namespace baton
