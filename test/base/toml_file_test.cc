@@ -1,6 +1,6 @@
 #include "base/toml_file.h"
 
-#include "base/status.h"
+#include "base/strings.h"
 #include "catch.h"
 #include "temp_dir.h"
 
