@@ -16,8 +16,8 @@ namespace baton {
 // The reason why a path of blocks is evicted after unprotected blocks, until Unprotect. Protections
 // are ordered, and the lesser one is the weaker one. From weak to strong:
 //
-// - A session used the path within the last 10 s (the router's kSessionLease). A protection that
-//   ends earlier is weaker.
+// - A session used the path within the last 10 s (the router's kSessionProtection). The protection
+//   that ends first is the weakest.
 // - A queued job needs the path. The protection of a job that runs later is weaker.
 // - A lease holds the path. A protection that ends earlier is weaker.
 //

@@ -13,13 +13,13 @@ namespace baton {
 
 // KV that a prefill worker leases or protects for some time after a request is done.
 struct KvLease {
-  // It covers the full blocks of the prompt's first `tokens` tokens. 0: none.
+  // The lease or protection covers the full blocks of the prompt's first `tokens` tokens. 0: none.
   int32_t tokens = 0;
   absl::Duration duration{};
   // If false, the lease refers to the blocks, so they are not evicted before it ends. It ends early
-  // if a request needs room or leases hold too many blocks. If true, this is a session protection:
-  // the blocks are only protected, and are evicted after unprotected ones.
-  bool yields = false;
+  // if a request needs room or leases hold too many blocks. If true, this is a session protection
+  // and not a lease: the blocks are evicted after unprotected blocks. The wire calls this `yields`.
+  bool only_protects = false;
 };
 
 // Router → prefill worker. The worker makes KV for tokens [0, n-1) of the n >= 1 tokens of `spec`.

@@ -70,7 +70,9 @@ KvLease LeaseOf(const ContextStore& contexts, const ClientRequest& request) {
 
 KvLease PrefillLease(const ContextStore& contexts, const ClientRequest& request) {
   if (request.session.empty() || !request.context.id.empty()) return LeaseOf(contexts, request);
-  return {.tokens = static_cast<int32_t>(request.spec.tokens.size()), .duration = kSessionLease, .yields = true};
+  return {.tokens = static_cast<int32_t>(request.spec.tokens.size()),
+          .duration = kSessionProtection,
+          .only_protects = true};
 }
 
 }  // namespace baton

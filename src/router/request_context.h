@@ -29,7 +29,7 @@ KvLease LeaseOf(const ContextStore& contexts, const ClientRequest& request);
 // of KV memory. One-off prompts that name a session therefore cannot take most of it. The quarter
 // assumes that prefill fills KV memory in about 36 s, as SessionLimits::longest_linger does. A
 // faster device or a smaller memory needs a shorter time.
-inline constexpr absl::Duration kSessionLease = absl::Seconds(10);
+inline constexpr absl::Duration kSessionProtection = absl::Seconds(10);
 // Returns the lease of the request's context for its prefill worker, or else the protection of the
 // request's session.
 KvLease PrefillLease(const ContextStore& contexts, const ClientRequest& request);

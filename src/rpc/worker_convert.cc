@@ -63,14 +63,14 @@ worker::v1::KvLease ToProto(const KvLease& lease) {
   worker::v1::KvLease proto;
   proto.set_tokens(lease.tokens);
   proto.set_duration_us(absl::ToInt64Microseconds(lease.duration));
-  proto.set_yields(lease.yields);
+  proto.set_yields(lease.only_protects);
   return proto;
 }
 
 KvLease FromProto(const worker::v1::KvLease& proto) {
   return {.tokens = std::max(proto.tokens(), 0),
           .duration = std::clamp(absl::Microseconds(proto.duration_us()), absl::ZeroDuration(), kLongestLease),
-          .yields = proto.yields()};
+          .only_protects = proto.yields()};
 }
 
 std::optional<FinishReason> FromProto(v1::FinishReason reason) {

@@ -117,12 +117,12 @@ TEST_CASE("FromProto keeps extreme values of a spec for the checks of the engine
 
 TEST_CASE("Leases survive the wire, and hostile values are bounded") {
   PrefillJob job;
-  job.lease = {.tokens = 7, .duration = absl::Seconds(60), .yields = true};
+  job.lease = {.tokens = 7, .duration = absl::Seconds(60), .only_protects = true};
   CHECK(FromProto(ToProto(job)).lease.tokens == 7);
   CHECK(FromProto(ToProto(job)).lease.duration == absl::Seconds(60));
   PrefillAppend append{.request_id = std::string("r"), .tokens = {}, .decode_worker = {}, .lease = job.lease};
   CHECK(FromProto(ToProto(append)).lease.tokens == 7);
-  CHECK(FromProto(ToProto(append)).lease.yields);
+  CHECK(FromProto(ToProto(append)).lease.only_protects);
   worker::v1::PrefillJob hostile;
   hostile.mutable_lease()->set_tokens(-1);
   hostile.mutable_lease()->set_duration_us(std::numeric_limits<int64_t>::max());

@@ -106,12 +106,12 @@ class SchedulerWorld {
   void Wait(absl::Duration time) {
     transfers();  // starts the transfers before time passes
     scheduler_.staging().Tick(now_ += time);
-    scheduler_.session_leases().Tick(now_);
+    scheduler_.session_protections().Tick(now_);
   }
-  // Leases all full blocks of the request, as for a session.
-  void Lease(const RequestId& id, absl::Duration duration) {
+  // Adds a session protection for all full blocks of the request.
+  void Protect(const RequestId& id, absl::Duration duration) {
     const auto tokens = static_cast<int32_t>(requests_.at(id).size());
-    scheduler_.Lease(id, {.tokens = tokens, .duration = duration, .yields = true}, {}, now_);
+    scheduler_.LeaseOrProtect(id, {.tokens = tokens, .duration = duration, .only_protects = true}, {}, now_);
   }
 
  private:

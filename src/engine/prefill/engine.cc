@@ -297,13 +297,13 @@ void PrefillEngine::FailAll(const absl::Status& status, absl::Time now) {
   for (const RequestId& id : ids) Fail(id, status, now);
   for (const auto& [part, ahead] : ahead_) sender_.Cancel(ahead.request, now, part);
   scheduler_.leases().EndAll();
-  scheduler_.session_leases().EndAll();
+  scheduler_.session_protections().EndAll();
 }
 
 void PrefillEngine::Tick(absl::Time now) {
   sender_.Tick(now);
   scheduler_.leases().Tick(now);
-  scheduler_.session_leases().Tick(now);
+  scheduler_.session_protections().Tick(now);
   scheduler_.staging().Tick(now);
 }
 
@@ -481,7 +481,7 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   totals_.shared_tokens += counters.shared;
   totals_.computed_tokens += counters.computed;
   done.bytes_pushed += part.ahead.bytes;
-  if (part.failure.ok()) scheduler_.Lease(done.request_id, part.lease, part.lease_holder, now);
+  if (part.failure.ok()) scheduler_.LeaseOrProtect(done.request_id, part.lease, part.lease_holder, now);
   yielding_ -= prompt->Yields();
   scheduler_.Remove(done.request_id);
   actions_.push_back(std::move(done));

@@ -166,7 +166,7 @@ class PrefillEngine {
   void Tick(absl::Time now);
   // Returns the time at which Tick has something to do next.
   absl::Time NextTick() const {
-    return std::min({sender_.NextTick(), scheduler_.leases().NextTick(), scheduler_.session_leases().NextTick(),
+    return std::min({sender_.NextTick(), scheduler_.leases().NextTick(), scheduler_.session_protections().NextTick(),
                      scheduler_.staging().NextTick()});
   }
 

@@ -13,7 +13,7 @@ PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t ste
                                    KeptPrompts kept)
     : tree_(tree),
       leases_(pool, tree, kept.leased),
-      session_leases_(tree),
+      session_protections_(tree),
       staging_(tree, kept.staging),
       streaming_(streaming),
       admission_(pool, tree, prompts_, queue_, leases_),
@@ -131,10 +131,10 @@ std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
   return failed;
 }
 
-void PrefillScheduler::Lease(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now) {
+void PrefillScheduler::LeaseOrProtect(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now) {
   const std::span<const BlockKey> keys(Get(id).keys);
   const auto path = keys.first(std::min(keys.size(), static_cast<size_t>(lease.tokens / kBlockTokens)));
-  if (lease.yields) return session_leases_.Add(path, now + lease.duration);
+  if (lease.only_protects) return session_protections_.Add(path, now + lease.duration);
   leases_.Ask(holder, path, now + lease.duration);
   if (!step_running()) leases_.Grant(admission_.Unpromised());
 }

@@ -14,7 +14,7 @@
 #include "engine/prefill/progress_log.h"
 #include "engine/prefill/prompt.h"
 #include "engine/prefill/prompt_queue.h"
-#include "engine/prefill/session_leases.h"
+#include "engine/prefill/session_protections.h"
 #include "engine/prefill/staging_client.h"
 #include "engine/prefill/step_planner.h"
 #include "engine/prefill/streaming_share.h"
@@ -116,13 +116,13 @@ class PrefillScheduler {
   // other requests of a failed step are planned again. REQUIRES: a step is running.
   std::vector<RequestId> FinishStep(bool ok);
   // Leases the full blocks of the prompt's first `lease.tokens` tokens. If a step is running, the
-  // lease begins when the step ends. If `lease.yields`, it is a session protection:
-  // the blocks are protected at once and not leased.
-  void Lease(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now);
+  // lease begins when the step ends. If `lease.only_protects`, adds a session protection instead,
+  // which begins at once.
+  void LeaseOrProtect(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now);
   KvLeases& leases() { return leases_; }
   const KvLeases& leases() const { return leases_; }
-  SessionLeases& session_leases() { return session_leases_; }
-  const SessionLeases& session_leases() const { return session_leases_; }
+  SessionProtections& session_protections() { return session_protections_; }
+  const SessionProtections& session_protections() const { return session_protections_; }
   KvStaging& staging() { return staging_.staging(); }
   const KvStaging& staging() const { return staging_.staging(); }
   StreamingShare& streaming() { return streaming_; }
@@ -160,7 +160,7 @@ class PrefillScheduler {
 
   const RadixTree& tree_;
   KvLeases leases_;
-  SessionLeases session_leases_;
+  SessionProtections session_protections_;
   StagingClient staging_;
   StreamingShare streaming_;
   ProgressLog progress_;

@@ -72,8 +72,8 @@ class SchedulerScenario {
     if (command.name == "load") return Load();
     if (command.name == "staged") return Staged();
     if (command.name == "disk") return Disk(id, command.Number("after"), command.Number("most", 1000));
-    if (command.name == "lease") {
-      world_->Lease(id, absl::Seconds(command.Number("s")));
+    if (command.name == "protect") {
+      world_->Protect(id, absl::Seconds(command.Number("s")));
       return "";
     }
     if (command.name == "wait") {
@@ -189,7 +189,9 @@ TEST_CASE("Tenants receive steps in a fair order") { RunFiles("prefill_tenants_"
 TEST_CASE("Requests share blocks that are cached or that a step computes") { RunFiles("prefill_sharing_", 4); }
 TEST_CASE("Requests wait, evict or are refused when blocks run short") { RunFiles("prefill_blocks_", 3); }
 TEST_CASE("Blocks of prompts that run soonest are evicted last") { RunFiles("prefill_expected_", 9); }
-TEST_CASE("The KV of a paused session is evicted last until its protection ends") { RunFiles("prefill_leases_", 5); }
+TEST_CASE("The KV of a paused session is evicted last until its protection ends") {
+  RunFiles("prefill_protections_", 5);
+}
 TEST_CASE("Streaming prompts are computed as they arrive when the worker would idle") {
   RunFiles("prefill_streaming_", 8);
   RunFiles("prefill_low_priority_", 5);

@@ -1,4 +1,4 @@
-#include "engine/prefill/session_leases.h"
+#include "engine/prefill/session_protections.h"
 
 #include <array>
 #include <vector>
@@ -13,13 +13,13 @@ namespace {
 const absl::Time kStart = absl::FromUnixSeconds(1000);
 
 // A full cache of two prompts of one block each. The first prompt is the least recently used one.
-struct SessionLeaseWorld {
+struct ProtectionWorld {
   BlockPool pool{2};
   RadixTree tree{pool};
-  SessionLeases leases{tree};
+  SessionProtections protections{tree};
   std::vector<BlockKey> first = Keys(1), second = Keys(2);
 
-  SessionLeaseWorld() {
+  ProtectionWorld() {
     for (const auto* keys : {&first, &second}) tree.Insert(*keys, *tree.Allocate());
   }
   static std::vector<BlockKey> Keys(TokenId token) {
@@ -35,48 +35,48 @@ struct SessionLeaseWorld {
 };
 
 TEST_CASE("A protected path is evicted last until its protection ends") {
-  SessionLeaseWorld w;
-  w.leases.Add(w.first, kStart + absl::Seconds(10));
+  ProtectionWorld w;
+  w.protections.Add(w.first, kStart + absl::Seconds(10));
   SECTION("when the protection has not ended") {
-    w.leases.Tick(kStart + absl::Seconds(9));
+    w.protections.Tick(kStart + absl::Seconds(9));
     CHECK(w.Evict() == &w.second);
   }
   SECTION("when the protection has ended") {
-    CHECK(w.leases.NextTick() == kStart + absl::Seconds(10));
-    w.leases.Tick(kStart + absl::Seconds(10));
-    CHECK(w.leases.size() == 0);
+    CHECK(w.protections.NextTick() == kStart + absl::Seconds(10));
+    w.protections.Tick(kStart + absl::Seconds(10));
+    CHECK(w.protections.size() == 0);
     CHECK(w.Evict() == &w.first);
   }
   SECTION("when EndAll has ended all protections") {
-    w.leases.EndAll();
+    w.protections.EndAll();
     CHECK(w.Evict() == &w.first);
   }
 }
 
-TEST_CASE("SessionLeases keeps one protection of a path, the latest") {
-  SessionLeaseWorld w;
-  for (int i = 0; i < 1000; ++i) w.leases.Add(w.first, kStart + absl::Seconds(10 + i));
-  CHECK(w.leases.size() == 1);
-  w.leases.Tick(kStart + absl::Seconds(1008));
+TEST_CASE("SessionProtections keeps one protection of a path, the latest") {
+  ProtectionWorld w;
+  for (int i = 0; i < 1000; ++i) w.protections.Add(w.first, kStart + absl::Seconds(10 + i));
+  CHECK(w.protections.size() == 1);
+  w.protections.Tick(kStart + absl::Seconds(1008));
   CHECK(w.Evict() == &w.second);
-  w.leases.Tick(kStart + absl::Seconds(1009));
-  CHECK(w.leases.size() == 0);
-  CHECK(w.leases.NextTick() == absl::InfiniteFuture());
+  w.protections.Tick(kStart + absl::Seconds(1009));
+  CHECK(w.protections.size() == 0);
+  CHECK(w.protections.NextTick() == absl::InfiniteFuture());
 }
 
 TEST_CASE("Protected paths are evicted in the order in which their protections end") {
-  SessionLeaseWorld w;
-  w.leases.Add(w.second, kStart + absl::Seconds(10));
-  w.leases.Add(w.first, kStart + absl::Seconds(20));
+  ProtectionWorld w;
+  w.protections.Add(w.second, kStart + absl::Seconds(10));
+  w.protections.Add(w.first, kStart + absl::Seconds(20));
   CHECK(w.Evict() == &w.second);
-  w.leases.Tick(kStart + absl::Seconds(10));  // its path is already evicted
-  CHECK(w.leases.size() == 1);
+  w.protections.Tick(kStart + absl::Seconds(10));  // its path is already evicted
+  CHECK(w.protections.size() == 1);
 }
 
-TEST_CASE("SessionLeases does not protect a path that is not in the cache") {
-  SessionLeaseWorld w;
-  w.leases.Add(SessionLeaseWorld::Keys(3), kStart);
-  CHECK(w.leases.size() == 0);
+TEST_CASE("SessionProtections does not protect a path that is not in the cache") {
+  ProtectionWorld w;
+  w.protections.Add(ProtectionWorld::Keys(3), kStart);
+  CHECK(w.protections.size() == 0);
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ namespace baton {
 // a turn does not replace those of the session's earlier turns.
 //
 // Not thread-safe. The tree must outlive it.
-class SessionLeases {
+class SessionProtections {
  public:
-  explicit SessionLeases(RadixTree& tree) : tree_(tree) {}
+  explicit SessionProtections(RadixTree& tree) : tree_(tree) {}
 
   // Protects the ready beginning of `path`, the keys of a prompt from the first on. Does nothing if
   // no block of the path is ready.
@@ -30,19 +30,21 @@ class SessionLeases {
   void EndAll();
 
   void Tick(absl::Time now);
-  absl::Time NextTick() const { return leases_.empty() ? absl::InfiniteFuture() : leases_.begin()->first.first; }
+  absl::Time NextTick() const {
+    return protections_.empty() ? absl::InfiniteFuture() : protections_.begin()->first.first;
+  }
 
-  int64_t size() const { return static_cast<int64_t>(leases_.size()); }
+  int64_t size() const { return static_cast<int64_t>(protections_.size()); }
 
  private:
   using Moment = std::pair<absl::Time, uint64_t>;  // the protection's end, and a unique number
-  using Leases = std::map<Moment, BlockKey>;       // the value is the path's last node
+  using Protections = std::map<Moment, BlockKey>;  // the value is the path's last node
   static Protection ProtectionOf(const Moment& moment) { return Protection::OfSession(moment.first, moment.second); }
-  void End(Leases::iterator lease);
+  void End(Protections::iterator protection);
 
   RadixTree& tree_;
-  Leases leases_;
-  absl::flat_hash_map<BlockKey, Leases::iterator> by_node_;
+  Protections protections_;
+  absl::flat_hash_map<BlockKey, Protections::iterator> by_node_;
   uint64_t added_ = 0;
 };
 
