@@ -89,12 +89,12 @@ TEST_CASE("AgentGraph fills references in order of completion under Join::kArriv
   world.Made("a", std::string(10, 'a'));
   CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(30, 'a'));
   CHECK_FALSE(world.reported["c"].complete);
-  SECTION("it ends") {
+  SECTION("output \"a\" ends") {
     world.End("a");
     CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(30, 'a'));
     CHECK(world.reported["c"].restarts == 0);
   }
-  SECTION("it fails, and another text stands there") {
+  SECTION("output \"a\" fails, and its substitute replaces it") {
     world.End("a", absl::InternalError("broken"));
     CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:other");
     CHECK(world.reported["c"].restarts == 1);
@@ -276,13 +276,13 @@ TEST_CASE("AgentGraph keeps an announcement when its request is refused") {
   CHECK(world.graph.counts().announced == 1);
   CHECK(world.graph.counts().streaming == 1);
 
-  SECTION("another one serves those that wait") {
+  SECTION("a later request with the id serves the waiting prompt") {
     REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
     world.Made("a", "y");
     world.End("a");
     CHECK(world.Text("b") == "y");
   }
-  SECTION("they wait no longer than they would have") {
+  SECTION("the waiting prompt fails at the time that held before the refusals") {
     world.Advance(absl::Seconds(2));
     CHECK(world.reported["b"].failure.code() == Code::kAborted);
   }

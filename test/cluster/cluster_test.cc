@@ -278,7 +278,7 @@ TEST_CASE("Every request ends and blocks are freed when a prefill worker dies un
 
 TEST_CASE("Requests fail and blocks are freed when a decode worker dies") {
   Cluster cluster;
-  SECTION("while it decodes") {
+  SECTION("the decode worker dies while it decodes") {
     v1::GenerateRequest request = MakeRequest(1);
     request.set_session_id("s");
     REQUIRE(Call(*cluster.stub, request).Finish().ok());
@@ -294,7 +294,7 @@ TEST_CASE("Requests fail and blocks are freed when a decode worker dies") {
     // The other worker serves it.
     CHECK(Call(*cluster.stub, MakeRequest(3)).Finish().ok());
   }
-  SECTION("while the prompt prefills") {
+  SECTION("both decode workers die while the prompts prefill") {
     cluster.prefill->process.Signal(SIGSTOP);
     Call a(*cluster.stub, MakeRequest(5)), b(*cluster.stub, MakeRequest(5));
     cluster.decode_a->process.Signal(SIGKILL);

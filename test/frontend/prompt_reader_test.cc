@@ -102,7 +102,7 @@ TEST_CASE("ReadPrompt refuses variables that are reserved or no object, by field
 
 TEST_CASE("ReadPrompt refuses tools and calls that are not JSON, too deep or too large") {
   v1::Chat chat = Hello();
-  SECTION("tools") {
+  SECTION("the chat's tools") {
     chat.set_tools("[");
     CHECK(ChatError(chat).starts_with("chat.tools: expected JSON, byte 2: "));
     chat.set_tools("{}");
@@ -112,7 +112,7 @@ TEST_CASE("ReadPrompt refuses tools and calls that are not JSON, too deep or too
     chat.set_tools(std::string((1 << 20) + 1, ' '));
     CHECK(ChatError(chat) == "chat.tools: 1048577 bytes, limit 1048576");
   }
-  SECTION("calls") {
+  SECTION("a message's tool calls") {
     chat.mutable_messages(0)->set_tool_calls("3");
     CHECK(ChatError(chat) == "chat.messages[0].tool_calls: expected a JSON array, got 3");
     for (const char* calls : {"[3]", "[{}]", R"([{"function":"f"}])"}) {

@@ -101,30 +101,30 @@ TEST_CASE("Unset sampling fields have the model's defaults") {
 
 TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
   v1::GenerateRequest request = Text("hello");
-  SECTION("unknown model") {
+  SECTION("an unknown model") {
     request.set_model("gpt");
     Has(ErrorOf(request), "model: expected one of 'bytes', got 'gpt'");
   }
-  SECTION("a length without a context") {
+  SECTION("a context_length without a context_id") {
     request.set_context_length(3);
     Has(ErrorOf(request), "context_length: requires a context_id");
   }
-  SECTION("a negative length") {
+  SECTION("a negative context_length") {
     request.set_context_id("c");
     request.set_context_length(-1);
     Has(ErrorOf(request), "context_length: expected >= 0, got -1");
   }
-  SECTION("a context id with other characters") {
+  SECTION("a context_id with a space") {
     request.set_context_id("a b");
     Has(ErrorOf(request), "context_id: expected letters, digits");
   }
-  SECTION("a chat in a context") {
+  SECTION("a chat with a context_id") {
     request.mutable_chat();
     request.set_context_id("c");
     Has(ErrorOf(request), "context_id: expected segments");
   }
-  SECTION("no prompt") { Has(ErrorOf({}), "prompt: expected segments or chat"); }
-  SECTION("empty prompt") { Has(ErrorOf(Text("")), "prompt: is empty"); }
+  SECTION("a request without a prompt") { Has(ErrorOf({}), "prompt: expected segments or chat"); }
+  SECTION("an empty prompt") { Has(ErrorOf(Text("")), "prompt: is empty"); }
   SECTION("an empty segment") {
     request.mutable_segments()->add_segments();
     Has(ErrorOf(request), "segments[1]: expected text, token_ids or output_of");
@@ -133,24 +133,24 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
     for (int i = 0; i < 4096; ++i) request.mutable_segments()->add_segments()->set_text("");
     Has(ErrorOf(request), "segments: 4097 segments, limit 4096");
   }
-  SECTION("token id beyond the vocabulary, or negative") {
+  SECTION("a token id that is negative or beyond the vocabulary") {
     const int32_t id = GENERATE(256, -1, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
     request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->add_ids(id);
     Has(ErrorOf(request), absl::StrCat("segments[0].token_ids.ids[0]: expected [0, 256)"));
   }
-  SECTION("prompt longer than the context") {
+  SECTION("a prompt longer than the context length") {
     request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids()->Resize(64, 7);
     Has(ErrorOf(request), "prompt: 64 tokens, limit 63 (context length 64 of 'bytes', less one token to generate)");
   }
-  SECTION("prompt and max_tokens longer than the context") {
+  SECTION("a prompt and max_tokens longer than the context length") {
     request.mutable_sampling()->set_max_tokens(60);
     Has(ErrorOf(request), "sampling.max_tokens: 60 after a prompt of 5 tokens, limit 59");
   }
-  SECTION("max_tokens that would overflow") {
+  SECTION("max_tokens that would overflow a sum") {
     request.mutable_sampling()->set_max_tokens(std::numeric_limits<int32_t>::max());
     Has(ErrorOf(request), "sampling.max_tokens: 2147483647");
   }
-  SECTION("negative max_tokens") {
+  SECTION("a negative max_tokens") {
     request.mutable_sampling()->set_max_tokens(-1);
     Has(ErrorOf(request), "sampling.max_tokens: expected >= 0, got -1");
   }
@@ -177,20 +177,20 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
     for (int i = 0; i < 1'000'000; ++i) request.mutable_sampling()->add_stop()->push_back('x');
     Has(ErrorOf(request), "sampling.stop is 1000000 strings");
   }
-  SECTION("a session id with control characters") {
+  SECTION("a session_id with control characters") {
     request.set_session_id("x\nbilling");
     Has(ErrorOf(request), "session_id: expected no control characters");
   }
   SECTION("names that are too long") {
-    SECTION("session") {
+    SECTION("session_id") {
       request.set_session_id(std::string(257, 's'));
       Has(ErrorOf(request), "session_id: 257 bytes, limit 256");
     }
-    SECTION("salt") {
+    SECTION("cache_salt") {
       request.set_cache_salt(std::string(257, 's'));
       Has(ErrorOf(request), "cache_salt: 257 bytes, limit 256");
     }
-    SECTION("request id") {
+    SECTION("request_id") {
       request.set_request_id(std::string(129, 's'));
       Has(ErrorOf(request), "request_id: 129 bytes, limit 128");
     }
@@ -203,15 +203,15 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
       Has(ErrorOf(request), "agent: 129 bytes, limit 128");
     }
   }
-  SECTION("a request id with a newline") {
+  SECTION("a request_id with a newline") {
     request.set_request_id("a\nb");
     Has(ErrorOf(request), "request_id: expected letters");
   }
-  SECTION("priority") {
+  SECTION("a priority below the limit") {
     request.set_priority(std::numeric_limits<int32_t>::min());
     Has(ErrorOf(request), "priority: expected [-1000, 1000], got -2147483648");
   }
-  SECTION("a negative expected length") {
+  SECTION("a negative expected_tokens") {
     request.set_expected_tokens(-1);
     Has(ErrorOf(request), "expected_tokens: expected >= 0, got -1");
   }
@@ -280,13 +280,13 @@ TEST_CASE("ReadRequest refuses text that cannot fit before it tokenises the text
   const ServedModels models(std::move(list));
   v1::GenerateRequest request;
   size_t encoded = 0;
-  SECTION("by itself") { request = Text(std::string(1 << 20, 'a')); }
-  SECTION("after earlier segments") {
+  SECTION("a long text is the only segment") { request = Text(std::string(1 << 20, 'a')); }
+  SECTION("a text is too long after an earlier segment") {
     request = Text("hello");
     request.mutable_segments()->add_segments()->set_text(std::string(59, 'a'));
     encoded = 5;
   }
-  SECTION("as a chat") {
+  SECTION("a long text is the message of a chat") {
     request.mutable_chat()->add_messages()->set_role("user");
     request.mutable_chat()->mutable_messages(0)->set_content(std::string(1 << 20, 'a'));
   }

@@ -426,22 +426,22 @@ TEST_CASE("Dispatcher ends a shadow prefill with its request") {
   const RequestTicket ticket = Talk(driven, "r");
   driven.Made(driven.NameOf("r"), "0123456789abcdef", std::nullopt);
   driven.Take();
-  SECTION("cancelled") {
+  SECTION("the request is cancelled") {
     (*driven).Cancel(ticket, driven.now);
     CHECK(std::ranges::count(driven.Take(), "prefill-1: close r~1#ab.2 ") == 1);
   }
-  SECTION("detached: the shadow prefill does not read the output") {
+  SECTION("the request is detached, and its shadow prefill does not keep it alive") {
     (*driven).Detach(ticket, driven.now);
     CHECK(std::ranges::count(driven.Take(), "prefill-1: close r~1#ab.2 ") == 1);
   }
-  SECTION("failed") {
+  SECTION("the shadow prefill fails") {
     (*driven).OnFailed(kP, {driven.NameOf("r~1"), absl::InternalError("broken"), {}}, driven.now);
     CHECK(driven.Take().empty());
     driven.Made(driven.NameOf("r"), "0123456789abcdef0123456789abcdef", FinishReason::kLength);
     CHECK(driven.Take().size() == 2);
     CHECK((*driven).core().live_requests() == 0);
   }
-  SECTION("refused: no other worker is asked") {
+  SECTION("the shadow prefill is refused, and no other worker is asked") {
     (*driven).WorkerAttached("prefill-2", BytesWorker(WorkerRole::kPrefill, "prefill-2", 12), driven.now);
     (*driven).OnFailed(kP, {driven.NameOf("r~1"), absl::ResourceExhaustedError("full"), absl::Seconds(1)}, driven.now);
     CHECK(driven.Take().empty());
@@ -449,7 +449,7 @@ TEST_CASE("Dispatcher ends a shadow prefill with its request") {
     CHECK(driven.Take().size() == 2);
     CHECK((*driven).core().live_requests() == 0);
   }
-  SECTION("all end") {
+  SECTION("EndAll ends all requests") {
     (*driven).EndAll(driven.now);
     driven.Take();
     CHECK((*driven).core().live_requests() == 0);
@@ -474,9 +474,11 @@ TEST_CASE("Dispatcher ends a shadow prefill at the session's next turn or after 
     d.Prefilled("next");
     return std::ranges::count(d.Take(), "prefill-1: cancel r~1#ab.2");
   };
-  SECTION("the next turn") { CHECK(next("abc0123456789abcdefzand more") == 1); }
-  SECTION("another branch of the session") { CHECK(next("abc0123456789abcdefand more") == 0); }
-  SECTION("time") {
+  SECTION("the next turn contains the output") { CHECK(next("abc0123456789abcdefzand more") == 1); }
+  SECTION("another branch of the session does not end the shadow prefill") {
+    CHECK(next("abc0123456789abcdefand more") == 0);
+  }
+  SECTION("ten seconds pass without a next turn") {
     CHECK((*d).NextTick() == d.now + absl::Seconds(10));
     d.now += absl::Seconds(10);
     (*d).Tick(d.now);
@@ -558,10 +560,10 @@ TEST_CASE("Dispatcher counts host memory for sessions unless copies are expensiv
     }
     return (*d).session_limit();
   };
-  SECTION("no host memory") { CHECK(limit(0, absl::ZeroDuration()) == 30); }
-  SECTION("enough of it") { CHECK(limit(100, absl::Milliseconds(50)) == 0); }
-  SECTION("too little") { CHECK(limit(60, absl::ZeroDuration()) == 30); }
-  SECTION("slow") { CHECK(limit(100, absl::Milliseconds(60)) == 30); }
+  SECTION("the worker has no host memory") { CHECK(limit(0, absl::ZeroDuration()) == 30); }
+  SECTION("host memory is large enough, and copies are cheap") { CHECK(limit(100, absl::Milliseconds(50)) == 0); }
+  SECTION("host memory is too small") { CHECK(limit(60, absl::ZeroDuration()) == 30); }
+  SECTION("host memory is large enough, and copies are expensive") { CHECK(limit(100, absl::Milliseconds(60)) == 30); }
 }
 
 TEST_CASE("Dispatcher leaves nothing behind when too many requests are held") {

@@ -160,7 +160,7 @@ TEST_CASE("ChoosePrefill leaves an overloaded home and weighs cached prefixes ag
     other.load.queued_tokens = pinned.load.queued_tokens = 0;
     return ChoosePrefill(all, r, options);
   };
-  SECTION("a session's, as if its worker held the whole prompt, equal at all routers") {
+  SECTION("a session's home counts as holding the whole prompt, at all routers") {
     for (const bool other_has_it : {false, true}) {
       if (other_has_it) other.prefix_memory->Remember(request.keys);
       CHECK(pin_of(request) == &pinned);
@@ -172,7 +172,7 @@ TEST_CASE("ChoosePrefill leaves an overloaded home and weighs cached prefixes ag
       CHECK(ChoosePrefill(all, request, options) == &pinned);
     }
   }
-  SECTION("a prefix's, by what is cached") {
+  SECTION("a prefix's home counts as holding the blocks that it has cached") {
     RouteRequest prefix = request;
     prefix.session.clear();
     for (uint8_t seed = 1; ChoosePrefill(all, prefix, {}) != &pinned; ++seed) prefix.keys = Keys(100, seed);

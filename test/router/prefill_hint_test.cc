@@ -121,10 +121,12 @@ TEST_CASE("Dispatcher ends prefill hints when their call fails") {
   REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now).ok());
   REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, "z"), d.now).ok());
   d.Take();
-  SECTION("cancelled") { (*d).Cancel(call, d.now); }
-  SECTION("detached: a prefill hint does not read the output") { (*d).Detach(call, d.now); }
-  SECTION("failed") { (*d).OnFailed(kD, {d.NameOf("call"), absl::InternalError("broken"), {}}, d.now); }
-  SECTION("its worker is lost") {
+  SECTION("the call is cancelled") { (*d).Cancel(call, d.now); }
+  SECTION("the call is detached, and its prefill hints do not keep it alive") { (*d).Detach(call, d.now); }
+  SECTION("the decode worker fails the call") {
+    (*d).OnFailed(kD, {d.NameOf("call"), absl::InternalError("broken"), {}}, d.now);
+  }
+  SECTION("the call's decode worker is lost") {
     d.Made(d.NameOf("call"), "x", std::nullopt);
     (*d).WorkerLost(kD, d.now);
   }
@@ -155,18 +157,18 @@ TEST_CASE("Dispatcher runs a call as without prefill hints whatever happens to t
   const RequestTicket call = Decoding(d);
   REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now).ok());
   d.Take();
-  SECTION("its worker fails it") {
+  SECTION("a worker fails the prefill hint") {
     (*d).OnFailed(kP, {d.NameOf("call~2"), absl::InternalError("broken"), {}}, d.now);
     CHECK(std::ranges::count(d.Take(), "a prefill hint ends INTERNAL") == 1);
   }
-  SECTION("its worker has no room: no other is asked") {
+  SECTION("a worker has no room for the prefill hint, and no other worker is asked") {
     (*d).WorkerAttached("prefill-2", BytesWorker(WorkerRole::kPrefill, "prefill-2", 12), d.now);
     (*d).OnFailed(kP, {d.NameOf("call~2"), absl::ResourceExhaustedError("full"), absl::Seconds(1)}, d.now);
     const Lines lines = d.Take();
     CHECK(std::ranges::count(lines, "a prefill hint ends RESOURCE_EXHAUSTED") == 1);
     CHECK(CountStarts(lines, "prefill-2") == 0);
   }
-  SECTION("it outgrows the context") {
+  SECTION("the prefill hint exceeds the context length") {
     REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, std::string(60, 'x')), d.now).ok());
     d.Made(d.NameOf("call"), "0123456789", std::nullopt);
     CHECK(std::ranges::count(d.Take(), "a prefill hint ends INVALID_ARGUMENT") == 1);
@@ -194,14 +196,14 @@ TEST_CASE("Dispatcher refuses a prefill hint when its call ended or waits, or at
     CHECK((*d).core().live_requests() == live);
     return status;
   };
-  SECTION("over, though another has its name now") {
+  SECTION("the call has ended, and another call has its name now") {
     Driven d;
     const RequestTicket call = Decoding(d);
     d.Made(d.NameOf("call"), "x", FinishReason::kStop);
     Decoding(d);
     CHECK(absl::IsNotFound(refused(d, call)));
   }
-  SECTION("its session waits") {
+  SECTION("the call's session waits for a slot") {
     Driven d(false, SessionLimits{.sessions = 1});
     Decoding(d, "s");
     ClientRequest request = d.Request("waits", "ab");
@@ -210,14 +212,14 @@ TEST_CASE("Dispatcher refuses a prefill hint when its call ended or waits, or at
     REQUIRE(ticket.ok());
     CHECK(absl::IsResourceExhausted(refused(d, *ticket)));
   }
-  SECTION("it waits for a worker") {
+  SECTION("the call waits for a worker") {
     Driven d;
     (*d).WorkerLost(kP, d.now);
     const auto ticket = d.Submit(d.Request("waits", "ab"));
     REQUIRE(ticket.ok());
     CHECK(absl::IsResourceExhausted(refused(d, *ticket)));
   }
-  SECTION("its tenant has 64") {
+  SECTION("the call's tenant has 64 prefill hints") {
     Driven d;
     const RequestTicket call = Decoding(d);
     for (int i = 0; i < 64; ++i) REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now).ok());
@@ -233,7 +235,7 @@ TEST_CASE("Dispatcher refuses a prefill hint when its call ended or waits, or at
     CHECK((*d).AddPrefillHint(next, HintedPrompt(d, kFixed), d.now).ok());
     CHECK(absl::IsResourceExhausted(refused(d, next)));
   }
-  SECTION("no worker serves the model that it names") {
+  SECTION("no worker serves the prefill hint's model") {
     Driven d;
     const RequestTicket call = Decoding(d);
     ServedModel other = ByteModel("other");
@@ -242,7 +244,7 @@ TEST_CASE("Dispatcher refuses a prefill hint when its call ended or waits, or at
     CHECK(absl::IsUnavailable((*d).AddPrefillHint(call, prompt, d.now)));
     CHECK((*d).core().live_requests() == 1);
   }
-  SECTION("half full") {
+  SECTION("half of the router's request slots are used") {
     Driven d(false, {}, RouterLimits{.live_requests = 4});
     const RequestTicket call = Decoding(d);
     REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now).ok());

@@ -33,7 +33,7 @@ TEST_CASE("RouterCore ends a prefill-only request without a decode worker") {
 
 TEST_CASE("RouterCore cancels a request at every worker that may hold its KV") {
   Cluster c;
-  SECTION("prefilling") {
+  SECTION("the request is prefilling") {
     Bring(c, Stage::kPrefilling);
     c.core.Cancel("r");
     CHECK(Take(c.core) == Lines{"cancel r prefill-1", "cancel r decode-1", "end r CANCELLED"});
@@ -41,18 +41,18 @@ TEST_CASE("RouterCore cancels a request at every worker that may hold its KV") {
     CHECK_FALSE(c.core.PrefillDone(kP, "r", Incarnation(22)));
     CHECK(Take(c.core) == Lines{"cancel r decode-1"});
   }
-  SECTION("starting") {
+  SECTION("the request is starting") {
     Bring(c, Stage::kStarting);
     c.core.Cancel("r");
     CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r CANCELLED"});
   }
-  SECTION("decoding") {
+  SECTION("the request is decoding") {
     Bring(c, Stage::kDecoding);
     c.core.Cancel("r");
     CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r CANCELLED"});
     CHECK_FALSE(c.core.TokensArrived(kD, "r", false));
   }
-  SECTION("waiting") {
+  SECTION("the request waits for a worker") {
     c.core.WorkerLost(kP, c.now);
     REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
     c.core.Cancel("r");
@@ -76,12 +76,12 @@ TEST_CASE("RouterCore ends a request at its deadline in every state") {
 
 TEST_CASE("RouterCore ends requests with UNAVAILABLE when their worker is lost") {
   Cluster c;
-  SECTION("decode worker while decoding") {
+  SECTION("the decode worker of a decoding request is lost") {
     Bring(c, Stage::kDecoding);
     c.core.WorkerLost(kD, c.now);
     CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
   }
-  SECTION("prefill worker while decoding: it has done its part") {
+  SECTION("a decoding request continues after the loss of its prefill worker") {
     Bring(c, Stage::kDecoding);
     c.core.WorkerLost(kP, c.now);
     CHECK(Take(c.core).empty());
@@ -93,33 +93,33 @@ TEST_CASE("RouterCore ends requests with UNAVAILABLE when their worker is lost")
 TEST_CASE("RouterCore places a prompt again once when its prefill worker is lost") {
   Cluster c;
   Bring(c, Stage::kPrefilling);
-  SECTION("at another worker") {
+  SECTION("another worker is attached") {
     c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
     c.core.WorkerLost(kP, c.now);
     CHECK(Take(c.core) == Lines{"cancel r decode-1", "prefill r prefill-2 decode-1"});
-    SECTION("which serves it") {
+    SECTION("the other worker prefills the prompt") {
       CHECK(c.core.PrefillDone("prefill-2", "r", Incarnation(22)));
       CHECK(Take(c.core) == Lines{"decode r decode-1"});
     }
-    SECTION("and not a second time") {
+    SECTION("a second loss fails the request") {
       c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 13), c.now);
       c.core.WorkerLost("prefill-2", c.now);
       CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r UNAVAILABLE"});
     }
   }
-  SECTION("at one that comes soon") {
+  SECTION("the lost worker attaches again soon") {
     c.core.WorkerLost(kP, c.now);
     CHECK(Take(c.core) == Lines{"cancel r decode-1"});
     c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 13), c.now + absl::Seconds(1));
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
   }
-  SECTION("unless none comes") {
+  SECTION("no worker attaches soon") {
     c.core.WorkerLost(kP, c.now);
     CHECK(Take(c.core) == Lines{"cancel r decode-1"});
     c.core.Tick(c.now + absl::Seconds(2));
     CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
   }
-  SECTION("or its deadline passes") {
+  SECTION("the deadline passes before a worker attaches") {
     c.core.EndBy("r", c.now + absl::Seconds(1));
     c.core.WorkerLost(kP, c.now);
     CHECK(Take(c.core) == Lines{"cancel r decode-1"});
@@ -135,21 +135,21 @@ TEST_CASE("RouterCore places a request again once when its decode worker is lost
   const Lines cancelled = stage == Stage::kPrefilling ? Lines{"cancel r prefill-1"} : Lines{};
   c.core.WorkerLost(kD, c.now);
   CHECK(Take(c.core) == cancelled);
-  SECTION("at one that comes soon") {
+  SECTION("the lost worker attaches again soon") {
     c.core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 23), c.now + absl::Seconds(1));
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
     CHECK(c.core.PrefillDone(kP, "r", Incarnation(23)));
     Take(c.core);
-    SECTION("which serves it") {
+    SECTION("the worker serves the request") {
       CHECK(c.core.TokensArrived(kD, "r", true));
       CHECK(Take(c.core) == Lines{"end r OK"});
     }
-    SECTION("and not a second time") {
+    SECTION("a second loss fails the request") {
       c.core.WorkerLost(kD, c.now);
       CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
     }
   }
-  SECTION("unless none comes") {
+  SECTION("no worker attaches soon") {
     c.core.Tick(c.now + absl::Seconds(2));
     CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
   }
@@ -205,16 +205,16 @@ TEST_CASE("RouterCore refuses a request after worker_wait") {
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   CHECK(Take(c.core).empty());
   CHECK(absl::IsResourceExhausted(c.core.Submit(Ask("too many"), c.now)));
-  SECTION("the worker comes in time") {
+  SECTION("a worker attaches in time") {
     c.core.Tick(c.now + absl::Seconds(1));
     c.core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 23), c.now + absl::Seconds(1));
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
   }
-  SECTION("it does not") {
+  SECTION("no worker attaches in time") {
     c.core.Tick(c.now + absl::Seconds(2));
     CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
   }
-  SECTION("one for another module comes") {
+  SECTION("a worker of another module attaches") {
     WorkerInfo other = Info(WorkerRole::kDecode, kD);
     other.module_digest[0] = 1;
     c.core.WorkerAttached(kD, other, c.now);
@@ -233,7 +233,7 @@ TEST_CASE("RouterCore waits restart_wait for a worker that drained") {
   CHECK(c.core.registry().AwaitedUntil("m", false) == c.now + absl::Seconds(30));
   CHECK(c.core.registry().AwaitedUntil("another", false) == absl::InfinitePast());
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
-  SECTION("it comes back") {
+  SECTION("the drained worker attaches again") {
     c.core.Tick(c.now + absl::Seconds(29));
     c.core.WorkerAttached(link, info, c.now + absl::Seconds(29));
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
@@ -243,7 +243,7 @@ TEST_CASE("RouterCore waits restart_wait for a worker that drained") {
     c.core.WorkerAttached("elsewhere", info, c.now + absl::Seconds(29));
     CHECK(Take(c.core).size() == 1);
   }
-  SECTION("none comes") {
+  SECTION("no worker attaches") {
     c.core.Tick(c.now + absl::Seconds(29));
     CHECK(Take(c.core).empty());
     c.core.Tick(c.now + absl::Seconds(30));
@@ -414,10 +414,12 @@ TEST_CASE("RouterCore counts no cached blocks for failed or cancelled prompts") 
   request.keys[1].bytes[0] = 1;
   REQUIRE(c.core.Submit(request, c.now).ok());
   CHECK(c.core.FewestUncached(request) == 8);  // for other requests in the meantime
-  SECTION("cancelled") { c.core.Cancel("r"); }
-  SECTION("failed") { c.core.Failed(kP, "r", {absl::InternalError("boom"), absl::ZeroDuration()}, c.now); }
-  SECTION("refused") { c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Seconds(1)}, c.now); }
-  SECTION("overdue") {
+  SECTION("the request is cancelled") { c.core.Cancel("r"); }
+  SECTION("the request fails") { c.core.Failed(kP, "r", {absl::InternalError("boom"), absl::ZeroDuration()}, c.now); }
+  SECTION("the worker refuses the request") {
+    c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Seconds(1)}, c.now);
+  }
+  SECTION("the request's deadline passes") {
     c.core.EndBy("r", c.now + absl::Seconds(1));
     c.core.Tick(c.now + absl::Seconds(1));
   }
@@ -466,7 +468,7 @@ TEST_CASE("RouterCore refuses a tenant that has more live requests than slots ar
     Take(c.core);
     return live;
   };
-  SECTION("later tenants find less room, but some") {
+  SECTION("later tenants get fewer slots, but at least one") {
     CHECK(fill("a") == 5);
     const absl::Status refused = submit("a");
     CHECK(absl::IsResourceExhausted(refused));
@@ -480,12 +482,12 @@ TEST_CASE("RouterCore refuses a tenant that has more live requests than slots ar
     c.core.Cancel("a1");
     CHECK(fill("d") == 2);
   }
-  SECTION("low-priority jobs do not count as theirs") {
+  SECTION("low-priority jobs do not count as live requests of their tenant") {
     for (int i = 0; i < 4; ++i) REQUIRE(submit("a", kLowPriority).ok());
     CHECK(fill("a") == 3);
     CHECK(fill("b") == 1);
   }
-  SECTION("without keys there is one limit") { CHECK(fill("") == 8); }
+  SECTION("requests without a tenant have only the router's limit") { CHECK(fill("") == 8); }
   c.core.EndAll();
   Take(c.core);
   CHECK(fill("b") == 5);

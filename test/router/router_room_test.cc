@@ -15,11 +15,11 @@ TEST_CASE("RouterCore retries a refused request until it fits or its wait ends")
   CHECK(c.core.NextTick() == c.now + absl::Milliseconds(300));
   c.core.Tick(c.now + absl::Milliseconds(300));
   CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
-  SECTION("it fits") {
+  SECTION("the request fits when it is tried again") {
     CHECK(c.core.PrefillDone(kP, "r", Incarnation(22)));
     CHECK(Take(c.core) == Lines{"decode r decode-1"});
   }
-  SECTION("it never does") {
+  SECTION("the request never fits") {
     std::string end;
     c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Seconds(1)}, c.now);
     for (absl::Time t = c.now; end.empty(); t += absl::Milliseconds(100)) {
@@ -44,18 +44,18 @@ TEST_CASE("RouterCore tries another worker when a prefill-only request is refuse
   request.prefill_only = true;
   REQUIRE(c.core.Submit(request, c.now).ok());
   Take(c.core);
-  SECTION("another") {
+  SECTION("another prefill worker is attached") {
     c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
     c.core.Failed(kP, "r", full, c.now);
     CHECK(Take(c.core) == Lines{"prefill r prefill-2 "});
   }
-  SECTION("room") {
+  SECTION("the only prefill worker has room after its retry delay") {
     c.core.Failed(kP, "r", full, c.now);
     CHECK(Take(c.core).empty());
     c.core.Tick(c.now + absl::Milliseconds(50));
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 "});
   }
-  SECTION("a worker that replaces one that shuts down") {
+  SECTION("a new worker replaces the draining worker") {
     c.core.WorkerLoaded(kP, {.draining = true});
     c.core.Failed(kP, "r", full, c.now);
     c.core.WorkerLost(kP, c.now);
@@ -104,8 +104,8 @@ TEST_CASE("RouterCore places a session elsewhere at once when its decode worker 
   turn.id = std::string("turn 2");
   REQUIRE(c.core.Submit(turn, c.now).ok());
   CHECK(Take(c.core) == Lines{"prefill turn 2 prefill-1 decode-1"});
-  SECTION("refused by the hand-off") { c.core.Failed(kP, "turn 2", Full(), c.now); }
-  SECTION("refused when it is started") {
+  SECTION("the decode worker refuses the hand-off") { c.core.Failed(kP, "turn 2", Full(), c.now); }
+  SECTION("the decode worker refuses the request's start") {
     REQUIRE(c.core.PrefillDone(kP, "turn 2", Incarnation(22)));
     Take(c.core);
     c.core.Failed(kD, "turn 2", Full(), c.now);
@@ -130,22 +130,22 @@ TEST_CASE("RouterCore asks the decode worker whose retry delay ends first when a
   CHECK(Take(c.core).empty());
   CHECK(c.core.waiting_requests() == 1);
   CHECK(c.core.NextTick() == c.now + absl::Milliseconds(100));
-  SECTION("its hint") {
+  SECTION("the first retry delay ends") {
     c.core.Tick(c.now + absl::Milliseconds(100));
     CHECK(Take(c.core) == Lines{absl::StrCat("prefill r prefill-1 ", second[0].decode_worker)});
   }
-  SECTION("a third worker comes before that") {
+  SECTION("a third worker attaches before the first retry delay ends") {
     c.core.WorkerAttached("decode-3", Info(WorkerRole::kDecode, "decode-3", 44), c.now);
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-3"});
   }
-  SECTION("its worker is lost, and the other worker's retry delay ends") {
+  SECTION("the worker is lost, and the retry delay of the other worker ends") {
     c.core.WorkerLost(second[0].decode_worker, c.now);
     c.core.Tick(c.now + absl::Milliseconds(100));
     CHECK(Take(c.core).empty());
     c.core.Tick(c.now + absl::Milliseconds(300));
     CHECK(Take(c.core) == Lines{absl::StrCat("prefill r prefill-1 ", first)});
   }
-  SECTION("all are lost") {
+  SECTION("all decode workers are lost") {
     c.core.WorkerLost(kD, c.now);
     c.core.WorkerLost("decode-2", c.now);
     for (absl::Time t = c.now; t < c.now + absl::Seconds(5); t += absl::Milliseconds(50)) c.core.Tick(t);
@@ -168,14 +168,14 @@ TEST_CASE("RouterCore lets waiting requests ask by priority and queue order") {
   refuse("urgent", 1, absl::Seconds(3), absl::Milliseconds(300));
   REQUIRE(c.core.waiting_requests() == 3);
   const auto asks = [](const std::string& id) { return absl::StrCat("prefill ", id, " prefill-1 decode-1"); };
-  SECTION("one retry delay after the other") {
+  SECTION("the retry delays end one after the other") {
     for (const std::string id : {"urgent", "early", "late"}) {
       CHECK(Take(c.core).empty());
       c.core.Tick(c.now += absl::Milliseconds(100));
       CHECK(Take(c.core) == Lines{asks(id)});
     }
   }
-  SECTION("all retry delays in one tick") {
+  SECTION("all retry delays end in one tick") {
     c.core.Tick(c.now + absl::Milliseconds(300));
     CHECK(Take(c.core) == Lines{asks("urgent"), asks("early"), asks("late")});
   }
@@ -188,7 +188,7 @@ TEST_CASE("RouterCore lets waiting requests ask by priority and queue order") {
     c.core.Tick(c.now += absl::Milliseconds(100));
     CHECK(Take(c.core) == Lines{asks("early")});
   }
-  SECTION("one that waits for another worker is not asked for") {
+  SECTION("a request that waits for another worker does not ask") {
     WorkerInfo other = Info(WorkerRole::kDecode, "decode-2", 33);
     other.model = "n";
     c.core.WorkerAttached("decode-2", other, c.now);
@@ -215,11 +215,11 @@ TEST_CASE("RouterCore alternates between tenants when a worker is asked again") 
     Take(c.core);
   }
   const auto asks = [](const std::string& id) { return absl::StrCat("prefill ", id, " prefill-1 decode-1"); };
-  SECTION("those that are let in") {
+  SECTION("all retry delays end in one tick") {
     c.core.Tick(c.now + absl::Milliseconds(400));
     CHECK(Take(c.core) == Lines{asks("a2"), asks("b1"), asks("a1"), asks("a3")});
   }
-  SECTION("requests that are refused again count as asked") {
+  SECTION("a request that is refused again counts for its tenant") {
     for (const std::string id : {"a2", "b1", "a2", "b1"}) {
       c.core.Tick(c.now += absl::Milliseconds(100));
       CHECK(Take(c.core) == Lines{asks(id)});
@@ -235,7 +235,7 @@ TEST_CASE("RouterCore asks a full decode worker again when it reports room") {
   c.core.Failed(kP, "r", NoRoom(), c.now);
   CHECK(Take(c.core).empty());
   CHECK(c.core.NextTick() == c.now + absl::Seconds(30));
-  SECTION("it reports room") {
+  SECTION("the worker reports room") {
     c.core.OnRoom(kD, 1, c.now);
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
     c.core.Failed(kP, "r", NoRoom(), c.now);  // another router's request got the room
@@ -243,13 +243,13 @@ TEST_CASE("RouterCore asks a full decode worker again when it reports room") {
     c.core.OnRoom(kD, 1, c.now);
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
   }
-  SECTION("it reports none") {
+  SECTION("the worker reports no room") {
     c.core.Tick(c.now + absl::Milliseconds(29'999));
     CHECK(Take(c.core).empty());
     c.core.Tick(c.now + absl::Seconds(30));
     CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
   }
-  SECTION("its report is lost with the connection") {
+  SECTION("the worker's report is lost with the connection") {
     c.core.WorkerLost(kD, c.now);
     CHECK(Take(c.core).empty());
     c.core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), c.now);
@@ -269,16 +269,16 @@ TEST_CASE("RouterCore ends a request with UNAVAILABLE when a quarantine takes th
     REQUIRE(actions.size() == 1);
     return actions[0].status;
   };
-  SECTION("with the blocks in quarantine, the prompt of two blocks would fit") {
+  SECTION("the prompt would fit without the quarantine") {
     CHECK(
         end({.blocks_free = 1, .blocks_quarantined = 90}) ==
         absl::UnavailableError("full: 90 of the 100 KV blocks of decode-1 are in quarantine, because a prefill worker "
                                "may still write them"));
   }
-  SECTION("even then it would not fit") {
+  SECTION("the prompt would not fit even without the quarantine") {
     CHECK(end({.blocks_quarantined = 1}) == absl::ResourceExhaustedError("full"));
   }
-  SECTION("nothing is in quarantine") { CHECK(end({.blocks_free = 5}) == absl::ResourceExhaustedError("full")); }
+  SECTION("no block is in quarantine") { CHECK(end({.blocks_free = 5}) == absl::ResourceExhaustedError("full")); }
 }
 
 TEST_CASE("RouterCore uses a report of room that overtakes a refusal") {
@@ -340,24 +340,24 @@ TEST_CASE("RouterCore lets the reported number of requests ask again") {
     Take(c.core);
   }
   const auto asks = [](const std::string& id) { return absl::StrCat("prefill ", id, " prefill-1 decode-1"); };
-  SECTION("those that are let in") {
+  SECTION("a report of three lets three requests ask") {
     c.core.OnRoom(kD, 3, c.now);
     CHECK(Take(c.core) == Lines{asks("a2"), asks("b1"), asks("a1")});
     c.core.OnRoom(kD, 3, c.now);
     CHECK(Take(c.core) == Lines{asks("a3")});
   }
-  SECTION("one that needs more is refused again and stays first in its tenant's line") {
+  SECTION("a request that is refused again stays the first of its tenant") {
     for (const std::string id : {"a2", "b1", "a2", "b1"}) {
       c.core.OnRoom(kD, 1, c.now);
       CHECK(Take(c.core) == Lines{asks(id)});
       c.core.Failed(kP, id, NoRoom(), c.now);
     }
   }
-  SECTION("the next in line, where the first does not use it") {
+  SECTION("the first request does not use the room, and the next one asks") {
     c.core.OnRoom(kD, 1, c.now);
     CHECK(Take(c.core) == Lines{asks("a2")});
-    SECTION("it is cancelled") { c.core.Cancel("a2"); }
-    SECTION("it fails") { c.core.Failed(kP, "a2", {absl::InternalError("boom"), {}}, c.now); }
+    SECTION("the first request is cancelled") { c.core.Cancel("a2"); }
+    SECTION("the first request fails") { c.core.Failed(kP, "a2", {absl::InternalError("boom"), {}}, c.now); }
     Take(c.core);
     REQUIRE(c.core.NextTick() <= c.now);
     c.core.Tick(c.now);
@@ -377,14 +377,14 @@ TEST_CASE("RouterCore leaves out the prefill worker when it refuses, not the dec
 TEST_CASE("RouterCore leaves out a decode worker that a prefill worker cannot reach") {
   Cluster c;
   const RouterCore::Failure lost{absl::UnavailableError("decode worker decode-1 was lost"), absl::Seconds(1), true};
-  SECTION("for another") {
+  SECTION("another decode worker is attached") {
     c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
     REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
     const bool first = Take(c.core) == Lines{"prefill r prefill-1 decode-1"};
     c.core.Failed(kP, "r", lost, c.now);
     CHECK(Take(c.core) == Lines{absl::StrCat("prefill r prefill-1 decode-", first ? 2 : 1)});
   }
-  SECTION("until it is back, where there is no other") {
+  SECTION("the only decode worker is asked again after its retry delay") {
     REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
     Take(c.core);
     c.core.Failed(kP, "r", lost, c.now);

@@ -35,18 +35,18 @@ TEST_CASE("RouterCore spreads streaming prompts over their expected decode worke
   const Lines there = at["decode-2"], here = at[kD];
   c.core.Closed(there[0], 30, 10, c.now);
   CHECK(Take(c.core) == Lines{absl::StrCat("close ", there[0], " prefill-1 decode-2")});
-  SECTION("unless it is gone") {
+  SECTION("the expected decode worker is lost") {
     c.core.WorkerLost("decode-2", c.now);
     Take(c.core);
     c.core.Closed(there[1], 30, 10, c.now);
     CHECK(Take(c.core) == Lines{absl::StrCat("close ", there[1], " prefill-1 decode-1")});
   }
-  SECTION("unless it is full") {
+  SECTION("the expected decode worker is full") {
     c.core.WorkerLoaded("decode-2", {.running_requests = 8, .blocks_free = 50});
     c.core.Closed(there[1], 30, 10, c.now);
     CHECK(Take(c.core) == Lines{absl::StrCat("close ", there[1], " prefill-1 decode-1")});
   }
-  SECTION("and ended or complete prompts are not expected") {
+  SECTION("prompts that have ended or closed are not expected") {
     c.core.Cancel(there[1]);
     for (const std::string& id : here) c.core.Closed(id, 30, 10, c.now);
     Take(c.core);
@@ -123,12 +123,12 @@ TEST_CASE("RouterCore collects a streaming prompt when all prefill workers refus
   const RouterCore::Failure full{absl::ResourceExhaustedError("full"), absl::Milliseconds(100)};
   REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
   Take(c.core);
-  SECTION("to another") {
+  SECTION("another prefill worker takes the prompt") {
     c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
     c.core.Failed(kP, "r", full, c.now);
     CHECK(Take(c.core) == Lines{"open r prefill-2 decode-1"});
   }
-  SECTION("at the router, until it is complete") {
+  SECTION("the router collects the prompt until it closes") {
     c.core.Failed(kP, "r", full, c.now);
     c.core.Grew("r", 32);
     c.core.Tick(c.now += absl::Hours(1));
@@ -143,7 +143,7 @@ TEST_CASE("RouterCore collects a streaming prompt when all prefill workers refus
     c.core.Failed(kP, "r", full, c.now += absl::Seconds(1));
     CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
   }
-  SECTION("at the router, until its client or its deadline ends it") {
+  SECTION("the router collects the prompt until its cancellation or deadline") {
     RouteRequest late = OpenRequest("late");
     late.deadline = c.now + absl::Seconds(5);
     REQUIRE(c.core.Submit(late, c.now).ok());
@@ -164,26 +164,26 @@ TEST_CASE("RouterCore ends a request with at_holder when its holder refuses or l
   request.prefill_only = request.at_holder = true;
   request.holder = kP;
   const RouterCore::Failure full{absl::ResourceExhaustedError("full"), absl::Milliseconds(100)};
-  SECTION("refused while it streams") {
+  SECTION("the holder refuses the streaming prompt") {
     REQUIRE(c.core.Submit(request, c.now).ok());
     CHECK(Take(c.core) == Lines{"open r prefill-1 "});
     c.core.Failed(kP, "r", full, c.now);
     CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
   }
-  SECTION("refused when it is complete") {
+  SECTION("the holder refuses the closed prompt") {
     REQUIRE(c.core.Submit(request, c.now).ok());
     c.core.Closed("r", 40, 0, c.now);
     Take(c.core);
     c.core.Failed(kP, "r", full, c.now);
     CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
   }
-  SECTION("lost while it streams") {
+  SECTION("the holder is lost while the prompt streams") {
     REQUIRE(c.core.Submit(request, c.now).ok());
     Take(c.core);
     c.core.WorkerLost(kP, c.now);
     CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
   }
-  SECTION("gone before it came") {
+  SECTION("the holder is lost before the request arrives") {
     c.core.WorkerLost(kP, c.now);
     REQUIRE(c.core.Submit(request, c.now).ok());
     CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});

@@ -203,8 +203,8 @@ TEST_CASE("SessionGate renews expired sessions when no session waits for a slot"
   CHECK(d.ArriveAll({"t:a:1", "u:b:1", "t:c:1"}) == "t:a:1 u:b:1");
   d.Wait(absl::Seconds(11));
   CHECK(d.ArriveAll({"u:b:2", "t:a:2", "t:a:3"}) == "");
-  SECTION("since the last of them is gone") { CHECK(d.End("t:c:1") == "u:b:2 t:a:2 t:a:3"); }
-  SECTION("since the last of them has one") {
+  SECTION("the last waiting session is cancelled") { CHECK(d.End("t:c:1") == "u:b:2 t:a:2 t:a:3"); }
+  SECTION("the last waiting session gets a slot") {
     CHECK(d.End("u:b:1") == "t:c:1");
     CHECK(d.End("t:c:1") == "");
     CHECK(d.Wait(d.gate.linger()) == "u:b:2 t:a:2 t:a:3");
@@ -273,7 +273,7 @@ TEST_CASE("SessionGate parks the youngest sessions when active ones lose their K
 TEST_CASE("SessionGate counts loss only at the same worker and for awaited prefills") {
   DrivenGate d({});
   for (const char* id : {"t:a:1", "t:b:1"}) CHECK(d.ArriveAll({id}) == id);
-  SECTION("not what it had before it was active") {
+  SECTION("KV from before the session was active does not count") {
     for (int i = 0; i < 100; ++i) {
       d.Prefilled("t:a:1", true);
       d.End("t:a:1");
@@ -281,19 +281,19 @@ TEST_CASE("SessionGate counts loss only at the same worker and for awaited prefi
       d.ArriveAll({"t:a:1"});
     }
   }
-  SECTION("not what others had") {
+  SECTION("KV of an unknown session does not count") {
     for (int i = 0; i < 100; ++i) d.Prefilled("t:unknown:1", true);
   }
-  SECTION("not what another worker had") {
+  SECTION("KV at another worker does not count") {
     for (int i = 0; i < 100; ++i) d.Prefilled("t:a:1", true, true, std::to_string(i));
   }
-  SECTION("not what went with its worker") {
+  SECTION("KV of a lost worker does not count") {
     for (int i = 0; i < 100; ++i) {
       d.Prefilled("t:a:1", true);
       d.gate.WorkerLost("p");
     }
   }
-  SECTION("not by a shadow") {
+  SECTION("a shadow prefill does not count") {
     for (int i = 0; i < 100; ++i) d.Prefilled("t:a:1", true, false);
   }
   CHECK(d.gate.limit() == 0);
@@ -302,7 +302,7 @@ TEST_CASE("SessionGate counts loss only at the same worker and for awaited prefi
 TEST_CASE("SessionGate always allows the sessions that fit in half of KV memory") {
   DrivenGate d({});
   d.ArriveAll({"t:a:1"});
-  SECTION("one") {
+  SECTION("at least one session is allowed") {
     for (int i = 0; i < 500; ++i) d.Prefilled("t:a:1", true);
     CHECK(d.gate.limit() == 1);
     CHECK(d.ArriveAll({"t:b:1"}) == "");
@@ -319,17 +319,17 @@ TEST_CASE("SessionGate always allows the sessions that fit in half of KV memory"
       }
     }
   };
-  SECTION("half") {
+  SECTION("half of KV memory holds three sessions") {
     d.gate.SetCapacity({.blocks = 60});
     prefill_at({"p"});
     CHECK(d.gate.limit() == 3);
   }
-  SECTION("half, whatever host memory holds besides") {
+  SECTION("host memory allows no further sessions") {
     d.gate.SetCapacity({.blocks = 60, .host_blocks = 1000});
     prefill_at({"p"});
     CHECK(d.gate.limit() == 3);
   }
-  SECTION("half, where each has KV at the workers of two modules") {
+  SECTION("each session has KV at the workers of two modules") {
     d.gate.SetCapacity({.blocks = 120});
     prefill_at({"p", "q"});
     CHECK(d.gate.limit() == 3);

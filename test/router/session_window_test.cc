@@ -47,7 +47,7 @@ TEST_CASE("SessionWindow ignores lost KV when prefills do not wait") {
 TEST_CASE("SessionWindow falls before KV is lost when prefills wait too long") {
   constexpr absl::Duration kFull = absl::Milliseconds(8001), kNot = absl::Seconds(8);
   DrivenWindow d;
-  SECTION("to half, then by an eighth again and again, and raised when they wait less") {
+  SECTION("the window halves, falls by eighths, and rises when prefills wait less") {
     d.Run(64, /*lost=*/false, kNot);
     CHECK(d.window.size() == SessionWindow::kUnbounded);
     d.Run(32, /*lost=*/false, kFull);
@@ -62,7 +62,7 @@ TEST_CASE("SessionWindow falls before KV is lost when prefills wait too long") {
     d.Run(44 + 32, /*lost=*/false, kNot);
     CHECK(d.window.size() == 40);
   }
-  SECTION("not where all of it should fit") {
+  SECTION("the window stays when all KV should fit") {
     d.sessions.fit = 50;  // in half of memory
     d.Run(1000, /*lost=*/false, kFull);
     CHECK(d.window.size() == SessionWindow::kUnbounded);
@@ -77,21 +77,21 @@ TEST_CASE("SessionWindow counts host memory while copies are cheap") {
   DrivenWindow d;
   d.sessions.fit_in_host = 40;
   d.copied = absl::Milliseconds(50);
-  SECTION("it is not") {
+  SECTION("host memory has room, and copies are cheap") {
     d.Run(1000, /*lost=*/false, kFull);
     CHECK(d.window.size() == SessionWindow::kUnbounded);
   }
-  SECTION("it is where copies take more than a twentieth of the time that computing takes") {
+  SECTION("copies take more than a twentieth of the compute time") {
     d.copied = absl::Milliseconds(51);
     d.Run(32, /*lost=*/false, kFull);
     CHECK(d.window.size() == 50);
   }
-  SECTION("it is where host memory has no room for all of it either") {
+  SECTION("host memory has too little room") {
     d.sessions.fit_in_host = 39;
     d.Run(32, /*lost=*/false, kFull);
     CHECK(d.window.size() == 50);
   }
-  SECTION("lost KV counts, and host memory holds no more sessions than KV memory") {
+  SECTION("lost KV lowers the window to the sessions that fit in KV memory") {
     for (int i = 0; i < 20; ++i) d.Run(132, /*lost=*/true);
     CHECK(d.window.size() == 10);
   }

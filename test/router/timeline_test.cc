@@ -129,12 +129,12 @@ TEST_CASE("Timeline finds a workflow by name within its cache domain") {
 }
 
 TEST_CASE("Timeline drops the oldest lives by age, number and size") {
-  SECTION("too many") {
+  SECTION("there are too many lives") {
     Timeline timeline({.requests = 2});
     for (const char* id : {"a", "b", "c"}) timeline.Keep(Life(id, 1));
     CHECK(Ids(timeline.Find("w", "", At(1))) == "bc");
   }
-  SECTION("too old") {
+  SECTION("a life is too old") {
     Timeline timeline({.age = absl::Milliseconds(10)});
     timeline.Keep(Life("a", 1));
     timeline.Keep(Life("b", 5));
@@ -143,7 +143,7 @@ TEST_CASE("Timeline drops the oldest lives by age, number and size") {
     CHECK(Ids(timeline.Find("w", "", At(15))) == "");
     CHECK(timeline.bytes() == 0);
   }
-  SECTION("too large") {
+  SECTION("the lives are too large") {
     Timeline timeline({.bytes = 4096});  // room for one of the large lives
     RequestLife large = Life("c", 1);
     timeline.Keep(Life("a", 1));

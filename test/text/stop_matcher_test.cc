@@ -45,7 +45,7 @@ TEST_CASE("StopMatcher holds back the start of a stop string until it is decided
   CHECK(matcher.Push("\nUs") == "");
   CHECK(matcher.Push("age") == "\n\nUsage");
   CHECK(matcher.Push("\n\n\nUser") == "\n");
-  SECTION("when it is a stop string") {
+  SECTION("when the held-back text is a stop string") {
     CHECK(matcher.Push(": more") == "");
     CHECK(matcher.stopped());
     CHECK(matcher.Push("later") == "");

@@ -104,31 +104,31 @@ TEST_CASE("DecodeEngine ends a request once and frees its blocks when it is canc
   DecodeWorld world(TestOptions(9));
   DecodeJob job = TestJob("r", prompt, 50);
 
-  SECTION("unknown") {
+  SECTION("the request is unknown") {
     world.engine.Cancel("r", world.now);
     CHECK(world.outputs.empty());
   }
-  SECTION("reserved: its blocks wait for the writer") {
+  SECTION("the request's blocks are reserved, and they wait for the writer") {
     const ReserveReply reply = world.engine.handoff().OnReserve(ReserveFor(job), world.now).value();
     world.engine.Cancel("r", world.now);
     CHECK(!world.AllBlocksBack());
     world.engine.handoff().OnRelease({std::get<Reserved>(reply).reservation}, world.now);
     CHECK(world.outputs.empty());
   }
-  SECTION("committed: Start then fails") {
+  SECTION("the request's blocks are committed, and Start then fails") {
     REQUIRE(world.HandOffJob(job));
     world.engine.Cancel("r", world.now);
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kFailedPrecondition);
     CHECK(world.outputs.empty());
   }
-  SECTION("started, before its first step") {
+  SECTION("the request has started and has not been in a step") {
     world.StartJob(job);
     world.engine.Cancel("r", world.now);
     world.TakeEvents();
     CHECK(world.outputs["r"].finish == FinishReason::kCancelled);
     CHECK(world.outputs["r"].tokens.empty());
   }
-  SECTION("between steps, with the text that was held back") {
+  SECTION("the request is between steps, and the text that was held back is reported") {
     const std::string first = TextOf(FakeBackend::Greedy(prompt, 3));
     job.spec.sampling.stop = {first + "#"};
     world.StartJob(job);
@@ -139,7 +139,7 @@ TEST_CASE("DecodeEngine ends a request once and frees its blocks when it is canc
     CHECK(world.outputs["r"].finish == FinishReason::kCancelled);
     CHECK(world.outputs["r"].text == first);
   }
-  SECTION("during a step") {
+  SECTION("the request is part of the running step") {
     world.StartJob(job);
     DecodeStep* step = world.Begin();
     REQUIRE(step != nullptr);
@@ -151,7 +151,7 @@ TEST_CASE("DecodeEngine ends a request once and frees its blocks when it is canc
     CHECK(world.outputs["r"].finish == FinishReason::kCancelled);
     CHECK(world.outputs["r"].tokens.size() == 1);
   }
-  SECTION("during a step that it is not part of") {
+  SECTION("the request is not part of the running step") {
     world.StartJob(TestJob("old", RandomPrompt(rng, 40), 3));
     DecodeStep* step = world.Begin();
     REQUIRE(step != nullptr);
@@ -163,7 +163,7 @@ TEST_CASE("DecodeEngine ends a request once and frees its blocks when it is canc
     world.RunAll();
     CHECK(world.outputs["old"].tokens.size() == 3);
   }
-  SECTION("while it is being swapped out, or is swapped") {
+  SECTION("the request is being swapped out, or is swapped") {
     const int steps_late = GENERATE(0, 1);
     for (const DecodeJob& j : {TestJob("old", RandomPrompt(rng, 40), 50), job}) {
       world.StartUnderReserved(j);  // 3 blocks each, and 6 at the end
@@ -217,11 +217,11 @@ TEST_CASE("DecodeEngine reports a step's tokens before later events") {
   absl::Status failure;
   std::optional<FinishReason> finish = FinishReason::kCancelled;
   size_t others = tokens.size();
-  SECTION("they are cancelled") {
+  SECTION("the requests are cancelled") {
     world.engine.Cancel("plain", world.now);
     world.engine.Cancel("with stop", world.now);
   }
-  SECTION("they fail") {
+  SECTION("the requests fail") {
     failure = absl::UnavailableError("over");
     finish = std::nullopt;
     world.engine.FailAll(failure);
@@ -232,7 +232,7 @@ TEST_CASE("DecodeEngine reports a step's tokens before later events") {
     REQUIRE(world.engine.BeginStep(world.now) != nullptr);
     world.engine.FinishStep(failure, /*next_started=*/false);
   }
-  SECTION("they are cancelled in the next step, whose token they get") {
+  SECTION("the requests are cancelled in the next step and receive its token") {
     step = world.engine.BeginStep(world.now);
     REQUIRE(step != nullptr);
     world.engine.Cancel("plain", world.now);
@@ -443,19 +443,19 @@ TEST_CASE("DecodeEngine::Start refuses wrong values and keeps nothing") {
     job.spec.tokens = std::vector<TokenId>{1, FakeBackend::kVocab, 3, 4};
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
   }
-  SECTION("invalid sampling") {
+  SECTION("an invalid sampling parameter") {
     job.spec.sampling.draw.top_p = 0;
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
   }
-  SECTION("no tokens") {
+  SECTION("a job without tokens") {
     job.spec.tokens = {};
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
   }
-  SECTION("another prompt length") {
+  SECTION("a prompt length that differs from that of the hand-off") {
     job.spec.tokens.Append(std::vector<TokenId>(26));
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kFailedPrecondition);
   }
-  SECTION("another process") {
+  SECTION("the incarnation of another process") {
     job.decode_incarnation = Incarnation(6);
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kFailedPrecondition);
   }

@@ -314,7 +314,7 @@ TEST_CASE("DecodeWorker::Shutdown lets started requests end within the grace") {
   };
   REQUIRE(has_room());
 
-  SECTION("finish") {
+  SECTION("started requests finish when the grace is long enough") {
     StartJob(worker, backend, TestJob("a", SeededPrompt(1, 20), 30));
     std::thread closing([&] { worker.Shutdown(absl::InfiniteDuration()); });
     while (has_room()) std::this_thread::yield();
@@ -325,7 +325,7 @@ TEST_CASE("DecodeWorker::Shutdown lets started requests end within the grace") {
     CHECK(recorder.WaitForEnd("late").tokens.size() == 5);
     CHECK(recorder.ended() == 2);
   }
-  SECTION("no grace") {
+  SECTION("a started request fails when the grace is zero") {
     backend.Set(false);
     StartJob(worker, backend, TestJob("a", SeededPrompt(1, 20), 30));
     backend.WaitForArrivals(1);

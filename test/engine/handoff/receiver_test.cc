@@ -240,19 +240,19 @@ TEST_CASE("HandoffReceiver reports room when a reservation ends or is granted") 
   refuse("r1", 3);
   CHECK(r.receiver.TakeRoom() == 1);  // reservations were granted since the last report
   refuse("r2", 3);
-  SECTION("released") { r.receiver.OnRelease({held.reservation}, r.clock.Now()); }
-  SECTION("cancelled") { r.receiver.Cancel("held", r.clock.Now()); }
-  SECTION("lapsed") {
+  SECTION("the writer releases a reservation") { r.receiver.OnRelease({held.reservation}, r.clock.Now()); }
+  SECTION("a reservation's request is cancelled") { r.receiver.Cancel("held", r.clock.Now()); }
+  SECTION("the reservations lapse") {
     r.clock.Advance(absl::Seconds(10));
     r.receiver.Tick(r.clock.Now());
   }
-  SECTION("out of quarantine") {
+  SECTION("the blocks of a cancelled request leave quarantine") {
     r.receiver.Cancel("held", r.clock.Now());
     CHECK(r.receiver.TakeRoom() == 1);
     refuse("r3", 3);
     r.receiver.OnRelease({held.reservation}, r.clock.Now());
   }
-  SECTION("granted") { r.Reserve("r4", 4); }
+  SECTION("another reservation is granted") { r.Reserve("r4", 4); }
   SECTION("a sequence ends") { r.receiver.RoomMayHaveCome(); }
   CHECK(r.receiver.TakeRoom() == 1);
   CHECK(r.receiver.TakeRoom() == 0);

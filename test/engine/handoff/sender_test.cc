@@ -336,11 +336,11 @@ TEST_CASE("HandoffSender sets no time limit on a push with a write key") {
       linked.sender.OnHeartbeatReply(beat->id, HeartbeatReply{}, linked.Now());
     }
   }
-  SECTION("that moves") {
+  SECTION("a slow push succeeds, and its commit is sent") {
     linked.sender.OnPushDone(push->push, absl::OkStatus(), linked.Now());
     CHECK(linked.Take<SendCommit>().has_value());
   }
-  SECTION("that hangs") {
+  SECTION("a push hangs, and the connection is closed") {
     linked.sender.OnPushDone(push->push, absl::UnavailableError("hangs"), linked.Now());
     std::optional<CloseConnection> closed;
     std::optional<HandoffFailed> failed;

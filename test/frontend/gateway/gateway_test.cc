@@ -210,7 +210,7 @@ TEST_CASE("Several prompts and samples make one answer, in order") {
 TEST_CASE("One failed choice cancels the others, and there is one error") {
   Cluster c;
   HttpClient client = Connect(c);
-  SECTION("before the first part") {
+  SECTION("a choice fails before the first part of the stream") {
     client.Post("/v1/completions", R"({"prompt": "a", "n": 2, "stream": true})");
     const std::vector<RequestId> ids = PassPrefills(c, 2);
     c.decode->Send(FailedEvent<worker::v1::DecodeEvent>(ids[1], absl::InternalError("the backend broke")));
@@ -219,7 +219,7 @@ TEST_CASE("One failed choice cancels the others, and there is one error") {
     CHECK(answer.status == 500);
     CHECK(ErrorMessageOf(answer) == "the backend broke");
   }
-  SECTION("in the middle of a stream") {
+  SECTION("a choice fails in the middle of the stream") {
     client.Post("/v1/completions", R"({"prompt": "a", "n": 2, "stream": true})");
     const std::vector<RequestId> ids = PassPrefills(c, 2);
     c.decode->Send(TokensEvent(ids[0], "x", std::nullopt));
@@ -230,7 +230,7 @@ TEST_CASE("One failed choice cancels the others, and there is one error") {
     while (const auto part = client.ReadPart()) stream += *part;
     CHECK(EventsOf(stream, /*whole=*/false).back()["error"]["message"] == "the backend broke");
   }
-  SECTION("when the last prompt is refused") {
+  SECTION("the last prompt is refused") {
     client.Post("/v1/completions", kHello);  // when its job arrives, the workers are attached
     PassPrefill(c);
     c.decode->Send(TokensEvent("r", "x", FinishReason::kStop));
@@ -249,14 +249,14 @@ TEST_CASE("One failed choice cancels the others, and there is one error") {
 TEST_CASE("A client that leaves cancels all its requests") {
   Cluster c;
   HttpClient client = Connect(c);
-  SECTION("while it waits for a whole answer") {
+  SECTION("the client leaves while it waits for a whole answer") {
     client.Post("/v1/completions", R"({"prompt": "a", "n": 2})");
     std::vector<RequestId> ids = PassPrefills(c, 2);
     client.Close();
     for (int i = 0; i < 2; ++i) std::erase(ids, c.decode->Next().cancel().request_id());
     CHECK(ids.empty());
   }
-  SECTION("while it reads a stream") {
+  SECTION("the client leaves while it reads a stream") {
     client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
     PassPrefill(c);
     c.decode->Send(TokensEvent("r", "a", std::nullopt));
@@ -264,7 +264,7 @@ TEST_CASE("A client that leaves cancels all its requests") {
     client.Reset();
     CHECK(c.decode->Next().cancel().request_id() == "r");
   }
-  SECTION("from /generate") {
+  SECTION("the client of /generate leaves") {
     client.Post("/generate", R"({"segments": {"segments": [{"text": "hello"}]}, "request_id": "r"})");
     c.prefill->Next();
     client.Reset();
@@ -292,7 +292,7 @@ TEST_CASE("A waiting stream sends comments, and a later error is an event") {
     CHECK(EventsOf(next(), /*whole=*/false).back()["error"]["message"] == "the backend broke");
     CHECK_FALSE(client.ReadPart().has_value());
   };
-  SECTION("of a completion") {
+  SECTION("a completion fails after its first token") {
     client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
     PassPrefill(c);
     waits();
@@ -301,19 +301,19 @@ TEST_CASE("A waiting stream sends comments, and a later error is an event") {
     CHECK(client.ReadPart() == ": waiting\n\n");
     breaks();
   }
-  SECTION("of a completion that fails before its first token") {
+  SECTION("a completion fails before its first token") {
     client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
     PassPrefill(c);
     waits();
     breaks();
   }
-  SECTION("of /generate") {
+  SECTION("a request to /generate fails") {
     client.Post("/generate?stream=true", R"({"segments": {"segments": [{"text": "hello"}]}, "request_id": "r"})");
     PassPrefill(c);
     waits();
     breaks();
   }
-  SECTION("to a client that has left, which the write detects") {
+  SECTION("a client has left, which the write of a comment detects") {
     client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
     PassPrefill(c);
     waits();

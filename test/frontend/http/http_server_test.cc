@@ -174,7 +174,7 @@ TEST_CASE("HttpServer answers without the body when it refuses a request by its 
 }
 
 TEST_CASE("HttpServer refuses a client that sends slowly") {
-  SECTION("before the end of its headers") {
+  SECTION("the client does not end its headers") {
     const WorldMode mode = EachMode();
     // On a slow machine, the timeout may end before the server has read the input. The test then
     // repeats with twice the time.
@@ -192,11 +192,11 @@ TEST_CASE("HttpServer refuses a client that sends slowly") {
       break;
     }
   }
-  SECTION("before the end of its body") {
+  SECTION("the client does not end its body") {
     World w([](HttpOptions& o) { o.body_timeout = absl::Milliseconds(300); });
     CHECK(Exchange(w, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab").status == 408);
   }
-  SECTION("before its next request") {
+  SECTION("the client sends no next request") {
     World w([](HttpOptions& o) { o.idle_timeout = absl::Milliseconds(300); });
     HttpClient idle = w.Client();
     idle.Get("/echo");
@@ -240,22 +240,22 @@ TEST_CASE("The server notices a client that leaves") {
   HttpClient client = w.Client();
   client.Get("/wait");
   const Handler::Kept kept = w.handler.Next();
-  SECTION("by its reset, while it waits") { client.Reset(); }
-  SECTION("by its close, while it waits") { client.Close(); }
-  SECTION("by its reset, between parts") {
+  SECTION("the client resets the connection while it waits") { client.Reset(); }
+  SECTION("the client closes the connection while it waits") { client.Close(); }
+  SECTION("the client resets the connection between parts") {
     kept.reply->Begin({.status = 200, .headers = {}, .body = "a"});
     CHECK(client.ReadHead().status == 200);
     CHECK(client.ReadPart() == "a");
     client.Reset();
   }
-  SECTION("by its close, at the parts that follow") {
+  SECTION("the client closes the connection, and the server writes another part") {
     kept.reply->Begin({.status = 200, .headers = {}, .body = "a"});
     CHECK(client.ReadHead().status == 200);
     CHECK(client.ReadPart() == "a");
     client.Close();
     kept.reply->Write("b");
   }
-  SECTION("with more requests than the server reads ahead") {
+  SECTION("the client sends more requests than the server reads ahead, and resets") {
     std::string requests;
     for (int i = 0; i < 1000; ++i) requests += "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n";
     client.Send(requests);
@@ -279,7 +279,7 @@ TEST_CASE("HttpServer begins a prepared answer after a pause") {
   CHECK(client.ReadHead().headers["x-open"] == "yes");
   for (int i = 0; i < 3; ++i) CHECK(client.ReadPart() == "?");
   CHECK_FALSE(kept.reply->TrySend({.status = 500, .headers = {}, .body = {}}));
-  SECTION("and continues") {
+  SECTION("the answer continues with further parts") {
     kept.reply->Write("a");
     std::optional<std::string> part;
     while ((part = client.ReadPart()) == "?") continue;
@@ -291,14 +291,14 @@ TEST_CASE("HttpServer begins a prepared answer after a pause") {
     client.Get("/echo");
     CHECK(client.Read().status == 200);
   }
-  SECTION("and a client that has left is noticed") {
+  SECTION("the client leaves, and the server notices it") {
     client.Close();
     CHECK(w.handler.NextGone() == Gone::kLeft);
   }
 }
 
 TEST_CASE("HttpServer disconnects a client that does not read") {
-  SECTION("when too many bytes wait for it") {
+  SECTION("too many bytes wait for the client") {
     World w([](HttpOptions& o) { o.max_unread_bytes = 100 << 10; });
     HttpClient client = w.Client(/*receive_buffer=*/4096);
     client.Get("/wait");
@@ -308,7 +308,7 @@ TEST_CASE("HttpServer disconnects a client that does not read") {
     for (int i = 0; i < 1000; ++i) kept.reply->Write(std::string(10 << 10, 'x'));
     CHECK(w.handler.NextGone() == Gone::kCutOff);
   }
-  SECTION("when it reads nothing for too long") {
+  SECTION("the client reads nothing for too long") {
     World w([](HttpOptions& o) { o.max_read_pause = absl::Milliseconds(300); });
     HttpClient client = w.Client(/*receive_buffer=*/4096);
     client.Get("/wait");

@@ -179,11 +179,11 @@ TEST_CASE("HttpServer answers 400 to a client without TLS on an HTTPS port") {
 TEST_CASE("Input that is not TLS ends the connection") {
   HttpsWorld w;
   std::string hello = ClientHello(w.authority.ClientContext().get());
-  SECTION("from the first byte") { hello = std::string("\0\1\2\3", 4) + std::string(100, '\xff'); }
-  SECTION("within its first message") { hello.replace(20, 50, std::string(50, '\xff')); }
-  SECTION("after its first message") { hello += std::string(100, 'x'); }
-  SECTION("with an invalid length of a record") { hello[3] = '\xff'; }
-  SECTION("with a hello that is too long") { hello = hello.substr(0, 5) + std::string("\1\1\0\0", 4); }
+  SECTION("the first byte is not TLS") { hello = std::string("\0\1\2\3", 4) + std::string(100, '\xff'); }
+  SECTION("the first message contains wrong bytes") { hello.replace(20, 50, std::string(50, '\xff')); }
+  SECTION("the first message is followed by bytes that are not TLS") { hello += std::string(100, 'x'); }
+  SECTION("a record has an invalid length") { hello[3] = '\xff'; }
+  SECTION("the hello announces too great a length") { hello = hello.substr(0, 5) + std::string("\1\1\0\0", 4); }
   HttpClient client = w.PlainClient();
   client.Send(hello);
   CHECK(client.EndsAtLast());
@@ -249,7 +249,7 @@ TEST_CASE("An answer waits for the rest of a split TLS message") {
   const std::string key_update{24, 0, 0, 1, 0};
   const size_t cut = GENERATE(2, 4);  // within the message's header, and after it
   const std::string request = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfirst";
-  SECTION("which arrives") {
+  SECTION("the rest of the message arrives") {
     std::string bytes = records.Seal(TlsRecords::kData, request);
     bytes += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
     // In one write, so that the answer is there before the rest of the message.
@@ -261,7 +261,7 @@ TEST_CASE("An answer waits for the rest of a split TLS message") {
     client.SendRaw(records.Seal(TlsRecords::kData, request));
     CHECK(client.Read().body == "first");
   }
-  SECTION("which never arrives, while too many requests do") {
+  SECTION("too many requests arrive instead of the rest of the message") {
     std::string many;
     for (int i = 0; i < 3; ++i) many += records.Seal(TlsRecords::kData, request + std::string(8000, '\n'));
     many += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
@@ -270,7 +270,7 @@ TEST_CASE("An answer waits for the rest of a split TLS message") {
     client.SendRaw(records.Seal(TlsRecords::kData, request));
     w.AwaitNoConnection();
   }
-  SECTION("which never arrives, because the client has ended its side") {
+  SECTION("the client ends its side before the rest of the message") {
     client.SendRaw(records.Seal(TlsRecords::kData, request));
     CHECK(client.Read().body == "first");  // the next input therefore arrives after the handshake
     std::string bytes = records.Seal(TlsRecords::kData, request);

@@ -207,18 +207,18 @@ TEST_CASE("TlsSession refuses a hello that announces too much before it takes me
     if (refused) CHECK(server.outgoing().ends_with(alert));
     return refused;
   };
-  SECTION("at once") {
+  SECTION("the announced length arrives in one record") {
     CHECK(refuses(*std::make_unique<TlsSession>(w.server_context.get()), Handshake(more)));
     CHECK_FALSE(refuses(*std::make_unique<TlsSession>(w.server_context.get()), Handshake(most)));
   }
-  SECTION("in records of one byte that arrive one by one") {
+  SECTION("the announced length arrives in records of one byte") {
     TlsSession server(w.server_context.get());
     std::string bytes;
     for (const char byte : more) bytes += Handshake(std::string(1, byte));
     for (const char byte : bytes.substr(0, bytes.size() - 1)) CHECK_FALSE(refuses(server, std::string(1, byte)));
     CHECK(refuses(server, bytes.substr(bytes.size() - 1)));
   }
-  SECTION("but not for a client with many extensions") {
+  SECTION("a hello with many extensions is accepted up to the limit") {
     for (const auto& [bytes, fine] : {std::pair(14'000, true), std::pair(17'000, false)}) {
       const auto context = Verbose(w, static_cast<size_t>(bytes));
       TlsSession server(w.server_context.get());
@@ -231,7 +231,7 @@ TEST_CASE("TlsSession refuses a hello that announces too much before it takes me
       CHECK(server.established());
     }
   }
-  SECTION("also as the second hello after a request for another key") {
+  SECTION("the second hello, after a request for another key, has the same limit") {
     SSL_CTX_set1_groups_list(w.server_context.get(), "P-256");
     SSL_CTX_set1_groups_list(w.client_context.get(), "X25519:P-256");
     const bool long_second = GENERATE(true, false);
