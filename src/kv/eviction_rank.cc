@@ -10,8 +10,4 @@ Protection Protection::OfQueuedJob(int32_t priority, absl::Time queue_order, uin
   return Protection({Kind::kOfQueuedJob, priority, absl::UnixEpoch() - queue_order, ~number});
 }
 
-Protection Protection::OfLease(absl::Time until, uint64_t number) {
-  return Protection({Kind::kOfLease, 0, until - absl::UnixEpoch(), number});
-}
-
 }  // namespace baton

@@ -19,11 +19,9 @@ namespace baton {
 // - A session used the path within the last 10 s (the router's kSessionProtection). The protection
 //   that ends first is the weakest.
 // - A queued job needs the path. The protection of a job that runs later is weaker.
-// - A lease holds the path. A protection that ends earlier is weaker.
 //
-// A lease also refers to its blocks, so they are not evicted. If a request lacks room, whole leases
-// end until the request fits, the weakest lease first. `number` is unique among protections of a
-// kind.
+// `number` is unique among protections of a kind. A lease (KvLeases) is not a protection: it refers
+// to its blocks, so they cannot be evicted before it ends.
 class Protection {
  public:
   // If several sessions' protections end at the same time, a higher `number` is weaker.
@@ -31,8 +29,6 @@ class Protection {
   // A job with a higher priority runs earlier, then one with an earlier `queue_order`, then one
   // with a lower `number`.
   static Protection OfQueuedJob(int32_t priority, absl::Time queue_order, uint64_t number);
-  // If several leases end at the same time, a lower `number` is weaker.
-  static Protection OfLease(absl::Time until, uint64_t number);
 
   friend auto operator<=>(const Protection&, const Protection&) = default;
   template <typename Hash>
@@ -41,7 +37,7 @@ class Protection {
   }
 
  private:
-  enum class Kind : uint8_t { kOfSession, kOfQueuedJob, kOfLease };
+  enum class Kind : uint8_t { kOfSession, kOfQueuedJob };
   // Kind, priority, time, number. In each element, the greater value is the stronger.
   using Value = std::tuple<Kind, int32_t, absl::Duration, uint64_t>;
   explicit Protection(const Value& value) : value_(value) {}

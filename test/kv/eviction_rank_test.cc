@@ -12,27 +12,22 @@ namespace {
 
 absl::Time At(int64_t seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
 
-TEST_CASE("Protection ranks sessions below queued jobs and queued jobs below leases") {
+TEST_CASE("Protection ranks sessions below queued jobs") {
   const std::vector<Protection> sessions = {Protection::OfSession(absl::InfinitePast(), 9),
                                             Protection::OfSession(At(0), 1),
                                             Protection::OfSession(absl::InfiniteFuture(), 0)};
   const std::vector<Protection> jobs = {Protection::OfQueuedJob(-1000, absl::InfiniteFuture(), 9),
                                         Protection::OfQueuedJob(0, At(0), 1),
                                         Protection::OfQueuedJob(1000, absl::InfinitePast(), 0)};
-  const std::vector<Protection> leases = {Protection::OfLease(absl::InfinitePast(), 0), Protection::OfLease(At(0), 1),
-                                          Protection::OfLease(absl::InfiniteFuture(), 9)};
   for (const Protection& job : jobs) {
     for (const Protection& session : sessions) CHECK(session < job);
-    for (const Protection& lease : leases) CHECK(job < lease);
   }
-  for (const auto* kind : {&sessions, &jobs, &leases}) CHECK(std::ranges::is_sorted(*kind));
+  for (const auto* kind : {&sessions, &jobs}) CHECK(std::ranges::is_sorted(*kind));
 }
 
-TEST_CASE("Protection orders sessions by end, jobs by queue order and leases by end") {
+TEST_CASE("Protection orders sessions by end and jobs by queue order") {
   CHECK(Protection::OfSession(At(5), 1) < Protection::OfSession(At(6), 2));
   CHECK(Protection::OfSession(At(5), 2) < Protection::OfSession(At(5), 1));
-  CHECK(Protection::OfLease(At(5), 2) < Protection::OfLease(At(6), 1));
-  CHECK(Protection::OfLease(At(5), 1) < Protection::OfLease(At(5), 2));
   CHECK(Protection::OfQueuedJob(0, At(1), 1) < Protection::OfQueuedJob(1, At(2), 2));
   CHECK(Protection::OfQueuedJob(1, At(2), 1) < Protection::OfQueuedJob(1, At(1), 2));
   CHECK(Protection::OfQueuedJob(1, At(1), 2) < Protection::OfQueuedJob(1, At(1), 1));

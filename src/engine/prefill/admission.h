@@ -23,7 +23,7 @@ namespace baton {
 //
 // - A closed prompt takes the blocks of low-priority jobs and of prompts without reported progress
 //   (PrefillPrompt::progress_reported), which stream or have closed recently. If that is not enough
-//   and all leases together have enough blocks, it then ends leases, the weakest first.
+//   and all leases together have enough blocks, it then ends leases in order of their ends.
 // - A streaming prompt takes the blocks of low-priority jobs, if that is enough.
 // - A low-priority job takes no blocks.
 //

@@ -26,7 +26,7 @@ void KvLeases::Grant(const Asked& asked, int64_t budget) {
   const int64_t length = std::min({ready, referenced + std::max<int64_t>(budget, 0), most_});
   if (length == 0) return;
   path = path.first(static_cast<size_t>(length));
-  Lease lease{.name = {asked.holder, path.back()}, .until = asked.until, .blocks = {}};
+  Lease lease{.name = {asked.holder, path.back()}, .blocks = {}};
   for (const BlockKey& key : path) {
     lease.blocks.Append(tree_.Acquire(key));
     ++holds_[lease.blocks.ids().back()];
@@ -35,13 +35,13 @@ void KvLeases::Grant(const Asked& asked, int64_t budget) {
     const auto replaced = by_name_.find({asked.holder, key});
     if (replaced != by_name_.end()) End(leases_.find(replaced->second));
   }
-  const Protection protection = Protection::OfLease(asked.until, ++granted_);
-  by_name_.insert_or_assign(lease.name, protection);
-  leases_.emplace(protection, std::move(lease));
+  const Moment moment(asked.until, ++granted_);
+  by_name_.insert_or_assign(lease.name, moment);
+  leases_.emplace(moment, std::move(lease));
   while (blocks() > most_) EndFirst();
 }
 
-void KvLeases::End(std::map<Protection, Lease>::iterator lease) {
+void KvLeases::End(Leases::iterator lease) {
   for (const BlockId block : lease->second.blocks.ids()) {
     const auto holds = holds_.find(block);
     if (--holds->second == 0) holds_.erase(holds);
@@ -76,8 +76,8 @@ void KvLeases::CheckInvariants() const {
   BATON_CHECK(blocks() <= most_, "leases hold too many blocks");
   BATON_CHECK(by_name_.size() == leases_.size(), "a lease without a name");
   absl::flat_hash_map<BlockId, int64_t> holds;
-  for (const auto& [protection, lease] : leases_) {
-    BATON_CHECK(by_name_.at(lease.name) == protection, "a lease under a wrong name");
+  for (const auto& [moment, lease] : leases_) {
+    BATON_CHECK(by_name_.at(lease.name) == moment, "a lease under a wrong name");
     for (const BlockId block : lease.blocks.ids()) {
       ++holds[block];
       BATON_CHECK(pool_.ReferencesOf(block) > 0, "a leased block without a reference");
