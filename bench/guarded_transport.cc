@@ -47,7 +47,7 @@ std::shared_ptr<InProcessNetwork::Memory> MakeSlab() {
 // Data that the peer sends to the pushing process.
 struct PeerInfo {
   char address[64] = {};
-  WriteRight right;
+  WriteKey write_key;
 };
 
 [[noreturn]] void BePeer(const KvLayout& layout, const TlsFiles& files, int to_parent, int from_parent) {
@@ -61,7 +61,7 @@ struct PeerInfo {
   std::vector<BlockId> blocks;
   for (int64_t i = 0; i < Blocks(layout); ++i) blocks.push_back(BlockId(static_cast<uint32_t>(i)));
   PeerInfo info;
-  info.right = guard.Grant(blocks);
+  info.write_key = guard.Grant(blocks);
   std::snprintf(info.address, sizeof info.address, "%s", (*server)->address().c_str());
   BATON_CHECK(write(to_parent, &info, sizeof info) == sizeof info, "pipe");
   char end;
@@ -70,10 +70,10 @@ struct PeerInfo {
   std::_Exit(0);
 }
 
-double Time(Link& link, const WriteRight& right, const std::vector<BlockCopy>& copies) {
+double Time(Link& link, const WriteKey& write_key, const std::vector<BlockCopy>& copies) {
   std::promise<absl::Status> result;
   const auto start = std::chrono::steady_clock::now();
-  link.PushUnder(right, copies, [&](absl::Status status) { result.set_value(std::move(status)); });
+  link.PushUnder(write_key, copies, [&](absl::Status status) { result.set_value(std::move(status)); });
   const absl::Status status = result.get_future().get();
   BATON_CHECK(status.ok(), status.ToString());
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -90,9 +90,9 @@ double Push(const KvLayout& layout, const TlsFiles& files, const PeerInfo& info)
   std::vector<BlockCopy> copies;
   for (int64_t i = 0; i < blocks; ++i) copies.push_back({i * block, (blocks - 1 - i) * block, block});
   // Maps all pages.
-  Time(**link, info.right, copies);
+  Time(**link, info.write_key, copies);
   std::vector<double> seconds;
-  for (int round = 0; round < kRounds; ++round) seconds.push_back(Time(**link, info.right, copies));
+  for (int round = 0; round < kRounds; ++round) seconds.push_back(Time(**link, info.write_key, copies));
   return static_cast<double>(blocks * block) / Median(seconds) / 1e9;
 }
 

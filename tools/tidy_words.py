@@ -164,6 +164,8 @@ def width_problems(path, lines, source):
         whole = source[number - 1] if number <= len(source) else ""
         if path.endswith(".md") and line.lstrip().startswith("|"):
             cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if not line.rstrip().endswith("|"):
+                yield number, "a table row that does not end with '|'"
             if (most := max(len(plain(cell)) for cell in cells)) > WIDEST_CELL:
                 yield number, f"a cell of {most} characters, expected at most {WIDEST_CELL}"
         elif len(whole) > WIDEST and not LINK.search(whole) and not PRAGMA.match(line.lstrip(BEHIND_CODE)):

@@ -53,6 +53,7 @@ class TidyWordsTest(unittest.TestCase):
         self.assertEqual(problems("a.h", f"//{long}\n")[0], "103 columns, expected at most 100")
         self.assertEqual(problems("a.h", "f(" + "a, " * 40 + ");\n"), [])
         self.assertEqual(problems("a.md", f"| {long} | b |\n[a](https://example.org/{'a' * 100})\n"), [])
+        self.assertIn("a table row that does not end", problems("a.md", "| a | b\nc |\n")[0])
         self.assertIn("a cell of 121 characters", problems("a.md", f"| {'a' * 121} | b |\n")[0])
 
     def test_a_clause_or_a_preposition_is_no_subject(self):

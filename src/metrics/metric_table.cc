@@ -85,7 +85,7 @@ constexpr MetricFamily kTable[] = {
     {"baton_waiting_requests",
      Kind::kGauge,
      "Requests that wait for a worker, or for room on one. Excludes requests of waiting sessions, and streaming "
-     "prompts collected at the router.",
+     "prompts that stay at the router until they are complete.",
      {{"", [](const Dispatcher& d) -> double { return d.core().waiting_requests(); }}}},
     {"baton_sessions",
      Kind::kGauge,

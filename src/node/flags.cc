@@ -193,10 +193,11 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
          "prefill the output of a session's request while the output is generated, for the session's next turn: true, "
          "false")
       ->capture_default_str();
-  app.add_option("--max-sessions", o.max_sessions,
-                 "upper bound on active sessions; requests of other sessions wait, and tenants are admitted "
-                 "alternately. Values: a number; auto (no bound until the KV of active sessions no longer fits in "
-                 "prefill memory, then as many sessions as fit); off")
+  app.add_option(
+         "--max-sessions", o.max_sessions,
+         "upper bound on active sessions; requests of other sessions wait, and tenants are admitted "
+         "alternately. Values: a number; auto (no bound until prefill memory is short while prompts wait, then a "
+         "bound that falls and rises with the load, docs/sizing.md); off")
       ->check(kMaxSessions)
       ->capture_default_str();
   std::string schedules;

@@ -17,9 +17,9 @@ class MeasuredLink final : public Link {
   void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) override {
     link_->Push(copies, Measured(copies, std::move(done)));
   }
-  void PushUnder(const WriteRight& right, std::span<const BlockCopy> copies,
+  void PushUnder(const WriteKey& write_key, std::span<const BlockCopy> copies,
                  absl::AnyInvocable<void(absl::Status)> done) override {
-    link_->PushUnder(right, copies, Measured(copies, std::move(done)));
+    link_->PushUnder(write_key, copies, Measured(copies, std::move(done)));
   }
   std::string Description() const override { return link_->Description(); }
 

@@ -28,7 +28,7 @@ PrefillEngineOptions EngineOptions(const NodeParts& parts, const WorkerInfo& inf
                          .layout = info.layout,
                          .numerics_id = info.numerics_id,
                          .can_digest = true,
-                         .can_show_right = true};
+                         .supports_write_keys = true};
   return options;
 }
 

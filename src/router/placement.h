@@ -53,9 +53,9 @@ struct AttachedWorker {
   // Prefill workers only. Covers this router's requests.
   std::optional<PrefixMemory> prefix_memory{};
   // Decode workers only. Number of requests for which the worker reported room while no request
-  // waited for it. Such a report may have overtaken refusals, which arrive through prefill workers.
-  // A request whose refusal arrives later asks again at once and lowers this number by one. Before
-  // that, the number is lowered to the number of requests with a hand-off to the worker under way.
+  // waited for it. Refusals arrive through prefill workers, so a report may overtake them. A
+  // request whose refusal arrives later lowers this number by one and asks again at once. The
+  // number is at most the number of requests that have a hand-off to the worker under way.
   int64_t unused_room = 0;
 };
 

@@ -33,7 +33,7 @@ class PrefillAhead {
   // full block, if the router has fewer than most_live live requests. It grows by whole blocks.
   void Generated(Request& request, std::span<const TokenId> tokens, absl::Time now);
   // Records that a client's request was prefilled. Cancels the shadow prefills of its session whose
-  // prompts begin the request's prompt, because their KV exists now.
+  // prompts are prefixes of the request's prompt, because their KV exists now.
   void Prefilled(const Request& request);
   // Records that a request has ended. The shadow prefill of a client's request receives the
   // remaining tokens. The request itself may also be internal.

@@ -24,11 +24,11 @@ void EndContext(ContextStore& contexts, const ClientRequest& request, const Work
 // Returns the lease for the KV of the request's context at its prefill worker.
 KvLease LeaseOf(const ContextStore& contexts, const ClientRequest& request);
 
-// How long a prefill worker protects a session's KV after the end of a turn and of its shadow
-// prefill. Tool calls are seldom longer. Within this time prefill computes KV for about a quarter
-// of KV memory. One-off prompts that name a session therefore cannot take most of it. The quarter
-// assumes that prefill fills KV memory in about 36 s, as SessionLimits::longest_linger does. A
-// faster device or a smaller memory needs a shorter time.
+// How long a prefill worker protects a session's KV after the prefill of a turn, and after its
+// shadow prefill. Tool calls are seldom longer. Within this time prefill computes KV for about a
+// quarter of KV memory. One-off prompts that name a session therefore cannot take most of it. The
+// quarter assumes that prefill fills KV memory in about 36 s, as SessionLimits::longest_linger
+// does. A faster device or a smaller memory needs a shorter time.
 inline constexpr absl::Duration kSessionProtection = absl::Seconds(10);
 // Returns the lease of the request's context for its prefill worker, or else the protection of the
 // request's session.

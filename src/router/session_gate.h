@@ -211,8 +211,8 @@ class SessionGate {
   absl::Duration pause_ = absl::Milliseconds(125);
   // Sets the limit if limits_.sessions is 0.
   SessionWindow window_;
-  // While more sessions are active than the window allows, sessions with a higher number are
-  // parked.
+  // While more sessions are active than the window allows, the next requests of sessions with a
+  // higher number wait.
   int64_t parks_after_ = 0;
   Capacity capacity_;
   // Active sessions with entries in `held`, and the sum of their BlocksOf.

@@ -40,7 +40,7 @@ kv::v1::LinkRequest ToProto(const LinkRequest& request) {
   *proto.mutable_layout() = ToProto(request.layout);
   proto.set_numerics_id(request.numerics_id);
   proto.set_can_digest(request.can_digest);
-  proto.set_can_show_right(request.can_show_right);
+  proto.set_can_show_right(request.supports_write_keys);
   return proto;
 }
 
@@ -55,7 +55,7 @@ absl::StatusOr<LinkRequest> FromProto(const kv::v1::LinkRequest& proto) {
   ASSIGN_OR_RETURN(request.layout, FromProto(proto.layout()));
   request.numerics_id = proto.numerics_id();
   request.can_digest = proto.can_digest();
-  request.can_show_right = proto.can_show_right();
+  request.supports_write_keys = proto.can_show_right();
   return request;
 }
 
@@ -123,7 +123,7 @@ kv::v1::ReserveReply ToProto(const ReserveReply& reply) {
       out.add_missing_index(block.index);
       out.add_missing_target(block.target.value());
     }
-    if (reserved->right.has_value()) *out.mutable_right() = ToProto(*reserved->right);
+    if (reserved->write_key.has_value()) *out.mutable_right() = ToProto(*reserved->write_key);
   } else if (std::holds_alternative<Wait>(reply)) {
     proto.mutable_wait();
   } else {
@@ -145,7 +145,7 @@ absl::StatusOr<ReserveReply> FromProto(const kv::v1::ReserveReply& proto) {
         reserved.missing.push_back({in.missing_index(i), BlockId(in.missing_target(i))});
       }
       if (in.has_right()) {
-        ASSIGN_OR_RETURN(reserved.right, FromProto(in.right()));
+        ASSIGN_OR_RETURN(reserved.write_key, FromProto(in.right()));
       }
       return reserved;
     }
@@ -159,21 +159,21 @@ absl::StatusOr<ReserveReply> FromProto(const kv::v1::ReserveReply& proto) {
   return absl::InvalidArgumentError("reserve reply: has no answer");
 }
 
-kv::v1::WriteRight ToProto(const WriteRight& right) {
+kv::v1::WriteRight ToProto(const WriteKey& write_key) {
   kv::v1::WriteRight proto;
-  proto.set_id(right.id);
-  proto.set_key(right.key.data(), right.key.size());
+  proto.set_id(write_key.id);
+  proto.set_key(write_key.bits.data(), write_key.bits.size());
   return proto;
 }
 
-absl::StatusOr<WriteRight> FromProto(const kv::v1::WriteRight& proto) {
-  WriteRight right{.id = proto.id()};
-  if (proto.key().size() != right.key.size()) {
+absl::StatusOr<WriteKey> FromProto(const kv::v1::WriteRight& proto) {
+  WriteKey write_key{.id = proto.id()};
+  if (proto.key().size() != write_key.bits.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("write key: expected ", right.key.size(), " bytes, got ", proto.key().size()));
+        absl::StrCat("write key: expected ", write_key.bits.size(), " bytes, got ", proto.key().size()));
   }
-  std::memcpy(right.key.data(), proto.key().data(), right.key.size());
-  return right;
+  std::memcpy(write_key.bits.data(), proto.key().data(), write_key.bits.size());
+  return write_key;
 }
 
 absl::StatusOr<std::vector<BlockCopy>> CopiesOf(const kv::v1::WriteRequest& proto) {
@@ -203,7 +203,7 @@ kv::v1::CommitRequest ToProto(const Commit& commit) {
   std::string& digests = *proto.mutable_digests();
   digests.reserve(commit.digests.size() * sizeof(BlockDigest));
   for (const BlockDigest& digest : commit.digests) digests.append(digest.begin(), digest.end());
-  if (commit.right.has_value()) *proto.mutable_right() = ToProto(*commit.right);
+  if (commit.write_key.has_value()) *proto.mutable_right() = ToProto(*commit.write_key);
   return proto;
 }
 
@@ -213,7 +213,7 @@ absl::StatusOr<Commit> FromProto(const kv::v1::CommitRequest& proto) {
   commit.digests.resize(proto.digests().size() / sizeof(BlockDigest));
   if (!commit.digests.empty()) std::memcpy(commit.digests.data(), proto.digests().data(), proto.digests().size());
   if (proto.has_right()) {
-    ASSIGN_OR_RETURN(commit.right, FromProto(proto.right()));
+    ASSIGN_OR_RETURN(commit.write_key, FromProto(proto.right()));
   }
   return commit;
 }

@@ -22,8 +22,8 @@ absl::StatusOr<ReserveRequest> FromProto(const kv::v1::ReserveRequest& proto);
 kv::v1::ReserveReply ToProto(const ReserveReply& reply);
 absl::StatusOr<ReserveReply> FromProto(const kv::v1::ReserveReply& proto);
 
-kv::v1::WriteRight ToProto(const WriteRight& right);
-absl::StatusOr<WriteRight> FromProto(const kv::v1::WriteRight& proto);
+kv::v1::WriteRight ToProto(const WriteKey& write_key);
+absl::StatusOr<WriteKey> FromProto(const kv::v1::WriteRight& proto);
 // Upper bound on the number of targets of one WriteRequest.
 inline constexpr int kMostWriteTargets = 4096;
 // Returns the targets of a WriteRequest's data.

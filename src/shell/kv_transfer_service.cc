@@ -73,11 +73,11 @@ grpc::ServerUnaryReactor* KvTransferService::Write(grpc::CallbackServerContext* 
       return absl::FailedPreconditionError("this decode worker accepts KV blocks over gRPC only with --guard-kv");
     }
     if (!request->has_right()) return guard->Write({}, {}, {});
-    const absl::StatusOr<WriteRight> right = FromProto(request->right());
-    if (!right.ok()) return guard->Refuse(right.status());
+    const absl::StatusOr<WriteKey> write_key = FromProto(request->right());
+    if (!write_key.ok()) return guard->Refuse(write_key.status());
     const absl::StatusOr<std::vector<BlockCopy>> copies = CopiesOf(*request);
     if (!copies.ok()) return guard->Refuse(copies.status());
-    return guard->Write(*right, *copies, request->data());
+    return guard->Write(*write_key, *copies, request->data());
   };
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(write()));

@@ -75,9 +75,9 @@ class Router {
   // it when it shuts down.
   void SetWorkers(WorkerRole role, const std::vector<WorkerAddress>& addresses);
 
-  // Returns OK if a prefill worker and a decode worker that share KV are attached for this model,
-  // or a drained one left less than RouterLimits::restart_wait ago. Otherwise returns an error that
-  // names the missing role.
+  // Returns OK if this model has a prefill worker and a decode worker that share KV. A worker that
+  // drained and left less than RouterLimits::restart_wait ago counts as present. Otherwise returns
+  // the error of WorkerRegistry::Readiness.
   absl::Status Readiness(const std::string& model) const;
   // The latest requests of a workflow, live or recently ended, in order of arrival. At most
   // kMostTraced.

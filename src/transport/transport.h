@@ -13,7 +13,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "kv/slab.h"
-#include "transport/write_right.h"
+#include "transport/write_key.h"
 
 namespace baton {
 
@@ -34,7 +34,7 @@ class Link {
   virtual void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) = 0;
   // Pushes to a peer that guards its blocks (WriteGuard) and refuses writes without a write key. A
   // refused write ends with PERMISSION_DENIED. Connections to other peers ignore the write key.
-  virtual void PushUnder(const WriteRight&, std::span<const BlockCopy> copies,
+  virtual void PushUnder(const WriteKey&, std::span<const BlockCopy> copies,
                          absl::AnyInvocable<void(absl::Status)> done) {
     Push(copies, std::move(done));
   }

@@ -65,16 +65,16 @@ class GuardedPeer {
     std::vector<BlockCopy> copies;
     for (const MissingBlock& block : reserved.missing) copies.push_back(peer.CopyOf(block));
     std::promise<absl::Status> done;
-    link_->PushUnder(reserved.right.value(), copies, [&](const absl::Status& s) { done.set_value(s); });
+    link_->PushUnder(reserved.write_key.value(), copies, [&](const absl::Status& s) { done.set_value(s); });
     const absl::Status status = done.get_future().get();
     REQUIRE(status == absl::OkStatus());
   }
   // Writes other bytes, in the form of a real message.
-  absl::StatusCode Forge(const std::optional<WriteRight>& right, BlockId block, size_t key_bytes = 16) {
+  absl::StatusCode Forge(const std::optional<WriteKey>& write_key, BlockId block, size_t key_bytes = 16) {
     const auto bytes = static_cast<size_t>(peer.info().layout.BlockBytes());
     kv::v1::WriteRequest request;
-    if (right.has_value()) {
-      *request.mutable_right() = ToProto(*right);
+    if (write_key.has_value()) {
+      *request.mutable_right() = ToProto(*write_key);
       request.mutable_right()->mutable_key()->resize(key_bytes);
     }
     request.mutable_data()->resize(bytes);
@@ -105,29 +105,30 @@ TEST_CASE("A guarding worker refuses a KV write without the key, changing no tok
     REQUIRE(ours.missing.size() == kKvBlocks);
     job.reservation = ours.reservation;
     peer.Push(ours);
-    const auto forge = [&](const std::optional<WriteRight>& right) {
+    const auto forge = [&](const std::optional<WriteKey>& write_key) {
       if (!forged) return;
-      for (const MissingBlock& block : ours.missing) CHECK(peer.Forge(right, block.target) == kRefused);
+      for (const MissingBlock& block : ours.missing) CHECK(peer.Forge(write_key, block.target) == kRefused);
     };
-    WriteRight wrong = *ours.right;
-    wrong.key.back() ^= 1;
+    WriteKey wrong = *ours.write_key;
+    wrong.bits.back() ^= 1;
     forge(std::nullopt);
     forge(wrong);
-    forge(other.right);
-    forge(WriteRight{ours.right->id, other.right->key});
+    forge(other.write_key);
+    forge(WriteKey{ours.write_key->id, other.write_key->bits});
     if (forged) {
-      CHECK(peer.Forge(ours.right, BlockId(1 << 30)) != absl::StatusCode::kOk);  // beyond the slab
+      // The block is beyond the slab.
+      CHECK(peer.Forge(ours.write_key, BlockId(1 << 30)) != absl::StatusCode::kOk);
       kv::v1::CommitReply reply;
-      const Commit commit{ours.reservation, kKvBlocks, {}, other.right};
+      const Commit commit{ours.reservation, kKvBlocks, {}, other.write_key};
       CHECK(absl::IsFailedPrecondition(peer.peer.Try(&kv::v1::KvTransfer::Stub::Commit, ToProto(commit), reply)));
-      CHECK(peer.Forge(ours.right, ours.missing[0].target, 15) == absl::StatusCode::kInvalidArgument);
+      CHECK(peer.Forge(ours.write_key, ours.missing[0].target, 15) == absl::StatusCode::kInvalidArgument);
     }
-    peer.peer.Commit({ours.reservation, kKvBlocks, {}, ours.right});
-    forge(ours.right);  // committed, so other requests may read its blocks
+    peer.peer.Commit({ours.reservation, kKvBlocks, {}, ours.write_key});
+    forge(ours.write_key);  // committed, so other requests may read its blocks
     peer.peer.Release(other);
-    forge(other.right);
+    forge(other.write_key);
     // The reservation is released, so its blocks may belong to another request.
-    if (forged) CHECK(peer.Forge(other.right, other.missing[0].target) == kRefused);
+    if (forged) CHECK(peer.Forge(other.write_key, other.missing[0].target) == kRefused);
     const KvPeer::Result result = peer.peer.Start(job);
     INFO(Message(result.status));
     CHECK(result.tokens.size() == 12);
@@ -144,8 +145,8 @@ TEST_CASE("A guarding worker refuses a KV write without the key, changing no tok
   DecodeJob job = peer.peer.Job("c");
   const Reserved ours = peer.peer.Reserve(job);
   peer.Push(ours);
-  CHECK(peer.Forge(ours.right, ours.missing[0].target) == absl::StatusCode::kOk);
-  peer.peer.Commit({ours.reservation, kKvBlocks, {}, ours.right});
+  CHECK(peer.Forge(ours.write_key, ours.missing[0].target) == absl::StatusCode::kOk);
+  peer.peer.Commit({ours.reservation, kKvBlocks, {}, ours.write_key});
   job.reservation = ours.reservation;
   CHECK(peer.peer.Start(job).tokens != right);
   decode.AwaitBlocksFree();
@@ -210,7 +211,7 @@ TEST_CASE("A guarding worker refuses peers that cannot or do not show keys") {
   KvPeer peer(decode);
   LinkRequest old = peer.Link();
   old.prefill_incarnation = Incarnation(2);
-  old.can_show_right = false;
+  old.supports_write_keys = false;
   kv::v1::LinkReply reply;
   const absl::Status refused = peer.Try(&kv::v1::KvTransfer::Stub::Link, ToProto(old), reply);
   CHECK(absl::IsFailedPrecondition(refused));

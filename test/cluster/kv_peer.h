@@ -65,7 +65,7 @@ class KvPeer {
             .layout = info_.layout,
             .numerics_id = info_.numerics_id,
             .can_digest = true,
-            .can_show_right = true};
+            .supports_write_keys = true};
   }
 
   // Returns a job with kKvTokens KV tokens, which are always the same. `salt` separates the cache

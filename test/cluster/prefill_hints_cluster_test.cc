@@ -37,6 +37,14 @@ struct OneOfEach {
       router.Await(absl::StrCat("worker ", worker->address, ": attached"));
   }
 
+  // Returns true if the prefill worker has this number of requests, and has computed all of their
+  // known tokens but those of partial blocks.
+  bool OnlyPartialBlocksWait(int requests) {
+    const auto at_prefill = [&](const std::string& metric) { return Scrape(prefill.metrics, metric).value_or(-1); };
+    if (at_prefill("baton_worker_requests{role=\"prefill\"}") != requests) return false;
+    const double tokens = at_prefill("baton_worker_queued_tokens{role=\"prefill\"}");
+    return tokens >= 0 && tokens < 16;
+  }
   // Number of prefill hints that ended with `code`.
   double HintsEnded(const std::string& code) {
     return Scrape(http, absl::StrCat("baton_followers_total{code=\"", code, "\"}")).value_or(0);
@@ -83,8 +91,14 @@ TEST_CASE("A prefill hint computes a chat's next prompt early with the same bits
   HttpClient client(cluster.http);
   json usage[2];
   for (const bool ahead : {false, true}) {
-    // A chat of 200 tokens, with one prefill hint or none.
+    // A chat of 200 tokens, with one prefill hint or none. The decode worker is stopped until the
+    // prefill worker has computed what the next prompt has before the chat's output.
+    if (ahead) cluster.decode.process.Signal(SIGSTOP);
     client.Post("/v1/chat/completions", Chat(ahead ? "ahead" : "plain", 200, ahead).dump());
+    if (ahead) {
+      Await("the prefill hint's first step", [&] { return cluster.OnlyPartialBlocksWait(/*requests=*/2); });
+      cluster.decode.process.Signal(SIGCONT);
+    }
     const HttpAnswer answer = client.Read();
     INFO(answer.body);
     REQUIRE(answer.status == 200);

@@ -13,7 +13,7 @@ namespace {
 struct Pending {
   std::vector<absl::AnyInvocable<void(absl::Status)>> pushes;
   // Rights of the pushes that have one.
-  std::vector<WriteRight> rights;
+  std::vector<WriteKey> write_keys;
 };
 
 class PendingLink final : public Link {
@@ -22,9 +22,9 @@ class PendingLink final : public Link {
   void Push(std::span<const BlockCopy>, absl::AnyInvocable<void(absl::Status)> done) override {
     pending_.pushes.push_back(std::move(done));
   }
-  void PushUnder(const WriteRight& right, std::span<const BlockCopy> copies,
+  void PushUnder(const WriteKey& write_key, std::span<const BlockCopy> copies,
                  absl::AnyInvocable<void(absl::Status)> done) override {
-    pending_.rights.push_back(right);
+    pending_.write_keys.push_back(write_key);
     Push(copies, std::move(done));
   }
   std::string Description() const override { return "pending"; }
@@ -69,9 +69,9 @@ TEST_CASE("MeasuredConnector times and counts pushes, counting failures apart") 
   CHECK(MetricValue(metrics, "baton_transfer_seconds_count") == 1);
   CHECK(MetricValue(metrics, "baton_transfer_seconds_sum") == Approx(0.003));
 
-  const WriteRight right{.id = 7, .key = {1}};
-  link->PushUnder(right, copies, done);
-  CHECK(inner.pending.rights == std::vector{right});
+  const WriteKey write_key{.id = 7, .bits = {1}};
+  link->PushUnder(write_key, copies, done);
+  CHECK(inner.pending.write_keys == std::vector{write_key});
   inner.pending.pushes[2](absl::OkStatus());
   CHECK(MetricValue(metrics, "baton_transfer_descriptors_total") == 6);
   CHECK(MetricValue(metrics, "baton_transfer_seconds_count") == 2);

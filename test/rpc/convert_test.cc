@@ -184,8 +184,8 @@ TEST_CASE("Hand-off messages survive the wire") {
   for (const bool digests : {false, true}) {
     link.can_digest = digests;
     CHECK(FromProto(ToProto(link))->can_digest == digests);
-    link.can_show_right = digests;
-    CHECK(FromProto(ToProto(link))->can_show_right == digests);
+    link.supports_write_keys = digests;
+    CHECK(FromProto(ToProto(link))->supports_write_keys == digests);
     LinkReply reply;
     reply.slab_blocks = 1;
     reply.lease = absl::Seconds(1);
@@ -199,10 +199,10 @@ TEST_CASE("Hand-off messages survive the wire") {
   CHECK(commit_back->reservation == commit.reservation);
   CHECK(commit_back->blocks_written == 2);
   CHECK(commit_back->digests == commit.digests);
-  CHECK_FALSE(commit_back->right.has_value());
-  const WriteRight right{.id = 6, .key = {1, 2, 3}};
-  CHECK(FromProto(ToProto(Commit{{}, 0, {}, right}))->right == right);
-  CHECK(std::get<Reserved>(*FromProto(ToProto(ReserveReply(Reserved{{}, {}, right})))).right == right);
+  CHECK_FALSE(commit_back->write_key.has_value());
+  const WriteKey write_key{.id = 6, .bits = {1, 2, 3}};
+  CHECK(FromProto(ToProto(Commit{{}, 0, {}, write_key}))->write_key == write_key);
+  CHECK(std::get<Reserved>(*FromProto(ToProto(ReserveReply(Reserved{{}, {}, write_key})))).write_key == write_key);
 
   ReserveRequest reserve;
   reserve.keys.resize(3);

@@ -26,10 +26,10 @@ class Guarded {
     spdlog::set_level(spdlog::level::info);
   }
 
-  WriteRight Grant(const std::vector<BlockId>& blocks) { return guard.Grant(blocks); }
-  absl::StatusCode Write(const WriteRight& right, int64_t target, int64_t bytes) {
+  WriteKey Grant(const std::vector<BlockId>& blocks) { return guard.Grant(blocks); }
+  absl::StatusCode Write(const WriteKey& write_key, int64_t target, int64_t bytes) {
     const std::string data(static_cast<size_t>(bytes), 'x');
-    return guard.Write(right, std::vector<BlockCopy>{{0, target, bytes}}, data).code();
+    return guard.Write(write_key, std::vector<BlockCopy>{{0, target, bytes}}, data).code();
   }
   bool Written(int64_t begin, int64_t end) const { return All(begin, end, std::byte{'x'}); }
   bool Untouched(int64_t begin, int64_t end) const { return All(begin, end, std::byte{7}); }
@@ -47,9 +47,9 @@ class Guarded {
 
 TEST_CASE("WriteGuard lets a write key write its blocks, whole or in part, and no others") {
   Guarded slab;
-  const WriteRight right = slab.Grant({BlockId(2), BlockId(3), BlockId(6)});
-  CHECK(slab.Write(right, 2 * kBlock, 2 * kBlock) == absl::StatusCode::kOk);
-  CHECK(slab.Write(right, 6 * kBlock + kPlane, kPlane) == absl::StatusCode::kOk);
+  const WriteKey write_key = slab.Grant({BlockId(2), BlockId(3), BlockId(6)});
+  CHECK(slab.Write(write_key, 2 * kBlock, 2 * kBlock) == absl::StatusCode::kOk);
+  CHECK(slab.Write(write_key, 6 * kBlock + kPlane, kPlane) == absl::StatusCode::kOk);
   CHECK(slab.Untouched(0, 2 * kBlock));
   CHECK(slab.Written(2 * kBlock, 4 * kBlock));
   CHECK(slab.Untouched(4 * kBlock, 6 * kBlock + kPlane));
@@ -60,16 +60,17 @@ TEST_CASE("WriteGuard lets a write key write its blocks, whole or in part, and n
 
 TEST_CASE("WriteGuard refuses a write without the block's write key and changes nothing") {
   Guarded slab;
-  const WriteRight right = slab.Grant({{BlockId(2)}});
-  const WriteRight other = slab.Grant({{BlockId(3)}});
-  CHECK(right.key != other.key);
-  CHECK(right.key != WriteKey{});
-  std::vector<WriteRight> forged = {{}, {right.id, {}}, {right.id, other.key}, {other.id, right.key}, {77, right.key}};
-  for (size_t i = 0; i < right.key.size(); ++i) {
-    forged.push_back(right);
-    forged.back().key[i] ^= 1;
+  const WriteKey write_key = slab.Grant({{BlockId(2)}});
+  const WriteKey other = slab.Grant({{BlockId(3)}});
+  CHECK(write_key.bits != other.bits);
+  CHECK(write_key.bits != WriteKeyBits{});
+  std::vector<WriteKey> forged = {
+      {}, {write_key.id, {}}, {write_key.id, other.bits}, {other.id, write_key.bits}, {77, write_key.bits}};
+  for (size_t i = 0; i < write_key.bits.size(); ++i) {
+    forged.push_back(write_key);
+    forged.back().bits[i] ^= 1;
   }
-  for (const WriteRight& one : forged) {
+  for (const WriteKey& one : forged) {
     CHECK(slab.Write(one, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
   }
   CHECK(slab.Write(other, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
@@ -79,52 +80,52 @@ TEST_CASE("WriteGuard refuses a write without the block's write key and changes 
 
 TEST_CASE("WriteGuard refuses a write whole when a part leaves its blocks, slab or planes") {
   Guarded slab;
-  const WriteRight right = slab.Grant({BlockId(2), BlockId(7)});
-  CHECK(slab.Write(right, kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
+  const WriteKey write_key = slab.Grant({BlockId(2), BlockId(7)});
+  CHECK(slab.Write(write_key, kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
   // These writes include block 3 and block 1.
-  CHECK(slab.Write(right, 2 * kBlock, 2 * kBlock) == absl::StatusCode::kPermissionDenied);
-  CHECK(slab.Write(right, 2 * kBlock - kPlane, 2 * kPlane) == absl::StatusCode::kPermissionDenied);
-  CHECK(slab.Write(right, 7 * kBlock, 2 * kBlock) == absl::StatusCode::kInvalidArgument);
-  CHECK(slab.Write(right, -kBlock, kBlock) == absl::StatusCode::kInvalidArgument);
-  CHECK(slab.Write(right, INT64_MAX - kPlane + 1, kPlane) == absl::StatusCode::kInvalidArgument);
-  CHECK(slab.Write(right, 2 * kBlock + 1, kPlane) == absl::StatusCode::kInvalidArgument);
-  CHECK(slab.Write(right, 2 * kBlock, kPlane - 1) == absl::StatusCode::kInvalidArgument);
-  CHECK(slab.Write(right, 2 * kBlock, 0) == absl::StatusCode::kInvalidArgument);
+  CHECK(slab.Write(write_key, 2 * kBlock, 2 * kBlock) == absl::StatusCode::kPermissionDenied);
+  CHECK(slab.Write(write_key, 2 * kBlock - kPlane, 2 * kPlane) == absl::StatusCode::kPermissionDenied);
+  CHECK(slab.Write(write_key, 7 * kBlock, 2 * kBlock) == absl::StatusCode::kInvalidArgument);
+  CHECK(slab.Write(write_key, -kBlock, kBlock) == absl::StatusCode::kInvalidArgument);
+  CHECK(slab.Write(write_key, INT64_MAX - kPlane + 1, kPlane) == absl::StatusCode::kInvalidArgument);
+  CHECK(slab.Write(write_key, 2 * kBlock + 1, kPlane) == absl::StatusCode::kInvalidArgument);
+  CHECK(slab.Write(write_key, 2 * kBlock, kPlane - 1) == absl::StatusCode::kInvalidArgument);
+  CHECK(slab.Write(write_key, 2 * kBlock, 0) == absl::StatusCode::kInvalidArgument);
   const std::string data(static_cast<size_t>(2 * kBlock), 'x');
   // In the first list, one of two copies would be right. The second reads bytes beyond the data,
   // and the third reads bytes before it.
   const std::vector<std::vector<BlockCopy>> bad = {{{0, 2 * kBlock, kBlock}, {kBlock, 4 * kBlock, kBlock}},
                                                    {{kBlock + kPlane, 2 * kBlock, kBlock}},
                                                    {{-kPlane, 2 * kBlock, kBlock}}};
-  for (const auto& copies : bad) CHECK_FALSE(slab.guard.Write(right, copies, data).ok());
+  for (const auto& copies : bad) CHECK_FALSE(slab.guard.Write(write_key, copies, data).ok());
   CHECK(slab.Untouched());
   CHECK(slab.guard.refused() == 12);
 }
 
 TEST_CASE("WriteGuard refuses a revoked write key and grants its blocks under another") {
   Guarded slab;
-  const WriteRight right = slab.Grant({{BlockId(2)}});
-  slab.guard.Revoke(right.id);
-  slab.guard.Revoke(right.id);
-  CHECK(slab.guard.rights() == 0);
-  CHECK(slab.Write(right, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
-  const WriteRight next = slab.Grant({{BlockId(2)}});
-  CHECK(next.id != right.id);
-  CHECK(next.key != right.key);
-  CHECK(slab.Write(right, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
+  const WriteKey write_key = slab.Grant({{BlockId(2)}});
+  slab.guard.Revoke(write_key.id);
+  slab.guard.Revoke(write_key.id);
+  CHECK(slab.guard.valid_keys() == 0);
+  CHECK(slab.Write(write_key, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
+  const WriteKey next = slab.Grant({{BlockId(2)}});
+  CHECK(next.id != write_key.id);
+  CHECK(next.bits != write_key.bits);
+  CHECK(slab.Write(write_key, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
   CHECK(slab.Untouched());
   CHECK(slab.Write(next, 2 * kBlock, kBlock) == absl::StatusCode::kOk);
 }
 
 TEST_CASE("WriteGuard does not count writes with recently revoked write keys as forged") {
   Guarded slab;
-  const WriteRight first = slab.Grant({{BlockId(2)}});
+  const WriteKey first = slab.Grant({{BlockId(2)}});
   slab.guard.Revoke(first.id);
   CHECK(slab.Write(first, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
   CHECK(slab.guard.refused() == 0);
   CHECK(slab.Write({first.id, {}}, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
   CHECK(slab.guard.refused() == 1);
-  WriteRight last;
+  WriteKey last;
   for (int i = 0; i < 1024; ++i) {
     last = slab.Grant({{BlockId(2)}});
     slab.guard.Revoke(last.id);
@@ -152,10 +153,10 @@ TEST_CASE("WriteGuard copies all parts of a message at once") {
   CountingMemory memory;
   std::vector<std::byte> addresses(static_cast<size_t>(kBlocks * kBlock));
   WriteGuard guard(Slab(addresses, &memory), kLayout);
-  const WriteRight right = guard.Grant(std::vector{BlockId(2), BlockId(5)});
+  const WriteKey write_key = guard.Grant(std::vector{BlockId(2), BlockId(5)});
   const std::string data(static_cast<size_t>(3 * kPlane), 'x');
   const std::vector<BlockCopy> copies = {{0, 2 * kBlock, 2 * kPlane}, {2 * kPlane, 5 * kBlock, kPlane}};
-  CHECK(guard.Write(right, copies, data).ok());
+  CHECK(guard.Write(write_key, copies, data).ok());
   CHECK(memory.calls == 1);
   CHECK(memory.runs == 3);  // one for each plane
 }
@@ -165,7 +166,7 @@ class SlowMemory final : public SlabAccess {
  public:
   absl::Status Copy(std::span<const MemoryCopy>) const override {
     begun = true;
-    while (guard->rights() > 0) std::this_thread::yield();
+    while (guard->valid_keys() > 0) std::this_thread::yield();
     for (int i = 0; i < 1000; ++i) std::this_thread::yield();
     ended = true;
     return absl::OkStatus();
@@ -180,14 +181,14 @@ TEST_CASE("WriteGuard revokes a write key after a write in progress has ended") 
   std::vector<std::byte> addresses(static_cast<size_t>(kBlocks * kBlock));
   WriteGuard guard(Slab(addresses, &memory), kLayout);
   memory.guard = &guard;
-  const WriteRight right = guard.Grant(std::vector{BlockId(2)});
+  const WriteKey write_key = guard.Grant(std::vector{BlockId(2)});
   absl::Status status = absl::UnknownError("");
   std::thread writer([&] {
     const std::string data(static_cast<size_t>(kPlane), 'x');
-    status = guard.Write(right, std::vector<BlockCopy>{{0, 2 * kBlock, kPlane}}, data);
+    status = guard.Write(write_key, std::vector<BlockCopy>{{0, 2 * kBlock, kPlane}}, data);
   });
   while (!memory.begun) std::this_thread::yield();
-  guard.Revoke(right.id);
+  guard.Revoke(write_key.id);
   CHECK(memory.ended);
   writer.join();
   CHECK(status.ok());

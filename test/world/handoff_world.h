@@ -75,7 +75,7 @@ class HandoffWorld {
                                                                       .layout = kLayout,
                                                                       .numerics_id = "cpu",
                                                                       .can_digest = digests,
-                                                                      .can_show_right = true}});
+                                                                      .supports_write_keys = true}});
   }
   void StartDecode(const WorkerAddress& address, int64_t blocks, Digest digest = {}, bool verify = false,
                    bool guard = false) {
@@ -487,7 +487,7 @@ class HandoffWorld {
     if (target.guard == nullptr) return absl::OkStatus();
     const std::string bytes(static_cast<size_t>(copy.bytes), 'x');
     absl::Status status =
-        target.guard->Write(push.right.value(), std::vector<BlockCopy>{{0, copy.target_offset, copy.bytes}}, bytes);
+        target.guard->Write(push.write_key.value(), std::vector<BlockCopy>{{0, copy.target_offset, copy.bytes}}, bytes);
     refused_writes_ += !status.ok();
     return status;
   }

@@ -14,7 +14,7 @@
 #include "kv/block_layout.h"
 #include "kv/prefix_key.h"
 #include "model/weights.h"
-#include "transport/write_right.h"
+#include "transport/write_key.h"
 
 namespace baton {
 
@@ -38,10 +38,10 @@ struct LinkRequest {
   Digest module_digest{};
   KvLayout layout;
   std::string numerics_id;
-  // Its commits have digests if the reply asks for them. False for older workers.
+  // Its commits have digests if the reply asks for them. Every worker of this version sets it.
   bool can_digest = false;
-  // The prefill worker supports write keys (WriteGuard). False for older workers.
-  bool can_show_right = false;
+  // The prefill worker supports write keys (WriteGuard). Every worker of this version sets it.
+  bool supports_write_keys = false;
 };
 struct LinkReply {
   Incarnation decode_incarnation;
@@ -69,8 +69,8 @@ struct MissingBlock {
 };
 struct Reserved {
   ReservationRef reservation;
-  std::vector<MissingBlock> missing;  // blocks to push; the decode worker holds the other blocks
-  std::optional<WriteRight> right{};  // for the pushes, if the decode worker guards its blocks
+  std::vector<MissingBlock> missing;    // blocks to push; the decode worker holds the other blocks
+  std::optional<WriteKey> write_key{};  // for the pushes, if the decode worker guards its blocks
 };
 // There is no room now. The decode worker reports to routers when it has room again
 // (HandoffReceiver::TakeRoom).
@@ -89,7 +89,7 @@ struct Commit {
   // set.
   std::vector<BlockDigest> digests{};
   // The reservation's write key, if it has one. It shows that the commit comes from the writer.
-  std::optional<WriteRight> right{};
+  std::optional<WriteKey> write_key{};
 };
 
 // Prefill → decode: the writer's pushes have ended, and it will not write under this reservation

@@ -78,8 +78,7 @@ class PeerLinks {
   void Tick(absl::flat_hash_set<WorkerAddress> busy, absl::Time now);
   absl::Time NextTick() const;
 
-  // Returns the peer that is linking or linked by `link`, or null. A link is current if there is
-  // one.
+  // Returns the peer that is linking or linked by `link`, or null.
   const Entry* Current(LinkId link) const { return const_cast<PeerLinks*>(this)->Find(link); }
   const std::map<WorkerAddress, Peer>& peers() const { return peers_; }
   State state(const WorkerAddress& peer) const;

@@ -63,13 +63,13 @@ absl::Status HandoffReceiver::CheckLink(const LinkRequest& request) const {
   }
   if (options_.verify && !request.can_digest) {
     return absl::FailedPreconditionError(
-        "the decode worker verifies KV blocks by digests (--verify-kv), and the prefill worker can send none: its "
-        "version is older");
+        "the decode worker verifies KV blocks by digests (--verify-kv), and the prefill worker's link offers "
+        "none");
   }
-  if (options_.guard != nullptr && !request.can_show_right) {
+  if (options_.guard != nullptr && !request.supports_write_keys) {
     return absl::FailedPreconditionError(
         "the decode worker takes KV blocks only with the write key of their reservation (--guard-kv), and the prefill "
-        "worker does not support write keys because its version is older");
+        "worker's link does not support write keys");
   }
   const auto link = links_.find(request.prefill_incarnation);
   if (link != links_.end() && link->second.address != request.prefill_address) {
@@ -169,13 +169,13 @@ Reserved HandoffReceiver::Grant(ReserveRequest request, BlockTable table, size_t
   ++granted_;
   Reserved reply{ref, {}};
   for (size_t i = held; i < table.size(); ++i) reply.missing.push_back({static_cast<int32_t>(i), table.ids()[i]});
-  if (options_.guard != nullptr) reply.right = options_.guard->Grant(table.ids().subspan(held));
+  if (options_.guard != nullptr) reply.write_key = options_.guard->Grant(table.ids().subspan(held));
   Reservation& reservation = reservations_[ref.id];
   reservation.generation = ref.generation;
   reservation.request = std::move(request);
   reservation.table = std::move(table);
   reservation.held = held;
-  reservation.right = reply.right;
+  reservation.write_key = reply.write_key;
   reservation.lapses_at = now + options_.lease;
   RoomMayHaveCome();  // there may be room for more than this reservation
   return reply;
@@ -184,7 +184,7 @@ Reserved HandoffReceiver::Grant(ReserveRequest request, BlockTable table, size_t
 // Revokes the writer's key. Called before other parts of the worker read the blocks, and before the
 // blocks are released.
 void HandoffReceiver::RevokeRight(const Reservation& reservation) {
-  if (reservation.right.has_value()) options_.guard->Revoke(reservation.right->id);
+  if (reservation.write_key.has_value()) options_.guard->Revoke(reservation.write_key->id);
 }
 
 HandoffReceiver::Reservations::iterator HandoffReceiver::Find(const ReservationRef& ref) {
@@ -200,8 +200,8 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
         absl::StrCat(ToString(commit.reservation), " is unknown, has lapsed or was given up"));
   }
   Reservation& reservation = it->second;
-  if (reservation.right.has_value() &&
-      !WriteGuard::Same(reservation.right->key, commit.right.value_or(WriteRight{}).key)) {
+  if (reservation.write_key.has_value() &&
+      !WriteGuard::Same(reservation.write_key->bits, commit.write_key.value_or(WriteKey{}).bits)) {
     return options_.guard->Refuse(absl::FailedPreconditionError(absl::StrCat(
         ToString(commit.reservation), ": the commit lacks the write key of the reservation (--guard-kv)")));
   }
@@ -419,7 +419,7 @@ void HandoffReceiver::CheckInvariants() const {
     }
   }
   if (options_.guard != nullptr) {
-    BATON_CHECK(options_.guard->rights() == unwritten, "write keys and unwritten reservations differ");
+    BATON_CHECK(options_.guard->valid_keys() == unwritten, "write keys and unwritten reservations differ");
     options_.guard->CheckInvariants();
   }
   for (const auto& [id, check] : checks_) {

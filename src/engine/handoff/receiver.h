@@ -162,7 +162,7 @@ class HandoffReceiver {
     // Blocks [0, held) of the table were found in the tree. The writer writes blocks [held, size).
     size_t held = 0;
     // Valid until the commit, or until the reservation is given up.
-    std::optional<WriteRight> right;
+    std::optional<WriteKey> write_key;
     bool committed = false;
     // The digests of blocks [held, size), from the commit. Empty if the blocks are not checked.
     std::vector<BlockDigest> digests;

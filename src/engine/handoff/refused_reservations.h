@@ -34,8 +34,8 @@ class RefusedReservations {
   int64_t TakeFitting(absl::FunctionRef<bool(const ReserveRequest&, int64_t blocks_now)> fits);
 
  private:
-  // Far above the live requests of all routers. An entry beyond it belongs to a request that has
-  // ended.
+  // Bounds memory. Beyond it, the largest entry is dropped. If its request still waits, no report
+  // of room follows for it.
   static constexpr size_t kMaxRefused = size_t{1} << 16;
 
   // Requests with their blocks_now, by the upper bound on their blocks.

@@ -180,7 +180,7 @@ void HandoffSender::OnReserveError(HandoffId id, Handoff& handoff, const absl::S
 void HandoffSender::OnReserved(HandoffId id, Handoff& handoff, const Reserved& reserved, absl::Time now) {
   handoff.reserved = true;
   handoff.reservation = reserved.reservation;
-  handoff.right = reserved.right;
+  handoff.write_key = reserved.write_key;
   handoff.fenced_at = handoff.reserve_sent + handoff.lease;
   const PeerLinks::Entry* peer = links_.Current(handoff.link);
   if (peer == nullptr) {
@@ -219,12 +219,12 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
     // A connection that uses write keys has a deadline for each of its messages. A push in its
     // backlog may be older than the bound.
     const absl::Time give_up_at =
-        handoff.right.has_value() ? absl::InfiniteFuture() : now + kMaxPushLeases * handoff.lease;
+        handoff.write_key.has_value() ? absl::InfiniteFuture() : now + kMaxPushLeases * handoff.lease;
     pushes_.emplace(push, PushInFlight{id, give_up_at});
     TickNoLaterThan(give_up_at);
     ++handoff.pushes_in_flight;
     for (const BlockCopy& copy : copies) handoff.bytes_pushed += copy.bytes;
-    actions_.push_back(PushBlocks{push, handoff.link, handoff.reservation, std::move(copies), handoff.right});
+    actions_.push_back(PushBlocks{push, handoff.link, handoff.reservation, std::move(copies), handoff.write_key});
   }
   CoverPosted(id, handoff);
   MaybeCommit(id, handoff);
@@ -298,7 +298,8 @@ void HandoffSender::MaybeCommit(HandoffId id, Handoff& handoff) {
 
 void HandoffSender::PostCommit(HandoffId id, Handoff& handoff) {
   handoff.reply_pending = true;
-  Commit commit{.reservation = handoff.reservation, .blocks_written = handoff.blocks.missing(), .right = handoff.right};
+  Commit commit{
+      .reservation = handoff.reservation, .blocks_written = handoff.blocks.missing(), .write_key = handoff.write_key};
   if (handoff.wants_digests) commit.digests = handoff.blocks.Digests();
   actions_.push_back(SendCommit{id, handoff.decode_worker, std::move(commit)});
 }
@@ -458,7 +459,8 @@ void HandoffSender::TickPushes(absl::Time now) {
   for (const auto& [id, push] : pushes_) {
     if (now >= push.give_up_at) hanging.push_back(Find(push.handoff)->link);
   }
-  for (LinkId link : hanging) LosePeer(link, absl::UnavailableError("a push has hung for two leases"), now);
+  for (LinkId link : hanging)
+    LosePeer(link, absl::UnavailableError("a push has been in flight for two lease times"), now);
 }
 
 void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) {

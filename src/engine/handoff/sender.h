@@ -139,7 +139,7 @@ class HandoffSender {
     absl::Time reserve_sent;
     bool reserved = false;
     ReservationRef reservation;
-    std::optional<WriteRight> right;
+    std::optional<WriteKey> write_key;
     Incarnation decode_incarnation;
     absl::Duration lease;
     absl::Time fenced_at;  // end of the lease, counted from the time of sending

@@ -60,14 +60,14 @@ struct SendHeartbeat {  // → OnHeartbeatReply
   WorkerAddress to;
   Heartbeat heartbeat;
 };
-// Runs Link::Push, or Link::PushUnder if `right` is set → OnPushDone. The status is UNAVAILABLE if
-// the connection is closed.
+// Runs Link::Push, or Link::PushUnder if `write_key` is set → OnPushDone. The status is UNAVAILABLE
+// if the connection is closed.
 struct PushBlocks {
   PushId push;
   LinkId link;
   ReservationRef reservation;  // for logs and tests
   std::vector<BlockCopy> copies;
-  std::optional<WriteRight> right{};  // set if the peer guards its blocks
+  std::optional<WriteKey> write_key{};  // set if the peer guards its blocks
 };
 // Computes DigestsOf these blocks of this worker's slab → OnDigests. For decode workers that want
 // digests. The blocks must not change until the answer.

@@ -1,5 +1,5 @@
-// Protections of sessions that pause: for some time after a session's turn its KV is evicted after
-// unprotected blocks. The next turn then probably finds it in the cache.
+// Protections of sessions that pause: for some time after a turn's prefill, the session's KV is
+// evicted after unprotected blocks. The next turn then probably finds it in the cache.
 #pragma once
 
 #include <cstdint>

@@ -315,8 +315,8 @@ void PrefillWorker::Do(PushBlocks& action) {
     const auto found = links_.find(action.link);
     if (found != links_.end()) link = found->second.get();
   }
-  if (link != nullptr && action.right.has_value()) {
-    link->PushUnder(*action.right, action.copies, std::move(answer));
+  if (link != nullptr && action.write_key.has_value()) {
+    link->PushUnder(*action.write_key, action.copies, std::move(answer));
   } else if (link != nullptr) {
     link->Push(action.copies, std::move(answer));
   } else {

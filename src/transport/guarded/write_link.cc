@@ -52,11 +52,11 @@ void KvWriteLink::Push(std::span<const BlockCopy>, absl::AnyInvocable<void(absl:
       "decode worker ", peer_.address, " guards its KV blocks (--guard-kv) and granted no write key for this push")));
 }
 
-void KvWriteLink::PushUnder(const WriteRight& right, std::span<const BlockCopy> copies,
+void KvWriteLink::PushUnder(const WriteKey& write_key, std::span<const BlockCopy> copies,
                             absl::AnyInvocable<void(absl::Status)> done) {
   const absl::Status valid = CheckCopies(copies, static_cast<int64_t>(peer_.source.size()), peer_.target_bytes);
   if (!valid.ok() || copies.empty()) return done(valid);
-  const auto job = std::make_shared<Job>(Job{.right = right, .done = std::move(done)});
+  const auto job = std::make_shared<Job>(Job{.write_key = write_key, .done = std::move(done)});
   std::vector<Message> messages = Cut(job, copies);
   job->messages = messages.size();
   const std::lock_guard lock(mutex_);
@@ -103,7 +103,8 @@ void KvWriteLink::Run() {
 
 std::vector<std::shared_ptr<KvWriteLink::Job>> KvWriteLink::Settle(const Message& sent, const absl::Status& status) {
   const auto need_not_go = [&](const Message& queued) {
-    return queued.job == sent.job || (absl::IsPermissionDenied(status) && queued.job->right.id == sent.job->right.id);
+    return queued.job == sent.job ||
+           (absl::IsPermissionDenied(status) && queued.job->write_key.id == sent.job->write_key.id);
   };
   std::vector<std::shared_ptr<Job>> settled = {sent.job}, ended;
   if (!status.ok()) {
@@ -134,7 +135,7 @@ absl::Status KvWriteLink::Send(const Message& message) {
 
 absl::Status KvWriteLink::Write(grpc::ClientContext& context, const Message& message) {
   kv::v1::WriteRequest request;
-  *request.mutable_right() = ToProto(message.job->right);
+  *request.mutable_right() = ToProto(message.job->write_key);
   std::string& data = *request.mutable_data();
   data.resize(static_cast<size_t>(message.bytes));
   auto* to = reinterpret_cast<std::byte*>(data.data());

@@ -44,14 +44,14 @@ class KvWriteLink final : public Link {
   // Calls `done` with FAILED_PRECONDITION at once, because the peer takes no write without a write
   // key.
   void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) override;
-  void PushUnder(const WriteRight& right, std::span<const BlockCopy> copies,
+  void PushUnder(const WriteKey& write_key, std::span<const BlockCopy> copies,
                  absl::AnyInvocable<void(absl::Status)> done) override;
   std::string Description() const override;
 
  private:
   // One push.
   struct Job {
-    WriteRight right;
+    WriteKey write_key;
     absl::AnyInvocable<void(absl::Status)> done;
     size_t messages = 0;  // messages without an answer
     absl::Status status{};

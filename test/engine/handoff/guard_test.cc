@@ -30,7 +30,7 @@ class Worker {
             .module_digest = {},
             .layout = kLayout,
             .numerics_id = "cpu",
-            .can_show_right = true};
+            .supports_write_keys = true};
   }
   Reserved Reserve(const RequestId& id, int32_t family, bool cache_only = false) {
     const std::vector<TokenId> tokens(40, family);
@@ -44,15 +44,15 @@ class Worker {
     receiver.CheckInvariants();
     return std::get<Reserved>(reply.value());
   }
-  bool Writes(const WriteRight& right, const MissingBlock& block) {
+  bool Writes(const WriteKey& write_key, const MissingBlock& block) {
     const std::string data(static_cast<size_t>(kBlock), 'x');
     const int64_t target = block.target.value() * kBlock;
-    return guard.Write(right, std::vector<BlockCopy>{{0, target, kBlock}}, data).ok();
+    return guard.Write(write_key, std::vector<BlockCopy>{{0, target, kBlock}}, data).ok();
   }
-  bool Writes(const Reserved& reserved) { return Writes(*reserved.right, reserved.missing.back()); }
+  bool Writes(const Reserved& reserved) { return Writes(*reserved.write_key, reserved.missing.back()); }
   absl::Status Commit(const Reserved& reserved) {
     const absl::Status status = receiver.OnCommit(
-        {reserved.reservation, static_cast<int32_t>(reserved.missing.size()), {}, reserved.right}, clock.Now());
+        {reserved.reservation, static_cast<int32_t>(reserved.missing.size()), {}, reserved.write_key}, clock.Now());
     receiver.CheckInvariants();
     return status;
   }
@@ -75,11 +75,11 @@ class Worker {
 TEST_CASE("WriteGuard accepts writes to missing blocks only with their write key") {
   Worker worker;
   const Reserved one = worker.Reserve("one", 1), two = worker.Reserve("two", 2);
-  REQUIRE(one.right.has_value());
-  REQUIRE(two.right.has_value());
+  REQUIRE(one.write_key.has_value());
+  REQUIRE(two.write_key.has_value());
   for (const MissingBlock& block : one.missing) {
-    CHECK(worker.Writes(*one.right, block));
-    CHECK_FALSE(worker.Writes(*two.right, block));
+    CHECK(worker.Writes(*one.write_key, block));
+    CHECK_FALSE(worker.Writes(*two.write_key, block));
     CHECK_FALSE(worker.Writes({}, block));
   }
 }
@@ -94,7 +94,7 @@ TEST_CASE("HandoffReceiver revokes a write key at the commit, also when cache-on
     const Reserved next = worker.Reserve("two", cache_only);  // its full blocks are in the cache
     REQUIRE(next.missing.size() == 1);
     CHECK(worker.Writes(next));
-    CHECK_FALSE(worker.Writes(*next.right, first.missing.front()));
+    CHECK_FALSE(worker.Writes(*next.write_key, first.missing.front()));
     REQUIRE(worker.Commit(next).ok());
   }
   // Writes with a revoked write key do not count.
@@ -110,7 +110,7 @@ TEST_CASE("HandoffReceiver revokes a write key when its reservation ends") {
     worker.receiver.Tick(worker.clock.Now());
   };
   const auto commit_less = [&](const Reserved& one) {
-    CHECK_FALSE(worker.receiver.OnCommit({one.reservation, 1, {}, one.right}, worker.clock.Now()).ok());
+    CHECK_FALSE(worker.receiver.OnCommit({one.reservation, 1, {}, one.write_key}, worker.clock.Now()).ok());
   };
   for (const std::function<void(const Reserved&)>& end :
        std::vector<std::function<void(const Reserved&)>>{release, cancel, lapse, commit_less}) {
@@ -118,11 +118,11 @@ TEST_CASE("HandoffReceiver revokes a write key when its reservation ends") {
     CHECK(worker.Writes(one));
     end(one);
     worker.receiver.CheckInvariants();
-    CHECK(worker.guard.rights() == 0);
+    CHECK(worker.guard.valid_keys() == 0);
     CHECK_FALSE(worker.Writes(one));
     worker.receiver.OnRelease({one.reservation}, worker.clock.Now());
     const Reserved next = worker.Reserve("next", 1);
-    CHECK_FALSE(worker.Writes(*one.right, next.missing.front()));
+    CHECK_FALSE(worker.Writes(*one.write_key, next.missing.front()));
     CHECK(worker.Writes(next));
     worker.receiver.OnRelease({next.reservation}, worker.clock.Now());
   }
@@ -131,12 +131,12 @@ TEST_CASE("HandoffReceiver revokes a write key when its reservation ends") {
 TEST_CASE("WriteGuard refuses late writes without counting them") {
   Worker worker;
   const Reserved one = worker.Reserve("one", 1);
-  CHECK(worker.Writes(*one.right, one.missing.front()));
+  CHECK(worker.Writes(*one.write_key, one.missing.front()));
   worker.receiver.Cancel("one", worker.clock.Now());
   CHECK_FALSE(worker.Writes(one));
   CHECK(worker.receiver.refused_writes() == 0);
-  WriteRight forged = *one.right;
-  forged.key.back() ^= 1;
+  WriteKey forged = *one.write_key;
+  forged.bits.back() ^= 1;
   CHECK_FALSE(worker.Writes(forged, one.missing.back()));
   CHECK(worker.receiver.refused_writes() == 1);
 }
@@ -144,9 +144,9 @@ TEST_CASE("WriteGuard refuses late writes without counting them") {
 TEST_CASE("HandoffReceiver ignores a commit without the write key") {
   Worker worker;
   const Reserved one = worker.Reserve("one", 1), two = worker.Reserve("two", 2);
-  for (std::optional<WriteRight> right : {std::optional<WriteRight>(), two.right, std::optional(WriteRight{})}) {
+  for (std::optional<WriteKey> write_key : {std::optional<WriteKey>(), two.write_key, std::optional(WriteKey{})}) {
     Reserved forged = one;
-    forged.right = right;
+    forged.write_key = write_key;
     CHECK(absl::IsFailedPrecondition(worker.Commit(forged)));
     forged.missing.pop_back();
     CHECK(absl::IsFailedPrecondition(worker.Commit(forged)));
@@ -161,7 +161,7 @@ TEST_CASE("HandoffReceiver ignores a commit without the write key") {
 TEST_CASE("HandoffReceiver refuses a link without support for write keys") {
   Worker worker;
   LinkRequest old = Worker::Link();
-  old.can_show_right = false;
+  old.supports_write_keys = false;
   const absl::Status status = worker.receiver.OnLink(old, worker.clock.Now()).status();
   CHECK(absl::IsFailedPrecondition(status));
   CHECK(absl::StrContains(status.message(), "--guard-kv"));

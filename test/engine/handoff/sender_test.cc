@@ -43,8 +43,8 @@ class Linked {
     sender.CheckInvariants();
     return found;
   }
-  void Reserve(std::vector<MissingBlock> missing, std::optional<WriteRight> right = std::nullopt) {
-    sender.OnReserveReply(handoff, ReserveReply(Reserved{kRef, std::move(missing), right}), Now());
+  void Reserve(std::vector<MissingBlock> missing, std::optional<WriteKey> write_key = std::nullopt) {
+    sender.OnReserveReply(handoff, ReserveReply(Reserved{kRef, std::move(missing), write_key}), Now());
   }
   void Ready(int32_t index, uint32_t source, int64_t layers) {
     const ReadyBlock block{index, BlockId(source), layers};
@@ -61,22 +61,22 @@ class Linked {
 };
 
 TEST_CASE("HandoffSender uses the reservation's write key for pushes and the commit") {
-  const WriteRight right{.id = 7, .key = {1, 2, 3}};
-  for (const std::optional<WriteRight>& given : {std::optional<WriteRight>(), std::optional(right)}) {
+  const WriteKey write_key{.id = 7, .bits = {1, 2, 3}};
+  for (const std::optional<WriteKey>& given : {std::optional<WriteKey>(), std::optional(write_key)}) {
     Linked linked;
     linked.Reserve({{1, BlockId(51)}}, given);
     linked.Ready(1, 31, 4);
     const auto push = linked.Take<PushBlocks>();
     REQUIRE(push.has_value());
-    CHECK(push->right == given);
+    CHECK(push->write_key == given);
     linked.sender.OnPushDone(push->push, absl::OkStatus(), linked.Now());
-    CHECK(linked.Take<SendCommit>()->commit.right == given);
+    CHECK(linked.Take<SendCommit>()->commit.write_key == given);
   }
 }
 
 TEST_CASE("HandoffSender fails only one hand-off when a push is refused") {
   Linked linked;
-  linked.Reserve({{1, BlockId(51)}}, WriteRight{.id = 7});
+  linked.Reserve({{1, BlockId(51)}}, WriteKey{.id = 7});
   linked.Ready(1, 31, 4);
   const auto push = linked.Take<PushBlocks>();
   linked.sender.OnPushDone(push->push, absl::PermissionDeniedError("the reservation is over"), linked.Now());
@@ -324,7 +324,7 @@ TEST_CASE("HandoffSender sets no time limit on a push with a write key") {
   Linked linked;
   linked.Ready(0, 30, 4);
   linked.Ready(1, 31, 4);
-  linked.Reserve({{0, BlockId(50)}}, WriteRight{.id = 7, .key = {1}});
+  linked.Reserve({{0, BlockId(50)}}, WriteKey{.id = 7, .bits = {1}});
   const auto push = linked.Take<PushBlocks>();
   const absl::Time start = linked.Now();
   while (linked.Now() < start + 5 * kLease) {

@@ -69,9 +69,9 @@ struct Source {
       : connector(others, {.source = slab, .layout = kLayout, .reach = DialTcp, .guarded_only = guarded_only}) {}
 };
 
-absl::Status PushAndWait(Link& link, const WriteRight& right, const std::vector<BlockCopy>& copies) {
+absl::Status PushAndWait(Link& link, const WriteKey& write_key, const std::vector<BlockCopy>& copies) {
   std::promise<absl::Status> result;
-  link.PushUnder(right, copies, [&](absl::Status status) { result.set_value(std::move(status)); });
+  link.PushUnder(write_key, copies, [&](absl::Status status) { result.set_value(std::move(status)); });
   return result.get_future().get();
 }
 
@@ -89,13 +89,13 @@ TEST_CASE("KvWriteLink writes blocks bit for bit between any numbers of ranks") 
     CHECK(absl::StrContains(link->Description(), "gRPC"));
 
     // Neighbours that coalesce, a block alone, and a block in two parts of whole layers.
-    const WriteRight right = target.guard.Grant(std::vector{BlockId(1), BlockId(2), BlockId(3), BlockId(5)});
+    const WriteKey write_key = target.guard.Grant(std::vector{BlockId(1), BlockId(2), BlockId(3), BlockId(5)});
     const std::vector<BlockCopy> copies = {
         {0, kBlock, kBlock}, {kBlock, 2 * kBlock, kBlock}, {4 * kBlock, 3 * kBlock, kBlock}};
     const int64_t part = 5 * kLayout.LayerBytes();
-    CHECK(PushAndWait(*link, right, copies).ok());
-    CHECK(PushAndWait(*link, right, {{2 * kBlock, 5 * kBlock, part}}).ok());
-    CHECK(PushAndWait(*link, right, {{2 * kBlock + part, 5 * kBlock + part, kBlock - part}}).ok());
+    CHECK(PushAndWait(*link, write_key, copies).ok());
+    CHECK(PushAndWait(*link, write_key, {{2 * kBlock, 5 * kBlock, part}}).ok());
+    CHECK(PushAndWait(*link, write_key, {{2 * kBlock + part, 5 * kBlock + part, kBlock - part}}).ok());
 
     std::vector<std::byte> expected = Memory(0);
     const auto copy = [&](int64_t from, int64_t to) {
@@ -118,12 +118,12 @@ TEST_CASE("KvWriteLink returns the worker's refusal and writes nothing") {
   Target target{Slab(theirs)};
   Source source{Slab(ours)};
   const auto link = source.connector.Connect(target.Descriptor()).value();
-  const WriteRight right = target.guard.Grant(std::vector{BlockId(1)});
+  const WriteKey write_key = target.guard.Grant(std::vector{BlockId(1)});
   CHECK(absl::IsPermissionDenied(PushAndWait(*link, {}, {{0, kBlock, kBlock}})));
-  CHECK(absl::IsPermissionDenied(PushAndWait(*link, right, {{0, 2 * kBlock, kBlock}})));
-  target.guard.Revoke(right.id);
-  CHECK(absl::IsPermissionDenied(PushAndWait(*link, right, {{0, kBlock, kBlock}})));
-  CHECK(PushAndWait(*link, right, {{0, kBlocks * kBlock, kBlock}}).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(absl::IsPermissionDenied(PushAndWait(*link, write_key, {{0, 2 * kBlock, kBlock}})));
+  target.guard.Revoke(write_key.id);
+  CHECK(absl::IsPermissionDenied(PushAndWait(*link, write_key, {{0, kBlock, kBlock}})));
+  CHECK(PushAndWait(*link, write_key, {{0, kBlocks * kBlock, kBlock}}).code() == absl::StatusCode::kInvalidArgument);
   absl::Status without;
   link->Push(std::vector<BlockCopy>{{0, kBlock, kBlock}}, [&](absl::Status status) { without = std::move(status); });
   CHECK(absl::IsFailedPrecondition(without));

@@ -8,12 +8,12 @@
 namespace baton {
 
 // A secret that the worker and the one peer share. It must not be logged.
-using WriteKey = std::array<uint8_t, 16>;
+using WriteKeyBits = std::array<uint8_t, 16>;
 
-struct WriteRight {
+struct WriteKey {
   uint64_t id = 0;  // positive and never reused
-  WriteKey key{};
-  friend bool operator==(const WriteRight&, const WriteRight&) = default;
+  WriteKeyBits bits{};
+  friend bool operator==(const WriteKey&, const WriteKey&) = default;
 };
 
 }  // namespace baton
