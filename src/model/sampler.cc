@@ -95,20 +95,20 @@ float CoarseThreshold(std::span<const float> weights, int64_t top_k, double top_
   return 0;
 }
 
-// Returns the n most likely tokens with their logits. It sorts by insertion, because few elements
-// of a long row pass the first test.
+// Returns the n most likely tokens with their logits, without tokens of logit -inf. It sorts by
+// insertion, because few elements of a long row pass the first test.
 std::vector<std::pair<TokenId, float>> Top(std::span<const float> logits, size_t n) {
   std::vector<std::pair<TokenId, float>> top;
   top.reserve(n + 1);
   float least = -std::numeric_limits<float>::infinity();
   for (size_t id = 0; n > 0 && id < logits.size(); ++id) {
     const float logit = logits[id];
-    if (top.size() == n && logit <= least) continue;
+    if (logit <= least) continue;  // also a logit of -inf
     const auto at =
         std::upper_bound(top.begin(), top.end(), logit, [](float l, const auto& e) { return l > e.second; });
     top.insert(at, {static_cast<TokenId>(id), logit});
     if (top.size() > n) top.pop_back();
-    least = top.back().second;
+    if (top.size() == n) least = top.back().second;
   }
   return top;
 }

@@ -8,9 +8,20 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "base/strings.h"
 #include "model/sampling_defaults.h"
+#include "model/unnamed_ids.h"
 
 namespace baton {
+
+absl::Status CheckNamed(std::string_view field, std::span<const TokenId> ids, const ServedModel& model) {
+  const auto unnamed = [&](TokenId id) { return std::ranges::binary_search(model.unnamed, id); };
+  const auto bad = std::ranges::find_if(ids, unnamed);
+  if (bad == ids.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(field, "[", bad - ids.begin(),
+                                           "]: expected an id that has a token in tokenizer.json of '", model.name,
+                                           "', got ", *bad));
+}
 
 std::string ModelName(const std::string& directory) {
   std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
@@ -42,6 +53,7 @@ absl::StatusOr<ServedModel> LoadServedModel(const std::string& directory) {
   model.context = static_cast<int32_t>(config.context);
   model.vocab = static_cast<int32_t>(config.vocab);
   ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::Load(directory));
+  model.unnamed = UnnamedIds(*model.tokenizer, config);
   ASSIGN_OR_RETURN(model.sampling, LoadSamplingDefaults(directory));
   auto chat_template = ChatTemplate::Load(directory);
   if (chat_template.ok()) {

@@ -5,10 +5,13 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/ids.h"
 #include "model/config.h"
 #include "model/sampling_params.h"
 #include "text/chat_template.h"
@@ -20,6 +23,7 @@ struct ServedModel {
   std::string name;
   int32_t context = 0;  // context length, in tokens
   int32_t vocab = 0;
+  std::vector<TokenId> unnamed;  // ids that no request may contain (UnnamedIds)
   // The name of the first served model with an equal tokenizer, possibly this model. Token ids may
   // pass between models with the same value.
   std::string tokenizer_id;
@@ -27,6 +31,10 @@ struct ServedModel {
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none
   SamplingParams sampling;                            // the model's defaults, without max_tokens
 };
+
+// Checks the ids that a client sent in the list `field`. INVALID_ARGUMENT: the model has no token
+// for an id (UnnamedIds). The message names the element, the id, and the ids that are expected.
+absl::Status CheckNamed(std::string_view field, std::span<const TokenId> ids, const ServedModel& model);
 
 // Returns the last component of a model directory's path, which is the model's name.
 std::string ModelName(const std::string& directory);

@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOnCpu(const LoadedModel& model, con
     const int64_t bytes = model.blocks * BlockBytesOf(layout, {rank, ranks});
     ASSIGN_OR_RETURN(slabs.emplace_back(), transports[static_cast<size_t>(rank)]->AllocateSlab(bytes));
   }
-  CpuBackendOptions cpu{.threads = Threads(options), .lm_head = lm_head};
+  CpuBackendOptions cpu{.threads = Threads(options), .lm_head = lm_head, .unnamed = model.unnamed};
   if (ranks > 1) return MakeCpuGroup(*model.weights, ranks, slabs, cpu);
   cpu.slab = slabs[0];
   return MakeCpuBackend(*model.weights, cpu);

@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaDevice::MakeBackend(const LoadedMod
     ASSIGN_OR_RETURN(const Slab slab, MakeSlab(device, bytes, *transports[static_cast<size_t>(rank)]));
     ranks.push_back({device, slab});
   }
-  CudaBackendOptions backend{.lm_head = lm_head, .same_bits = options.same_bits};
+  CudaBackendOptions backend{.lm_head = lm_head, .unnamed = model.unnamed, .same_bits = options.same_bits};
   backend.step = lm_head ? StepLimits{model.step.logits, model.step.logits} : StepLimits{model.step.tokens, 0};
   if (count > 1) return MakeCudaGroup(*model.weights, ranks, backend);
   backend.device = ranks[0].device;

@@ -14,7 +14,7 @@ namespace baton {
 
 absl::Status RunDecode(WorkerOptions options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, {.decode = 1}));
-  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
+  ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(options.model, model));
   ASSIGN_OR_RETURN(const Digest digest, KvDigest(options, model, *tokenizer));
   const Digest weights_digest = model.weights->digest;
   ASSIGN_OR_RETURN(const Transports transports, MakeTransports(options));

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/logging.h"
 #include "base/status.h"
 #include "kv/staging/file.h"
 #include "model/prefill_module.h"
+#include "model/served_model.h"
 #include "model/shard.h"
+#include "model/unnamed_ids.h"
 #include "node/device.h"
 #include "node/device_choice.h"
 #include "node/program.h"
@@ -51,6 +54,17 @@ absl::StatusOr<LoadedModel> LoadModel(WorkerOptions& options, const Workers& wor
     RETURN_IF_ERROR(StagingFile::Create(options.kv_disk_dir, staging.disk, model.block_bytes).status());
   }
   return model;
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& directory, LoadedModel& model) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Load(directory));
+  const ModelConfig& config = model.weights->config;
+  model.unnamed = UnnamedIds(*tokenizer, config);
+  if (!model.unnamed.empty()) {
+    spdlog::info("model {}: {} of {} token ids have no token in tokenizer.json and are never sampled",
+                 ModelName(directory), model.unnamed.size(), config.vocab);
+  }
+  return tokenizer;
 }
 
 absl::StatusOr<Digest> KvDigest(const WorkerOptions& options, const LoadedModel& model, const Tokenizer& tokenizer) {

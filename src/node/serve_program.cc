@@ -37,15 +37,15 @@ struct Decoder {
   WorkerAddress address() const { return "in-process:decode:" + name; }
 };
 
-// Loads one decoder. `first` is the decoder of the model itself, with which the new one must share
-// KV. It is null when loading that first decoder.
+// Loads one decoder, whose weights are those of `model`. `first` is the decoder of the model
+// itself, with which the new one must share KV. It is null when loading that first decoder.
 absl::StatusOr<Decoder> LoadDecoder(const WorkerOptions& options, const std::shared_ptr<InProcessNetwork>& network,
-                                    const LoadedModel& model, const Decoder* first) {
+                                    LoadedModel& model, const Decoder* first) {
   Decoder decoder;
   decoder.name = ModelName(options.model);
   decoder.config = model.weights->config;
   decoder.digest = model.weights->digest;
-  ASSIGN_OR_RETURN(decoder.tokenizer, Tokenizer::Load(options.model));
+  ASSIGN_OR_RETURN(decoder.tokenizer, LoadTokenizer(options.model, model));
   if (first != nullptr) {
     const absl::Status status = CheckSharesKv({first->config, *first->tokenizer}, {decoder.config, *decoder.tokenizer});
     if (!status.ok()) return absl::InvalidArgumentError(StrCat("decoder ", options.model, ": ", Message(status)));
@@ -59,7 +59,7 @@ absl::StatusOr<Decoder> LoadDecoder(const WorkerOptions& options, const std::sha
 }
 
 // Loads the decoder of the model itself and all decoders that share its KV.
-absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& options, const LoadedModel& model,
+absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& options, LoadedModel& model,
                                                   const std::shared_ptr<InProcessNetwork>& network) {
   std::vector<Decoder> decoders(1);
   ASSIGN_OR_RETURN(decoders[0], LoadDecoder(options.worker, network, model, nullptr));

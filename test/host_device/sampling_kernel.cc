@@ -1,5 +1,5 @@
-// The launchers of sampling and of the kernel that feeds chosen tokens to the next step. Sampling
-// follows model/sampler.h and sorts all candidates.
+// The launchers of sampling, of the mask of logits, and of the kernel that feeds chosen tokens to
+// the next step. Sampling follows model/sampler.h and sorts all candidates.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "host_device/stream.h"
 #include "kernels/chosen_tokens.h"
+#include "kernels/logit_mask.h"
 #include "kernels/sampling.h"
 
 namespace baton::cuda {
@@ -101,6 +102,17 @@ cudaError_t LaunchSampling(const SamplingArgs& args, cudaStream_t stream) {
       BATON_CHECK(static_cast<const int64_t*>(args.workspace)[row] == 0, "the workspace of sampling is zeroed once");
     }
     for (int32_t row = 0; row < args.rows; ++row) SampleRow(args, row);
+  });
+}
+
+cudaError_t LaunchLogitMask(const int32_t* ids, int32_t count, int32_t rows, int64_t stride, float* logits,
+                            cudaStream_t stream) {
+  if (rows < 1 || count < 1) return cudaErrorInvalidValue;
+  host_device::CheckOnDevice({ids, logits});
+  return host_device::Enqueue(stream, [=] {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int32_t i = 0; i < count; ++i) logits[row * stride + ids[i]] = -INFINITY;
+    }
   });
 }
 

@@ -1,11 +1,14 @@
-// Operations on rows: embedding, RMSNorm, rotary embedding with the KV store, SwiGLU.
+// Operations on rows: embedding, RMSNorm, rotary embedding with the KV store, SwiGLU, and the mask
+// of logits.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <span>
 
 #include "kernels/embedding.h"
+#include "kernels/logit_mask.h"
 #include "kernels/rank_sum.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope_store.h"
@@ -289,6 +292,31 @@ KernelCase RopeStore(const RopeShape& shape, bool check, std::mt19937_64& random
   return result;
 }
 
+// Masks every third id of a row, and the last one.
+KernelCase LogitMask(int32_t rows, int32_t vocab, bool check, std::mt19937_64& random) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 1; id < vocab - 1; id += 3) ids.push_back(id);
+  ids.push_back(vocab - 1);
+  const auto count = static_cast<int32_t>(ids.size());
+  const int64_t stride = vocab + 5;
+  std::vector<float> expected = RandomFloats(rows * stride, random);
+  const DeviceArray<float> logits(expected);
+  const DeviceArray<int32_t> ids_on_device(ids);
+  KernelCase result;
+  result.name = "logit_mask " + Shape(rows, vocab);
+  result.bytes = 4.0 * rows * count;
+  result.tolerance = 0;
+  result.launch = [=](cudaStream_t stream) {
+    return LaunchLogitMask(ids_on_device.data(), count, rows, stride, logits.data(), stream);
+  };
+  if (!check) return result;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (const int32_t id : ids) expected[row * stride + id] = -std::numeric_limits<float>::infinity();
+  }
+  result.error = [=] { return logits.ToHost() == expected ? 0.0 : 1.0; };
+  return result;
+}
+
 }  // namespace
 
 std::vector<KernelCase> RowCases(CaseSize size, uint64_t seed) {
@@ -305,6 +333,7 @@ std::vector<KernelCase> RowCases(CaseSize size, uint64_t seed) {
       cases.push_back(RopeStore(shape, true, random));
     }
     for (const int ranks : {1, 2, 3, kMaxRanks}) cases.push_back(RankSum(ranks, 4 * 45678, true, random));
+    for (const int32_t vocab : {2, 767, 3001}) cases.push_back(LogitMask(7, vocab, true, random));
     return cases;
   }
   for (const int32_t rows : {64, 8192}) {

@@ -27,7 +27,9 @@ class CpuBackend final : public Backend {
         numerics_id_(absl::StrCat("cpu-", kernels.name, config.dtype == DType::kBF16 ? "-bf16" : "-f32")),
         slab_(options.slab),
         pool_(options.threads),
-        ops_(config, kernels, pool_, layout_, SlabOrOwn(options.kv_blocks), options.communicator) {}
+        ops_(config, kernels, pool_, layout_, SlabOrOwn(options.kv_blocks), options.communicator) {
+    ops_.Mask(options.unnamed);
+  }
 
   absl::Status Pack(const Weights& weights, bool lm_head) {
     ASSIGN_OR_RETURN(model_, PackModel(weights, lm_head, ops_));

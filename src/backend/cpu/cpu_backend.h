@@ -6,10 +6,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "backend/backend.h"
 #include "backend/communicator.h"
+#include "base/ids.h"
 #include "model/weights.h"
 
 namespace baton {
@@ -22,6 +24,8 @@ struct CpuBackendOptions {
   int64_t kv_blocks = 0;
   // False for a prefill worker, which never computes logits.
   bool lm_head = true;
+  // Ids that are never sampled: their logits are -inf (model/unnamed_ids.h).
+  std::vector<TokenId> unnamed = {};
   // Makes the backend a rank of a tensor-parallel group, with the rank's part of the weights
   // (ShardWeights). Only rank 0 has logits, and they are those of the whole vocabulary. Must
   // outlive the backend. Null if there is no group.

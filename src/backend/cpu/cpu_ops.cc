@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -259,17 +260,22 @@ absl::StatusOr<LogitsView> CpuOps::Logits(WeightId norm, WeightId head) {
   const Activations input = NormaliseHidden(norm);
   float* y = logits_.Reserve(rows() * weight.n());
   linear_.Run(weight, input, {.y = y, .stride = weight.n()});
-  if (communicator_ != nullptr) return JoinLogits(y);
-  return LogitsView{.data = y, .rows = rows(), .vocab = weight.n()};
+  if (communicator_ != nullptr) y = JoinLogits(y);
+  if (y == nullptr) return LogitsView{};
+  for (int64_t row = 0; row < rows(); ++row) {
+    for (const TokenId id : masked_) y[row * config_.vocab + id] = -std::numeric_limits<float>::infinity();
+  }
+  return LogitsView{.data = y, .rows = rows(), .vocab = config_.vocab};
 }
 
-// `part` is [rows, the rank's part of the vocabulary].
-LogitsView CpuOps::JoinLogits(const float* part) {
+// Returns the logits of all ranks at rank 0, and null at other ranks. `part` is [rows, the rank's
+// part of the vocabulary].
+float* CpuOps::JoinLogits(float* part) {
   const std::vector<int64_t> columns = VocabColumns(shard_.ranks, config_);
   const bool joins = shard_.rank == 0;
   float* whole = joins ? joined_logits_.Reserve(rows() * config_.vocab) : nullptr;
   communicator_->GatherColumns(part, columns[shard_.rank], rows(), columns, whole, config_.vocab);
-  return joins ? LogitsView{.data = whole, .rows = rows(), .vocab = config_.vocab} : LogitsView{};
+  return whole;
 }
 
 }  // namespace baton

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "backend/communicator.h"
@@ -41,6 +42,9 @@ class CpuOps final : public Ops {
   void KeepLogitRows() override;
   absl::StatusOr<LogitsView> Logits(WeightId norm, WeightId head) override;
 
+  // Sets the logits of these ids to -inf in all passes. With a communicator, only rank 0 does.
+  void Mask(std::vector<TokenId> ids) { masked_ = std::move(ids); }
+
  private:
   // A packed weight. Its form decides which member holds it.
   struct Packed {
@@ -58,7 +62,7 @@ class CpuOps final : public Ops {
   Activations Input(const LinearStep& step);
   LinearOutput Output(const LinearStep& step);
   Activations NormaliseHidden(WeightId norm);
-  LogitsView JoinLogits(const float* part);
+  float* JoinLogits(float* part);
   void CopyTable(const Tensor& table, Buffer<std::byte>& copy);
   void ReserveActivations();
   void StoreRow(int64_t layer, int64_t row, const std::optional<QkNorm>& norm);
@@ -92,6 +96,7 @@ class CpuOps final : public Ops {
   Buffer<float> hidden_, qkv_, logits_;
   // Logits of all ranks, at rank 0.
   Buffer<float> joined_logits_;
+  std::vector<TokenId> masked_;
   // [threads, hidden], a normalised row before it is rounded to bf16.
   Buffer<float> unrounded_rows_;
   Buffer<std::byte> normalised_, attended_, gated_;

@@ -119,6 +119,7 @@ class CudaBackend final : public Backend {
                                                      .slab = {options.slab.data(), options.slab.size()},
                                                      .stream = stream,
                                                      .matmul = matmul_.get(),
+                                                     .unnamed = options_.unnamed,
                                                      .communicator = options.communicator}));
     // cuBLASLt's suggestions depend on all of these. Devices of one generation differ in the number
     // of multiprocessors.

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "backend/backend.h"
 #include "backend/cuda/device_communicator.h"
+#include "base/ids.h"
 #include "model/weights.h"
 
 namespace baton {
@@ -21,6 +23,8 @@ struct CudaBackendOptions {
   StepLimits step = {};
   // False for a prefill worker, which never computes logits.
   bool lm_head = true;
+  // Ids that are never sampled: their logits are -inf (model/unnamed_ids.h).
+  std::vector<TokenId> unnamed = {};
   // Bit-equal results for any chunking and any batch (design idea 5), as far as CudaMatmul's test
   // of each product can verify. bench/results/README.md states the price.
   bool same_bits = false;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "kernels/embedding.h"
+#include "kernels/logit_mask.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope_store.h"
 #include "kernels/swiglu.h"
@@ -31,6 +32,7 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const ModelConfig& conf
   RETURN_IF_ERROR(ops->attention_.Prepare(ops->Kv(0)));
   RETURN_IF_ERROR(ops->kept_attention_.Prepare(ops->Kv(0)));
   RETURN_IF_ERROR(ops->output_.Prepare());
+  RETURN_IF_ERROR(ops->UploadUnnamed());
   const int64_t rope_size = config.context * config.head_dim;
   RETURN_IF_ERROR(ops->rope_.Reserve(rope_size, "the rotary embedding"));
   RopeTable table(config);
@@ -38,6 +40,13 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const ModelConfig& conf
   RETURN_IF_ERROR(CudaStatus(
       cudaMemcpy(ops->rope_.data(), table.Row(0), rope_size * sizeof(float), cudaMemcpyHostToDevice), "rope table"));
   return ops;
+}
+
+absl::Status CudaOps::UploadUnnamed() {
+  const std::span<const TokenId> ids = options_.unnamed;
+  if (ids.empty() || output_.sampling() == nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(unnamed_.Reserve(std::ssize(ids), "ids without a token"));
+  return CudaStatus(cudaMemcpy(unnamed_.data(), ids.data(), ids.size_bytes(), cudaMemcpyHostToDevice), "unnamed ids");
 }
 
 cuda::PagedKv CudaOps::Kv(int64_t layer) const {
@@ -274,6 +283,14 @@ void CudaOps::JoinLogits() {
   status_ = options_.communicator->status();
 }
 
+void CudaOps::MaskUnnamed() {
+  if (unnamed_.capacity() == 0) return;
+  Do("logits of ids without a token", [&] {
+    return cuda::LaunchLogitMask(unnamed_.data(), static_cast<int32_t>(unnamed_.capacity()),
+                                 static_cast<int32_t>(rows_), LogitsStride(), logits_.data(), stream_);
+  });
+}
+
 void CudaOps::StoreKv(int64_t layer, const std::optional<QkNorm>& norm) {
   cuda::RopeStoreArgs args = {.qkv = current_qkv_,
                               .rows = static_cast<int32_t>(rows_),
@@ -322,6 +339,7 @@ void CudaOps::ComputeLogits(WeightId norm, WeightId head) {
   float* logits = InGroup() ? part_logits_.data() : logits_.data();
   Multiply(At(head), normalised_.data(), logits, /*fp32_output=*/true, /*add=*/false, PartStride());
   JoinLogits();
+  MaskUnnamed();
 }
 
 absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {

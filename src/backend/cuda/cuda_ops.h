@@ -36,7 +36,8 @@ struct CudaOpsOptions {
   KvLayout layout;  // that of the config
   std::span<std::byte> slab;
   cudaStream_t stream = nullptr;
-  CudaMatmul* matmul = nullptr;  // computes the projections
+  CudaMatmul* matmul = nullptr;        // computes the projections
+  std::span<const TokenId> unnamed{};  // ids whose logits are -inf
   // The communicator of this rank. Null if there is no group.
   DeviceCommunicator* communicator = nullptr;
 };
@@ -120,6 +121,8 @@ class CudaOps final : public Ops {
   int64_t PartStride() const { return StrideOf(VocabRange(shard_, config_).size()); }
   void SumHidden();
   void JoinLogits();
+  absl::Status UploadUnnamed();
+  void MaskUnnamed();
   void Multiply(const Packed& weight, const Bf16* input, void* output, bool fp32_output, bool add,
                 int64_t output_stride = 0);
   void MultiplySwiGlu(const Packed& weight, const Bf16* input);
@@ -151,6 +154,8 @@ class CudaOps final : public Ops {
   DeviceBuffer<float> hidden_, kept_hidden_, logits_;
   // In a group, the logits of this rank's part of the vocabulary.
   DeviceBuffer<float> part_logits_;
+  // Ids whose logits are -inf. Empty for a rank without logits.
+  DeviceBuffer<TokenId> unnamed_;
   DeviceBuffer<Bf16> qkv_, kept_qkv_, normalised_, attended_, gate_up_, gated_;
   // The rows with which the pass continues.
   bool only_kept_ = false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -183,6 +184,14 @@ class TestBackend {
   std::unique_ptr<Backend> backend_;
   std::vector<BlockId> free_;
 };
+
+// Returns rows of logits, [rows, vocab], with -inf for `ids`.
+inline std::vector<float> Masked(std::vector<float> logits, int64_t vocab, const std::vector<TokenId>& ids) {
+  for (int64_t row = 0; row < std::ssize(logits); row += vocab) {
+    for (const TokenId id : ids) logits[row + id] = -std::numeric_limits<float>::infinity();
+  }
+  return logits;
+}
 
 // Compares bits, so that 0 differs from -0.
 inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {

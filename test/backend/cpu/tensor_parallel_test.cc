@@ -71,6 +71,18 @@ TEST_CASE("A group of two, three or four ranks gives the logits of one") {
   });
 }
 
+TEST_CASE("CPU ranks give unnamed ids the logit -inf, and other ids the same bits") {
+  ForAllShapes([](const Weights& weights) {
+    const int64_t vocab = weights.config.vocab;
+    const std::vector<TokenId> unnamed = {0, 1, 40, static_cast<TokenId>(vocab - 2), static_cast<TokenId>(vocab - 1)};
+    for (const int ranks : {1, 2, 3}) {
+      INFO(ranks << " ranks");
+      TestBackend plain(weights, {}, 1, ranks), masked(weights, {.unnamed = unnamed}, 1, ranks);
+      CHECK(SameBits(Masked(Steps(plain), vocab, unnamed), Steps(masked)));
+    }
+  });
+}
+
 TEST_CASE("A group gives the same bits for any chunks, neighbours and threads") {
   ForAllShapes([](const Weights& weights) {
     for (const int ranks : {2, 4}) {

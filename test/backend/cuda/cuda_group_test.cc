@@ -2,6 +2,7 @@
 // one device, all ranks share that device, and access to another device's memory is not tested.
 #include "backend/cuda/cuda_group.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -58,6 +59,49 @@ TEST_CASE("A CUDA group of two, three or four ranks gives the logits of one devi
         Device group(weights, same_bits, /*seed=*/1, ranks);
         CHECK(Difference(expected, Steps(group, shape.vocab)) < 2e-2);
       }
+    }
+  }
+}
+
+// Returns the most likely token of each row of logits, [rows, vocab].
+std::vector<TokenId> Likeliest(const std::vector<float>& logits, int64_t vocab) {
+  std::vector<TokenId> ids;
+  for (auto row = logits.begin(); row != logits.end(); row += vocab) {
+    ids.push_back(static_cast<TokenId>(std::max_element(row, row + vocab) - row));
+  }
+  return ids;
+}
+
+TEST_CASE("CUDA ranks give unnamed ids the logit -inf and never choose them") {
+  if (!HasDevice()) return;
+  const ModelConfig shape = GroupShapes()[0];
+  const RandomWeights weights(shape, 11);
+  for (const int ranks : {1, 2, 3}) {
+    INFO(ranks << " ranks");
+    Device plain(weights, /*same_bits=*/true, /*seed=*/1, ranks);
+    const std::vector<float> expected = Steps(plain, shape.vocab);
+    std::vector<TokenId> unnamed = Likeliest(expected, shape.vocab);
+    unnamed.push_back(static_cast<TokenId>(shape.vocab - 1));
+    Device masked(weights, /*same_bits=*/true, /*seed=*/1, ranks, {}, unnamed);
+    std::vector<float> logits = Steps(masked, shape.vocab);
+    REQUIRE(Masked(logits, shape.vocab, unnamed) == logits);
+    // Another device may compute products in another order.
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (std::isinf(logits[i])) logits[i] = expected[i];
+    }
+    CHECK(Difference(expected, logits) < 2e-2);
+
+    // Direct, captured and replayed steps, all sampled by the device.
+    const TestSequence sequence = masked.Place(RandomTokens(40, shape.vocab, 400));
+    masked.Prefill(sequence, 37, 37);
+    for (int64_t position = 37; position < 40; ++position) {
+      Batch batch{{NextOf(sequence, position)}};
+      batch.slices[0].sample = &kGreedy;
+      const auto view = masked->Forward(batch, [](int64_t) { return true; });
+      REQUIRE(view.ok());
+      REQUIRE(view->sampled.size() == 1);
+      CHECK(view->sampled[0].id >= 0);
+      CHECK(std::ranges::find(unnamed, view->sampled[0].id) == unnamed.end());
     }
   }
 }

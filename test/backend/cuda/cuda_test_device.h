@@ -62,8 +62,10 @@ class Device {
  public:
   static constexpr int64_t kBlocks = 400;
 
-  // A backend of `ranks` ranks, on as many devices as the machine has.
-  Device(const Weights& weights, bool same_bits, uint32_t seed = 1, int ranks = 1, const StepLimits& step = {})
+  // A backend of `ranks` ranks, on as many devices as the machine has. `unnamed` as in
+  // CudaBackendOptions.
+  Device(const Weights& weights, bool same_bits, uint32_t seed = 1, int ranks = 1, const StepLimits& step = {},
+         const std::vector<TokenId>& unnamed = {})
       : random_(seed) {
     const KvLayout layout = CudaKvLayout(weights.config);
     std::vector<CudaRank> group;
@@ -76,8 +78,8 @@ class Device {
       REQUIRE(cudaMemset(slab.data(), 0xff, slab.size()) == cudaSuccess);
       group.push_back({device, slab});
     }
-    auto made = ranks > 1 ? MakeCudaGroup(weights, group, {.step = step, .same_bits = same_bits})
-                          : MakeCudaBackend(weights, {.slab = group[0].slab, .step = step, .same_bits = same_bits});
+    CudaBackendOptions options{.slab = group[0].slab, .step = step, .unnamed = unnamed, .same_bits = same_bits};
+    auto made = ranks > 1 ? MakeCudaGroup(weights, group, options) : MakeCudaBackend(weights, options);
     INFO(made.status().ToString());
     REQUIRE(made.ok());
     backend_ = *std::move(made);
