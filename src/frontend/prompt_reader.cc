@@ -92,6 +92,7 @@ absl::StatusOr<std::vector<TokenId>> ReadIds(const v1::TokenIds& proto, const st
     return absl::InvalidArgumentError(StrCat(field, ".token_ids.ids[", i, "]: expected [0, ", limit.model.vocab,
                                              "), the vocabulary of '", limit.model.name, "', got ", ids[i]));
   }
+  RETURN_IF_ERROR(CheckNamed(field + ".token_ids.ids", {ids.data(), static_cast<size_t>(ids.size())}, limit.model));
   return std::vector<TokenId>(ids.begin(), ids.end());
 }
 

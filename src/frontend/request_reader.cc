@@ -97,7 +97,8 @@ absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model
   }
   // SettleMaxTokens sets the final value if the request generates tokens.
   if (!out.has_max_tokens || out.prefill_only) out.spec.sampling.max_tokens = 1;
-  return Validate(out.spec.sampling, model.vocab);
+  RETURN_IF_ERROR(Validate(out.spec.sampling, model.vocab));
+  return CheckNamed("sampling.stop_ids", out.spec.sampling.stop_ids, model);
 }
 
 }  // namespace

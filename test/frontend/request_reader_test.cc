@@ -138,6 +138,20 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
     request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->add_ids(id);
     Has(ErrorOf(request), absl::StrCat("segments[0].token_ids.ids[0]: expected [0, 256)"));
   }
+  SECTION("a token id or a stop id without a token") {
+    std::vector<ServedModel> models;
+    models.push_back(ByteModel("bytes"));
+    models[0].unnamed = {98, 250, 255};
+    const ServedModels served(std::move(models));
+    const std::string expected = "expected an id that has a token in tokenizer.json of 'bytes', got 250";
+    const auto error = [&] { return std::string(ReadRequest(request, served, absl::UnixEpoch()).status().message()); };
+    request.mutable_sampling()->add_stop_ids(254);
+    request.mutable_sampling()->add_stop_ids(250);
+    CHECK(error() == "sampling.stop_ids[1]: " + expected);
+    auto& ids = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids();
+    for (const int32_t id : {97, 99, 250}) ids.add_ids(id);
+    CHECK(error() == "segments[0].token_ids.ids[2]: " + expected);
+  }
   SECTION("a prompt longer than the context length") {
     request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids()->Resize(64, 7);
     Has(ErrorOf(request), "prompt: 64 tokens, limit 63 (context length 64 of 'bytes', less one token to generate)");

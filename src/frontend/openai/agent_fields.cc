@@ -40,7 +40,7 @@ void ReadOutputOfFields(FieldReader& fields, v1::OutputOf& out) {
   if (const auto timeout = fields.Integer("timeout_ms")) out.set_timeout_ms(*timeout);
 }
 
-absl::Status ReadSegment(const Json& element, const std::string& path, int32_t vocab, v1::Segment& segment) {
+absl::Status ReadSegment(const Json& element, const std::string& path, const ServedModel& model, v1::Segment& segment) {
   FieldReader fields(element, path);
   int kinds = 0;
   if (const auto* text = fields.Text("text")) {
@@ -48,7 +48,7 @@ absl::Status ReadSegment(const Json& element, const std::string& path, int32_t v
     ++kinds;
   }
   if (const Json* ids = fields.Array("token_ids")) {
-    fields.Check(ReadTokenIds(*ids, fields.Path("token_ids"), vocab, *segment.mutable_token_ids()));
+    fields.Check(ReadTokenIds(*ids, fields.Path("token_ids"), model, *segment.mutable_token_ids()));
     ++kinds;
   }
   if (fields.Any("output_of") != nullptr) {
@@ -91,22 +91,22 @@ void ReadOutputOf(FieldReader& owner, v1::OutputOf& out) {
   owner.Check(fields.Finish());
 }
 
-void ReadSegmentList(FieldReader& body, int32_t vocab, v1::Segments& segments) {
+void ReadSegmentList(FieldReader& body, const ServedModel& model, v1::Segments& segments) {
   const Json* list = body.Array("segments");
   if (list == nullptr) return;
   for (size_t i = 0; i < list->size() && body.ok(); ++i) {
-    body.Check(ReadSegment((*list)[i], ElementPath("segments", i), vocab, *segments.add_segments()));
+    body.Check(ReadSegment((*list)[i], ElementPath("segments", i), model, *segments.add_segments()));
   }
 }
 
-absl::Status ReadTokenIds(const Json& list, std::string_view path, int32_t vocab, v1::TokenIds& ids) {
+absl::Status ReadTokenIds(const Json& list, std::string_view path, const ServedModel& model, v1::TokenIds& ids) {
   ids.mutable_ids()->Reserve(static_cast<int>(list.size()));
   for (size_t i = 0; i < list.size(); ++i) {
-    const auto id = AsInteger(list[i], 0, int64_t{vocab} - 1);
-    if (!id) return WrongType(ElementPath(path, i), StrCat("a token id in [0, ", vocab, ")"), list[i]);
+    const auto id = AsInteger(list[i], 0, int64_t{model.vocab} - 1);
+    if (!id) return WrongType(ElementPath(path, i), StrCat("a token id in [0, ", model.vocab, ")"), list[i]);
     ids.add_ids(static_cast<int32_t>(*id));
   }
-  return absl::OkStatus();
+  return CheckNamed(path, {ids.ids().data(), static_cast<size_t>(ids.ids_size())}, model);
 }
 
 }  // namespace baton

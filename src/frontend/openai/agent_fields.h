@@ -5,6 +5,7 @@
 
 #include "frontend/openai/field_reader.h"
 #include "inference.pb.h"
+#include "model/served_model.h"
 
 namespace baton {
 
@@ -12,11 +13,11 @@ namespace baton {
 // baton.v1.OutputOf.
 void ReadOutputOf(FieldReader& owner, v1::OutputOf& out);
 
-// Reads "segments": a list of {"text"}, {"token_ids"} or {"output_of"}. Token ids are below
-// `vocab`.
-void ReadSegmentList(FieldReader& body, int32_t vocab, v1::Segments& segments);
+// Reads "segments": a list of {"text"}, {"token_ids"} or {"output_of"}. Token ids are those of
+// `model`.
+void ReadSegmentList(FieldReader& body, const ServedModel& model, v1::Segments& segments);
 
-// Reads token ids in [0, vocab). The message of INVALID_ARGUMENT names the element.
-absl::Status ReadTokenIds(const Json& list, std::string_view path, int32_t vocab, v1::TokenIds& ids);
+// Reads token ids that `model` has. The message of INVALID_ARGUMENT names the element.
+absl::Status ReadTokenIds(const Json& list, std::string_view path, const ServedModel& model, v1::TokenIds& ids);
 
 }  // namespace baton

@@ -20,24 +20,24 @@ absl::Status WrongPrompt(const std::string& path, const Json& got) {
 }
 
 // Reads one element of a list of prompts.
-absl::StatusOr<v1::Segments> ReadOnePrompt(const Json& prompt, const std::string& path, int32_t vocab) {
+absl::StatusOr<v1::Segments> ReadOnePrompt(const Json& prompt, const std::string& path, const ServedModel& model) {
   v1::Segments segments;
   v1::Segment& segment = *segments.add_segments();
   if (prompt.is_string()) {
     segment.set_text(prompt.get_ref<const std::string&>());
   } else if (prompt.is_array()) {
-    RETURN_IF_ERROR(ReadTokenIds(prompt, path, vocab, *segment.mutable_token_ids()));
+    RETURN_IF_ERROR(ReadTokenIds(prompt, path, model, *segment.mutable_token_ids()));
   } else {
     return WrongPrompt(path, prompt);
   }
   return segments;
 }
 
-absl::StatusOr<std::vector<v1::Segments>> ReadPrompts(const Json& prompt, int32_t vocab) {
+absl::StatusOr<std::vector<v1::Segments>> ReadPrompts(const Json& prompt, const ServedModel& model) {
   std::vector<v1::Segments> prompts;
   const bool single = prompt.is_string() || (prompt.is_array() && !prompt.empty() && prompt[0].is_number());
   if (single) {
-    ASSIGN_OR_RETURN(v1::Segments only, ReadOnePrompt(prompt, "prompt", vocab));
+    ASSIGN_OR_RETURN(v1::Segments only, ReadOnePrompt(prompt, "prompt", model));
     prompts.push_back(std::move(only));
     return prompts;
   }
@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<v1::Segments>> ReadPrompts(const Json& prompt, int32_
     return absl::InvalidArgumentError(StrCat("prompt: ", prompt.size(), " prompts, limit ", kMaxChoices));
   }
   for (size_t i = 0; i < prompt.size(); ++i) {
-    ASSIGN_OR_RETURN(v1::Segments one, ReadOnePrompt(prompt[i], ElementPath("prompt", i), vocab));
+    ASSIGN_OR_RETURN(v1::Segments one, ReadOnePrompt(prompt[i], ElementPath("prompt", i), model));
     prompts.push_back(std::move(one));
   }
   return prompts;
@@ -80,7 +80,7 @@ void ReadCompletionLogprobs(BodyDraft& draft, const ApiField& field) {
 
 void ReadSegments(BodyDraft& draft, const ApiField& field) {
   if (draft.body.Any(field.name) == nullptr) return;
-  ReadSegmentList(draft.body, draft.call.model->vocab, draft.prompts.emplace_back());
+  ReadSegmentList(draft.body, *draft.call.model, draft.prompts.emplace_back());
 }
 
 void ReadPrompt(BodyDraft& draft, const ApiField& field) {
@@ -89,7 +89,7 @@ void ReadPrompt(BodyDraft& draft, const ApiField& field) {
   const bool has_segments = !draft.prompts.empty();
   if (prompt != nullptr) {
     if (has_segments) return body.Refuse("segments", "expected segments or a prompt, got both");
-    auto prompts = ReadPrompts(*prompt, draft.call.model->vocab);
+    auto prompts = ReadPrompts(*prompt, *draft.call.model);
     if (!prompts.ok()) return body.Check(prompts.status());
     draft.prompts = *std::move(prompts);
   } else if (!has_segments && draft.request.context_id().empty()) {

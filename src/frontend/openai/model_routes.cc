@@ -63,7 +63,7 @@ void ReadDetokenizeIds(BodyDraft& draft, const ApiField& field) {
     return body.Refuse(field.name, StrCat("expected at most ", model.context, ", got ", tokens->size(),
                                           " (context length ", model.context, " of '", model.name, "')"));
   }
-  body.Check(ReadTokenIds(*tokens, field.name, model.vocab, draft.ids));
+  body.Check(ReadTokenIds(*tokens, field.name, model, draft.ids));
 }
 
 absl::StatusOr<std::string> TokenizeBody(const Json& json, const ServedModels& models, ChatTokenizer chat_tokens) {

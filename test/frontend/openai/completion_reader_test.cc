@@ -175,6 +175,20 @@ TEST_CASE("ReadCompletion refuses a wrong value with its field and the expected 
   for (const auto& [fields, error] : cases) CHECK(CompletionError(fields) == error);
 }
 
+TEST_CASE("ReadCompletion refuses ids without a token by the field that was sent") {
+  const ServedModels models = ModelWithUnnamedIds();
+  const auto error = [&](std::string_view fields) {
+    const auto call = ReadCompletion(*ParseJsonBody(StrCat("{", fields, "}")), models);
+    CHECK(absl::IsInvalidArgument(call.status()));
+    return std::string(Message(call.status()));
+  };
+  const std::string expected = "expected an id that has a token in tokenizer.json of 'plain', got ";
+  CHECK(error(R"("prompt": [199, 200])") == StrCat("prompt[1]: ", expected, 200));
+  CHECK(error(R"("prompt": [[258], [1, 2, 259]])") == StrCat("prompt[1][2]: ", expected, 259));
+  CHECK(error(R"("segments": [{"text": "a"}, {"token_ids": [200]}])") ==
+        StrCat("segments[1].token_ids[0]: ", expected, 200));
+}
+
 TEST_CASE("ReadCompletion limits the number of choices") {
   std::string prompts;
   for (int i = 0; i < 9; ++i) prompts += i > 0 ? ",\"a\"" : "\"a\"";

@@ -75,6 +75,9 @@ TEST_CASE("Both routes refuse bad fields by name") {
   CHECK(error(Detokenize(R"({"model": "plain", "tokens": [260]})")) ==
         "tokens[0]: expected a token id in [0, 260), got 260");
   CHECK(absl::IsNotFound(Detokenize(R"({"model": "gpt", "tokens": [1]})").status()));
+  const ServedModels unnamed = ModelWithUnnamedIds();
+  CHECK(error(DetokenizeBody(*ParseJsonBody(R"({"tokens": [199, 200]})"), unnamed)) ==
+        "tokens[1]: expected an id that has a token in tokenizer.json of 'plain', got 200");
 }
 
 }  // namespace

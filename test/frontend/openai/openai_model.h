@@ -66,6 +66,15 @@ inline constexpr char kThinkTemplate[] =
     "{{ messages[0].content }}<a>{% if thinking is false %}<think></think>{% endif %}";
 inline constexpr char kOtherTemplate[] = "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}{% endif %}";
 
+// The model "plain" without the tokens 200 and 259, which stand for rows of the vocabulary that
+// have no token.
+inline ServedModels ModelWithUnnamedIds() {
+  std::vector<ServedModel> list;
+  list.push_back(MarkedModel("plain", kPlainTemplate));
+  list[0].unnamed = {200, 259};
+  return ServedModels(std::move(list));
+}
+
 // The models "plain", "qwen", "llama", "think" and "other".
 inline const ServedModels& TestModels() {
   static const ServedModels* models = [] {
