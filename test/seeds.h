@@ -2,7 +2,7 @@
 // unless it depends on the order in which threads run. Two variables change the seeds:
 //   BATON_SEED=N           runs the test with seed N alone, to replay a failure
 //   BATON_RANDOM_SEEDS=K   runs the test with K times as many seeds, from a random first seed
-//                          (tools/check --nightly)
+//                          (tools/check --nightly). model/sampling_distribution.h takes K alone.
 #pragma once
 
 #include <cstdint>

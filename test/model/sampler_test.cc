@@ -34,30 +34,6 @@ std::map<TokenId, int> Histogram(const std::vector<float>& logits, SamplingParam
   return counts;
 }
 
-// Returns Pearson's statistic over tokens that are expected at least five times. `degrees` receives
-// their number less one.
-double ChiSquare(const std::map<TokenId, int>& counts, const std::map<TokenId, double>& expected, int draws,
-                 int& degrees) {
-  double statistic = 0, rest_expected = 0, rest = 0;
-  degrees = -1;
-  for (const auto& [id, p] : expected) {
-    const double want = p * draws;
-    const double got = counts.contains(id) ? counts.at(id) : 0;
-    if (want < 5) {
-      rest_expected += want;
-      rest += got;
-      continue;
-    }
-    statistic += (got - want) * (got - want) / want;
-    ++degrees;
-  }
-  if (rest_expected >= 5) {
-    statistic += (rest - rest_expected) * (rest - rest_expected) / rest_expected;
-    ++degrees;
-  }
-  return statistic;
-}
-
 TEST_CASE("SamplerKernels give the portable bits at every level and length") {
   std::mt19937 rng(1);
   const SamplerKernels& portable = SamplerLevels().back();
@@ -165,31 +141,6 @@ TEST_CASE("Sampler keeps the tokens that a sort in double precision keeps") {
       if (p > 0.08) CHECK(counts.contains(id));
     }
   });
-}
-
-TEST_CASE("Sampler draws from the filtered distribution") {
-  struct Case {
-    SamplingParams params;
-    size_t vocab;
-  };
-  const Case cases[] = {{{.seed = 1}, 40},
-                        {{.seed = 2}, 3000},  // more than one chunk
-                        {{.draw = {.temperature = 0.6f, .top_p = 0.9f}, .seed = 3}, 3000},
-                        {{.draw = {.temperature = 1.7f, .top_k = 50}, .seed = 4}, 3000},
-                        {{.draw = {.top_k = 60, .top_p = 0.8f, .min_p = 0.02f}, .seed = 5}, 3000},
-                        {{.draw = {.min_p = 0.01f}, .seed = 6}, 3000},
-                        {{.draw = {.top_k = 3000, .top_p = 1}, .seed = 7}, 3000}};
-  std::mt19937 rng(11);
-  for (const Case& c : cases) {
-    const std::vector<float> logits = RandomLogits(rng, c.vocab, 3);
-    const int draws = 20000;
-    int degrees = 0;
-    const auto counts = Histogram(logits, c.params, draws);
-    const double statistic = ChiSquare(counts, NaiveFilter(logits, c.params.draw).probabilities, draws, degrees);
-    INFO("seed " << *c.params.seed << ", " << degrees << " degrees, statistic " << statistic);
-    REQUIRE(degrees > 3);
-    CHECK(statistic < degrees + 4 * std::sqrt(2.0 * degrees));  // four standard deviations
-  }
 }
 
 TEST_CASE("Sampler draws equal logits evenly and filters keep the lowest ids") {
