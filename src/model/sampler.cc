@@ -18,8 +18,11 @@ constexpr int64_t kDrawChunk = 1024;
 
 const SamplerKernels& Kernels() { return SamplerLevels().front(); }
 
-// The finaliser of SplitMix64 (Steele, Lea and Flood 2014). It is a bijection in which each output
-// bit depends on all input bits.
+// The increment of SplitMix64's state (Steele, Lea and Flood 2014).
+constexpr uint64_t kGamma = 0x9e3779b97f4a7c15u;
+
+// The finaliser of SplitMix64. It is a bijection in which each output bit depends on all input
+// bits.
 uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
@@ -116,9 +119,11 @@ std::vector<std::pair<TokenId, float>> Top(std::span<const float> logits, size_t
 }  // namespace
 
 double UniformAt(uint64_t seed, uint64_t i) {
-  const uint64_t bits = Mix(Mix(seed) + (i + 1) * 0x9e3779b97f4a7c15u);
+  const uint64_t bits = Mix(Mix(seed) + (i + 1) * kGamma);
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
+
+uint64_t ChoiceSeed(uint64_t seed, uint64_t choice) { return choice == 0 ? seed : Mix(seed + choice * kGamma) >> 1; }
 
 Sampler::Sampler(const SamplingParams& params, std::span<const TokenId> prompt, uint64_t default_seed)
     : draw_(params.draw),

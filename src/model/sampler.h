@@ -65,4 +65,9 @@ class Sampler {
 // Returns the i-th number, in [0, 1), of the random sequence of `seed`.
 double UniformAt(uint64_t seed, uint64_t i);
 
+// Returns the seed of one of several choices for a prompt. Choice 0 has `seed`. Choice i has the
+// i-th number of SplitMix64 with the state `seed`, shifted right by one bit, so that it fits a
+// signed integer. docs/openai.md promises this function to users.
+uint64_t ChoiceSeed(uint64_t seed, uint64_t choice);
+
 }  // namespace baton

@@ -1,10 +1,13 @@
 // Tests of a real router's two front ends with a tiny model. Both give the same tokens.
+#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "catch.h"
 #include "http_client.h"
+#include "model/sampler.h"
 #include "nlohmann/json.hpp"
 #include "programs.h"
 
@@ -79,6 +82,38 @@ TEST_CASE("HTTP and gRPC give the same tokens for the same seed") {
     const json generated = json::parse(http.Read().body);
     CHECK(generated["text"] == text);
     CHECK(generated["token_ids"] == json(ids));
+  }
+}
+
+TEST_CASE("An answer depends on its prompt and seed, not on its place in a call") {
+  Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+                          "--kv-memory-mb", "8"});
+  HttpClient http(HttpOf(serve));
+  const auto answers = [&](const std::string& prompt, uint64_t seed, int n) {
+    http.Post("/v1/completions", absl::StrCat("{\"prompt\":", prompt, ",\"n\":", n, ",\"seed\":", seed,
+                                              ",\"max_tokens\":16,\"temperature\":1,\"ignore_eos\":true}"));
+    const HttpAnswer answer = http.Read();
+    INFO(answer.body);
+    REQUIRE(answer.status == 200);
+    std::vector<std::string> texts;
+    for (const json& choice : json::parse(answer.body)["choices"]) texts.push_back(choice["text"]);
+    return texts;
+  };
+  using Texts = std::vector<std::string>;
+  const std::string prompts[] = {"\"Once upon a time\"", "\"a boat\"", "[3,4,5]"};
+  for (const uint64_t seed : {0, 7}) {
+    Texts alone;
+    for (const std::string& prompt : prompts) alone.push_back(answers(prompt, seed, 1).at(0));
+    CHECK(answers("[\"Once upon a time\",\"a boat\",[3,4,5]]", seed, 1) == alone);
+    CHECK(answers("[[3,4,5],\"a boat\",\"a boat\"]", seed, 1) == Texts{alone[2], alone[1], alone[1]});
+
+    const Texts four = answers(prompts[1], seed, 4);
+    CHECK(std::set<std::string>(four.begin(), four.end()).size() == 4);
+    CHECK(four[0] == alone[1]);
+    for (int n = 1; n <= 3; ++n) CHECK(answers(prompts[1], seed, n) == Texts(four.begin(), four.begin() + n));
+    for (uint64_t i = 1; i < 4; ++i) CHECK(answers(prompts[1], ChoiceSeed(seed, i), 1) == Texts{four[i]});
+    const Texts both = answers("[\"Once upon a time\",\"a boat\"]", seed, 2);
+    CHECK(both == Texts{alone[0], both[1], four[0], four[1]});
   }
 }
 

@@ -189,6 +189,19 @@ TEST_CASE("UniformAt gives even and independent draws over seeds and indices") {
   for (const int count : pairs) CHECK(std::abs(count - 5000) < 5 * std::sqrt(3750.0));
 }
 
+TEST_CASE("ChoiceSeed is the function that docs/openai.md promises") {
+  // The first numbers of java.util.SplittableRandom(0), the reference of SplitMix64.
+  const uint64_t of_zero[] = {0xe220a8397b1dcdafu, 0x6e789e6aa1b965f4u, 0x06c45d188009454fu};
+  for (uint64_t i = 0; i < 3; ++i) CHECK(ChoiceSeed(0, i + 1) == of_zero[i] >> 1);
+  for (const uint64_t seed : {uint64_t{0}, uint64_t{7}, ~uint64_t{0}}) {
+    CHECK(ChoiceSeed(seed, 0) == seed);
+    std::set<uint64_t> seeds;
+    for (uint64_t i = 1; i < 128; ++i) seeds.insert(ChoiceSeed(seed, i));
+    CHECK(seeds.size() == 127);
+    CHECK(*seeds.rbegin() < uint64_t{1} << 63);  // JSON's seeds are signed
+  }
+}
+
 TEST_CASE("Sampler shifts the logits by penalties as defined") {
   SamplerScratch scratch;
   SECTION("when repetition_penalty is set") {

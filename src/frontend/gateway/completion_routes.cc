@@ -1,6 +1,7 @@
 #include "frontend/gateway/completion_routes.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "frontend/openai/chat_reader.h"
 #include "frontend/openai/completion_reader.h"
 #include "frontend/openai/token_text.h"
+#include "model/sampler.h"
 #include "rpc/proto_json.h"
 
 namespace baton {
@@ -66,7 +68,8 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
     if (completion.chat) answer->SetThinking(ThinkingOf(*completion.model, EndOf(*read)));
     for (int32_t sample = 0; sample < completion.samples && !answer->over(); ++sample, ++choice) {
       ClientRequest request = *read;
-      if (request.spec.sampling.seed) *request.spec.sampling.seed += choice;
+      std::optional<uint64_t>& seed = request.spec.sampling.seed;
+      if (seed) seed = ChoiceSeed(*seed, static_cast<uint64_t>(sample));
       context.further = choice > 0;
       const auto ticket = parts.admission.Submit(std::move(request), context, answer->sink(choice));
       if (!ticket) continue;

@@ -21,8 +21,8 @@ struct PrefillHint {
 };
 
 struct CompletionCall {
-  // One for each prompt. Each prompt has `samples` choices, whose seeds count up from the prompt's
-  // own seed. Sample s of prompt p is choice p * samples + s.
+  // One for each prompt. Each prompt has `samples` choices. Sample s of prompt p is choice
+  // p * samples + s of the call, and its seed is ChoiceSeed of the prompt's seed and s.
   std::vector<v1::GenerateRequest> requests{};
   // The values of a chat's JSON texts. A chat has one element in `requests`.
   ChatValues values{};
