@@ -13,7 +13,7 @@ namespace baton {
 struct DrawParams {
   float temperature = 1;         // greedy below 1e-5
   int32_t top_k = 0;             // 0: off; 1: greedy
-  float top_p = 1;               // 1: off
+  float top_p = 1;               // 1: off; 0: greedy
   float min_p = 0;               // least probability, relative to the likeliest token; 0: off
   float repetition_penalty = 1;  // on tokens of prompt and output (Keskar et al. 2019); 1: off
   float presence_penalty = 0;    // on tokens of the output (OpenAI); 0: off

@@ -130,6 +130,7 @@ Sampler::Sampler(const SamplingParams& params, std::span<const TokenId> prompt, 
       penalized_(draw_.repetition_penalty != 1 || draw_.presence_penalty != 0 || draw_.frequency_penalty != 0),
       top_logprobs_(params.logprobs.value_or(0)),
       seed_(params.seed.value_or(default_seed)) {
+  if (draw_.top_p == 0) draw_.top_k = 1;  // no share of the weights: the likeliest token alone
   for (const TokenId id : prompt) Count(id, 0);
 }
 

@@ -15,8 +15,8 @@ using Json = nlohmann::json;
 constexpr int64_t kMaxDefaultsBytes = 256 << 10;
 
 // The overloads of Set store a number of the file in a parameter of their type.
-absl::Status Set(const SamplingField&, double number, float& value) {
-  value = static_cast<float>(number);
+absl::Status Set(const SamplingField& field, double number, float& value) {
+  ASSIGN_OR_RETURN(value, ToFloat(field, field.name, number));
   return absl::OkStatus();
 }
 
@@ -53,9 +53,6 @@ absl::StatusOr<SamplingParams> Read(const Json& file) {
   for (const SamplingField& field : SamplingFields()) {
     if (field.in_generation_config) RETURN_IF_ERROR(ReadField(file, field, params));
   }
-  params.max_tokens = 1;  // The file has no max_tokens, and Validate requires 1 or more.
-  RETURN_IF_ERROR(Validate(params, /*vocab=*/1));
-  params.max_tokens = SamplingParams{}.max_tokens;
   return params;
 }
 

@@ -1,5 +1,8 @@
 #include "model/sampling_params.h"
 
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <string>
 
@@ -29,10 +32,11 @@ constexpr SamplingField kFields[] = {
      .help = "draw from this many most likely tokens; 0: all; default: the model's, or 0"},
     {.name = "top_p",
      .member = &DrawParams::top_p,
-     .range = {0, 1, Ends::kHigh},
+     .range = {0, 1},
      .json = "top_p",
      .in_generation_config = true,
-     .help = "draw from the most likely tokens whose probabilities sum to this share; default: the model's, or 1"},
+     .help = "draw from the most likely tokens whose probabilities sum to this share; 0: greedy; default: the model's, "
+             "or 1"},
     {.name = "min_p",
      .member = &DrawParams::min_p,
      .range = {0, 1, Ends::kLow},
@@ -42,7 +46,7 @@ constexpr SamplingField kFields[] = {
              "or 0"},
     {.name = "repetition_penalty",
      .member = &DrawParams::repetition_penalty,
-     .range = {0.01f, 100},
+     .range = {0.01, 100},
      .json = "repetition_penalty",
      .in_generation_config = true,
      .help = "above 1: tokens of the prompt and the output become less likely; default: the model's, or 1"},
@@ -84,21 +88,31 @@ constexpr SamplingField kFields[] = {
 };
 
 template <typename T>
-absl::Status Reject(std::string_view field, const T& value, std::string_view expected) {
-  return absl::InvalidArgumentError(StrCat("sampling.", field, " is ", value, ", expected ", expected));
+absl::Status Reject(std::string_view path, std::string_view expected, const T& got) {
+  return absl::InvalidArgumentError(StrCat(path, ": expected ", expected, ", got ", got));
+}
+
+// Returns the shortest text that gives the same number again.
+template <typename T>
+std::string Shown(T number) {
+  std::array<char, 32> text{};
+  char* const end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
+  return {text.data(), end};
 }
 
 std::string RangeText(const SamplingField& field) {
   const auto& [low, high, ends] = field.range;
   if (high == SamplingRange{}.high) return StrCat(low, field.zero_is_off ? " (off) or more" : " or more");
-  return StrCat("a number in ", ends == Ends::kHigh ? "(" : "[", low, ", ", high, ends == Ends::kLow ? ")" : "]");
+  return StrCat("a number in [", low, ", ", high, ends == Ends::kLow ? ")" : "]");
 }
 
-// NaN is never in range, because it compares false with every bound.
-bool InRange(const SamplingRange& range, double value) {
-  const bool above = range.ends == Ends::kHigh ? value > range.low : value >= range.low;
-  const bool below = range.ends == Ends::kLow ? value < range.high : value <= range.high;
-  return above && below;
+// A float is compared with the bounds as floats. NaN is never in range, because it compares false
+// with every bound.
+template <typename T>
+bool InRange(const SamplingRange& range, T value) {
+  using Bound = std::conditional_t<std::is_same_v<T, float>, float, double>;
+  const auto low = static_cast<Bound>(range.low), high = static_cast<Bound>(range.high);
+  return value >= low && (range.ends == Ends::kLow ? value < high : value <= high);
 }
 
 // Checks the value of one field. The overloads dispatch on its type.
@@ -108,8 +122,11 @@ struct Validator {
 
   template <typename T>
   requires std::is_arithmetic_v<T> absl::Status operator()(T value) const {
-    if (std::is_same_v<T, bool> || InRange(field.range, value)) return absl::OkStatus();
-    return Reject(field.name, value, RangeText(field));
+    if constexpr (std::is_same_v<T, bool>) {
+      return absl::OkStatus();
+    } else {
+      return InRange(field.range, value) ? absl::OkStatus() : Reject(Path(), RangeText(field), Shown(value));
+    }
   }
   absl::Status operator()(const std::optional<int32_t>& value) const {
     return value ? (*this)(*value) : absl::OkStatus();
@@ -121,9 +138,9 @@ struct Validator {
     for (size_t i = 0; i < texts.size(); ++i) {
       const std::string& text = texts[i];
       if (text.empty() || text.size() > kMaxStopBytes) {
-        return Reject(Element(i), StrCat(text.size(), " bytes"), StrCat("1 to ", kMaxStopBytes));
+        return Reject(Element(i), StrCat("1 to ", kMaxStopBytes, " bytes"), text.size());
       }
-      if (ValidUtf8Prefix(text) != text.size()) return Reject(Element(i), "not UTF-8", "UTF-8 text");
+      if (ValidUtf8Prefix(text) != text.size()) return Reject(Element(i), "UTF-8 text", "other bytes");
     }
     return absl::OkStatus();
   }
@@ -131,16 +148,17 @@ struct Validator {
     RETURN_IF_ERROR(CheckLength(ids.size(), " ids"));
     for (size_t i = 0; i < ids.size(); ++i) {
       if (ids[i] >= 0 && ids[i] < vocab) continue;
-      return Reject(Element(i), ids[i], StrCat("a token id in [0, ", vocab, ")"));
+      return Reject(Element(i), StrCat("a token id in [0, ", vocab, ")"), ids[i]);
     }
     return absl::OkStatus();
   }
 
  private:
-  std::string Element(size_t i) const { return StrCat(field.name, "[", i, "]"); }
+  std::string Path() const { return StrCat("sampling.", field.name); }
+  std::string Element(size_t i) const { return StrCat(Path(), "[", i, "]"); }
   absl::Status CheckLength(size_t length, const char* unit) const {
     if (InRange(field.range, static_cast<double>(length))) return absl::OkStatus();
-    return Reject(field.name, StrCat(length, unit), StrCat("at most ", field.range.high));
+    return Reject(Path(), StrCat("at most ", field.range.high, unit), length);
   }
 };
 
@@ -155,6 +173,13 @@ absl::Status Validate(const SamplingParams& params, int64_t vocab) {
     RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<float> ToFloat(const SamplingField& field, std::string_view path, double number) {
+  if (!InRange(field.range, number)) return Reject(path, RangeText(field), Shown(number));
+  const auto nearest = static_cast<float>(number);
+  if (InRange(field.range, nearest)) return nearest;
+  return std::nextafter(nearest, static_cast<float>(field.range.low));
 }
 
 }  // namespace baton

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "model/draw_params.h"
 
@@ -36,10 +37,10 @@ inline constexpr int32_t kMaxTopLogprobs = 20;
 
 // The valid values of a parameter. For a list, the range is that of its length.
 struct SamplingRange {
-  enum class Ends { kBoth, kHigh, kLow };  // the bounds that are themselves valid values
+  enum class Ends { kBoth, kLow };  // the bounds that are themselves valid values
 
-  float low = 0;
-  float high = std::numeric_limits<float>::infinity();
+  double low = 0;
+  double high = std::numeric_limits<double>::infinity();
   Ends ends = Ends::kBoth;
 };
 
@@ -94,5 +95,9 @@ struct TokenLogprobs {
 
 // Checks all parameters. An INVALID_ARGUMENT error names the parameter, its value and the limit.
 absl::Status Validate(const SamplingParams& params, int64_t vocab);
+// Converts a number from a text to a parameter of type float. The range applies to the number
+// itself: a number that is in range and rounds to a bound out of range becomes the float beside
+// that bound. An INVALID_ARGUMENT error names `path`, the number and the range.
+absl::StatusOr<float> ToFloat(const SamplingField& field, std::string_view path, double number);
 
 }  // namespace baton

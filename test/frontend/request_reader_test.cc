@@ -189,7 +189,7 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
   }
   SECTION("a million stop strings") {
     for (int i = 0; i < 1'000'000; ++i) request.mutable_sampling()->add_stop()->push_back('x');
-    Has(ErrorOf(request), "sampling.stop is 1000000 strings");
+    Has(ErrorOf(request), "sampling.stop: expected at most 64 strings, got 1000000");
   }
   SECTION("a session_id with control characters") {
     request.set_session_id("x\nbilling");

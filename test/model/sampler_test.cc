@@ -157,6 +157,23 @@ TEST_CASE("Sampler draws equal logits evenly and filters keep the lowest ids") {
   CHECK(Histogram(logits, {.draw = {.min_p = 0.99f}, .seed = 1}, 2000).size() > 1000);
 }
 
+TEST_CASE("Sampler is greedy when top_p is 0") {
+  std::mt19937 rng(6);
+  SamplerScratch scratch;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    std::vector<float> logits = RandomLogits(rng, 300, 1);
+    logits[250] = logits[20];  // the lower of two equal ids is the likelier one
+    const DrawParams draw{.top_k = seed % 2 ? 40 : 0, .top_p = 0, .repetition_penalty = 1.5f};
+    const TokenId prompt[] = {20};
+    Sampler zero({.draw = draw, .seed = seed}, prompt, 0);
+    Sampler greedy({.draw = {.temperature = 0, .repetition_penalty = 1.5f}, .seed = seed}, prompt, 0);
+    CHECK(zero.Spec().draw.top_k == 1);  // a backend that samples on the device is greedy too
+    for (int i = 0; i < 10; ++i) {
+      CHECK(zero.Sample(logits, scratch, nullptr).value() == greedy.Sample(logits, scratch, nullptr).value());
+    }
+  }
+}
+
 TEST_CASE("Sampler gives the same tokens for the same seed and others for another") {
   std::mt19937 rng(5);
   const std::vector<float> logits = RandomLogits(rng, 2000, 1);

@@ -59,7 +59,8 @@ TEST_CASE("LoadSamplingDefaults refuses an invalid default with file, field and 
     CHECK(message.find("generation_config.json: ") != std::string::npos);
     return message.substr(message.find(".json: ") + 7);
   };
-  CHECK(error(R"({"temperature": -1})") == "sampling.temperature is -1, expected a number in [0, 100]");
+  CHECK(error(R"({"temperature": -1})") == "temperature: expected a number in [0, 100], got -1");
+  CHECK(error(R"({"top_p": 1.00000001})") == "top_p: expected a number in [0, 1], got 1.00000001");
   CHECK(error(R"({"top_p": "0.9"})") == "top_p: expected a number, got string");
   CHECK(error(R"({"top_k": 1e300})").starts_with("top_k: expected [-1, "));
   CHECK(error(R"({"top_k": -2})").starts_with("top_k: expected [-1, "));

@@ -47,7 +47,7 @@ TEST_CASE("Validate refuses a sampling parameter out of range with the field's n
       {"temperature", [&](auto& p) { p.draw.temperature = -0.1f; }},
       {"temperature", [&](auto& p) { p.draw.temperature = inf; }},
       {"top_k", [&](auto& p) { p.draw.top_k = -1; }},
-      {"top_p", [&](auto& p) { p.draw.top_p = 0; }},
+      {"top_p", [&](auto& p) { p.draw.top_p = -0.01f; }},
       {"top_p", [&](auto& p) { p.draw.top_p = 1.01f; }},
       {"top_p", [&](auto& p) { p.draw.top_p = nan; }},
       {"min_p", [&](auto& p) { p.draw.min_p = 1; }},
@@ -63,7 +63,7 @@ TEST_CASE("Validate refuses a sampling parameter out of range with the field's n
       {"max_tokens", [&](auto& p) { p.max_tokens = -5; }},
       {"logprobs", [&](auto& p) { p.logprobs = 21; }},
       {"logprobs", [&](auto& p) { p.logprobs = -1; }},
-      {"stop is 1000000 strings", [&](auto& p) { p.stop.assign(1000000, "x"); }},
+      {"stop: expected at most 64 strings, got 1000000", [&](auto& p) { p.stop.assign(1000000, "x"); }},
       {"stop[1]",
        [&](auto& p) {
          p.stop = {"a", ""};
@@ -74,7 +74,7 @@ TEST_CASE("Validate refuses a sampling parameter out of range with the field's n
       {"stop[0]", [&](auto& p) { p.stop = {"\xc0\x80"}; }},
       {"stop[0]", [&](auto& p) { p.stop = {"\xed\xa0\x80"}; }},
       {"stop[0]", [&](auto& p) { p.stop = {"\xf4\x90\x80\x80"}; }},
-      {"stop_ids is 257 ids", [&](auto& p) { p.stop_ids.assign(257, 1); }},
+      {"stop_ids: expected at most 256 ids, got 257", [&](auto& p) { p.stop_ids.assign(257, 1); }},
       {"stop_ids[1]",
        [&](auto& p) {
          p.stop_ids = {1, 100};
@@ -109,7 +109,7 @@ TEST_CASE("Validate accepts a number at the ends of its range and refuses it bey
   const Case cases[] = {
       {"temperature", 0, -0.001f, temperature},
       {"temperature", 100, 100.01f, temperature},
-      {"top_p", 0.001f, 0, top_p},
+      {"top_p", 0, -0.001f, top_p},
       {"top_p", 1, 1.001f, top_p},
       {"min_p", 0, -0.001f, min_p},
       {"min_p", 0.999f, 1, min_p},
@@ -135,6 +135,81 @@ TEST_CASE("Validate accepts a number at the ends of its range and refuses it bey
     const absl::Status status = Validate(params, kVocab);
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
     CHECK(std::string(status.message()).find(c.field) != std::string::npos);
+  }
+}
+
+TEST_CASE("Validate shows a float so that it differs from its limit") {
+  const auto error = [](float DrawParams::*member, float value) {
+    SamplingParams params = Valid();
+    params.draw.*member = value;
+    return std::string(Validate(params, kVocab).message());
+  };
+  CHECK(error(&DrawParams::top_p, std::nextafter(1.0f, 2.0f)) ==
+        "sampling.top_p: expected a number in [0, 1], got 1.0000001");
+  CHECK(error(&DrawParams::min_p, 1) == "sampling.min_p: expected a number in [0, 1), got 1");
+  CHECK(error(&DrawParams::repetition_penalty, std::nextafter(0.01f, 0.0f)) ==
+        "sampling.repetition_penalty: expected a number in [0.01, 100], got 0.009999999");
+  CHECK(error(&DrawParams::temperature, -1e-30f) == "sampling.temperature: expected a number in [0, 100], got -1e-30");
+}
+
+const SamplingField& FieldNamed(std::string_view name) {
+  for (const SamplingField& field : SamplingFields()) {
+    if (field.name == name) return field;
+  }
+  FAIL("no field " << name);
+  return SamplingFields().front();
+}
+
+TEST_CASE("ToFloat checks a number with all its digits") {
+  struct Case {
+    const char* field;
+    double number;
+    std::optional<float> value;  // nothing: refused
+    const char* error = "";
+  };
+  const Case cases[] = {
+      {"top_p", 1.0000001, {}, "top_p: expected a number in [0, 1], got 1.0000001"},
+      {"top_p", 1.00000000001, {}, "top_p: expected a number in [0, 1], got 1.00000000001"},
+      {"top_p", -1e-50, {}, "top_p: expected a number in [0, 1], got -1e-50"},
+      {"top_p", 1e-50, 0.0f},
+      {"top_p", 0.99999999999, 1.0f},
+      {"min_p", 0.99999999999, std::nextafter(1.0f, 0.0f)},
+      {"min_p", 1, {}, "min_p: expected a number in [0, 1), got 1"},
+      {"min_p", -1e-50, {}, "min_p: expected a number in [0, 1), got -1e-50"},
+      {"repetition_penalty", 0.01, 0.01f},
+      {"repetition_penalty",
+       0.00999999999,
+       {},
+       "repetition_penalty: expected a number in [0.01, 100], got 0.00999999999"},
+      {"temperature", 100.000000001, {}, "temperature: expected a number in [0, 100], got 100.000000001"},
+      {"temperature", 1e300, {}, "temperature: expected a number in [0, 100], got 1e+300"},
+      {"presence_penalty", -2.000000001, {}, "presence_penalty: expected a number in [-2, 2], got -2.000000001"},
+      {"frequency_penalty", 2.000000001, {}, "frequency_penalty: expected a number in [-2, 2], got 2.000000001"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.field, c.number);
+    const absl::StatusOr<float> value = ToFloat(FieldNamed(c.field), c.field, c.number);
+    CHECK(value.ok() == c.value.has_value());
+    if (value.ok()) CHECK(*value == c.value);
+    CHECK(std::string(value.status().message()) == c.error);
+  }
+}
+
+TEST_CASE("Each number in the range of a float parameter becomes a valid float") {
+  for (const SamplingField& field : SamplingFields()) {
+    if (!std::holds_alternative<float DrawParams::*>(field.member)) continue;
+    const double low = field.range.low, high = field.range.high;
+    for (const double number : {low, std::nextafter(low, high), low + (high - low) / 3, std::nextafter(high, low)}) {
+      const absl::StatusOr<float> value = ToFloat(field, field.name, number);
+      REQUIRE(value.ok());
+      SamplingParams params = Valid();
+      VisitValue(params, field, [&](auto& member) {
+        if constexpr (std::is_same_v<decltype(member), float&>) member = *value;
+      });
+      CHECK(Validate(params, kVocab).ok());
+    }
+    CHECK_FALSE(ToFloat(field, field.name, std::nextafter(low, low - 1)).ok());
+    CHECK_FALSE(ToFloat(field, field.name, std::nextafter(high, high + 1)).ok());
   }
 }
 

@@ -18,7 +18,7 @@ void ReadBestOf(BodyDraft& draft, const ApiField& field);
 // Reads a text that does not affect the answer.
 void ReadLabel(BodyDraft& draft, const ApiField& field);
 void ReadMetadata(BodyDraft& draft, const ApiField& field);
-// Ranges are not checked here. ReadRequest checks them for the clients of all APIs.
+// Checks the ranges of floats. ReadRequest checks all other ranges for the clients of all APIs.
 void ReadSampling(BodyDraft& draft, const ApiField& field);
 
 // agent_fields.cc: Baton's fields for agents. ReadRequest checks the values.

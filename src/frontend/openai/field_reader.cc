@@ -1,6 +1,5 @@
 #include "frontend/openai/field_reader.h"
 
-#include <cmath>
 #include <utility>
 
 #include "base/strings.h"
@@ -88,13 +87,10 @@ std::optional<int32_t> FieldReader::Integer32(std::string_view name) {
   return static_cast<int32_t>(*number);
 }
 
-std::optional<float> FieldReader::Number(std::string_view name) {
+std::optional<double> FieldReader::Number(std::string_view name) {
   const Json* value = Any(name);
   if (value == nullptr) return std::nullopt;
-  if (value->is_number()) {
-    const auto number = value->get<double>();
-    if (std::abs(number) <= std::numeric_limits<float>::max()) return static_cast<float>(number);
-  }
+  if (value->is_number()) return value->get<double>();
   RefuseType(name, "a number", *value);
   return std::nullopt;
 }

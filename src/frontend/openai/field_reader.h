@@ -31,7 +31,7 @@ class FieldReader {
   std::optional<int64_t> Integer(std::string_view name, int64_t low = std::numeric_limits<int64_t>::min(),
                                  int64_t high = std::numeric_limits<int64_t>::max());
   std::optional<int32_t> Integer32(std::string_view name);
-  std::optional<float> Number(std::string_view name);  // a finite number
+  std::optional<double> Number(std::string_view name);
 
   // The name of a field in errors: "messages[2].role" for "role".
   std::string Path(std::string_view name) const;

@@ -12,14 +12,11 @@ namespace {
 // Prefixes of field names in the protocol. In HTTP bodies, these fields have no prefix.
 constexpr std::string_view kSampling = "sampling.", kChat = "chat.";
 
-// Returns the field with which a message begins. Messages begin with "FIELD: " or, for sampling
-// parameters, with "sampling.FIELD is ".
+// Returns the field with which a message begins. Messages about a field begin with "FIELD: ".
 std::string_view FieldOf(std::string_view message) {
   const auto end = std::ranges::find_if_not(message, [](char c) { return IsPlain(c, "_.[]"); });
-  const std::string_view field(message.begin(), end);
-  const std::string_view rest(end, message.end());
-  if (!rest.starts_with(": ") && !(field.starts_with(kSampling) && rest.starts_with(" is "))) return "";
-  return field;
+  if (!std::string_view(end, message.end()).starts_with(": ")) return "";
+  return {message.begin(), end};
 }
 
 std::string_view TypeOf(absl::StatusCode code, int http) {

@@ -17,7 +17,15 @@ struct ParamReader {
   FieldReader& body;
   const SamplingField& field;
 
-  bool operator()(float& value) const { return Take(body.Number(field.json), value); }
+  // The range applies to the number as sent, which has more digits than a float.
+  bool operator()(float& value) const {
+    const auto number = body.Number(field.json);
+    if (!number) return false;
+    const absl::StatusOr<float> nearest = ToFloat(field, field.json, *number);
+    body.Check(nearest.status());
+    value = nearest.value_or(value);
+    return nearest.ok();
+  }
   bool operator()(int32_t& value) const {
     const bool read = Take(body.Integer32(field.json), value);
     if (read && field.zero_is_off && value == -1) value = 0;

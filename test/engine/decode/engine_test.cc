@@ -444,7 +444,7 @@ TEST_CASE("DecodeEngine::Start refuses wrong values and keeps nothing") {
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
   }
   SECTION("an invalid sampling parameter") {
-    job.spec.sampling.draw.top_p = 0;
+    job.spec.sampling.draw.top_p = 2;
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
   }
   SECTION("a job without tokens") {

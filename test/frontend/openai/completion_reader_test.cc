@@ -156,7 +156,7 @@ TEST_CASE("ReadCompletion refuses a wrong value with its field and the expected 
       {R"("prompt": "a", "n": 1.5)", "n: expected an integer in [1, 16], got 1.5"},
       {R"("prompt": "a", "n": true)", "n: expected an integer in [1, 16], got true"},
       {R"("prompt": "a", "temperature": "hot")", "temperature: expected a number, got 'hot'"},
-      {R"("prompt": "a", "temperature": 1e300)", "temperature: expected a number, got 1e+300"},
+      {R"("prompt": "a", "temperature": 1e300)", "temperature: expected a number in [0, 100], got 1e+300"},
       {R"("prompt": "a", "max_tokens": 2147483648)",
        "max_tokens: expected an integer in [-2147483648, 2147483647], got 2147483648"},
       {R"("prompt": "a", "stop": 3)", "stop: expected a string or a list of strings, got 3"},

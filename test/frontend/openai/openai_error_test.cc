@@ -12,8 +12,8 @@ TEST_CASE("An error has OpenAI's format and names the field") {
   CHECK(ErrorBody(absl::NotFoundError("model: unknown: 'x'")) ==
         R"({"error":{"message":"model: unknown: 'x'","type":"invalid_request_error","param":"model",)"
         R"("code":"model_not_found"}})");
-  CHECK(ErrorBody(absl::InvalidArgumentError("sampling.top_p is 2, expected a number in (0, 1]")) ==
-        R"({"error":{"message":"top_p is 2, expected a number in (0, 1]","type":"invalid_request_error",)"
+  CHECK(ErrorBody(absl::InvalidArgumentError("sampling.top_p: expected a number in [0, 1], got 2")) ==
+        R"({"error":{"message":"top_p: expected a number in [0, 1], got 2","type":"invalid_request_error",)"
         R"("param":"top_p","code":"invalid_argument"}})");
   CHECK(ErrorBody(absl::InvalidArgumentError("chat.messages: expected 1 to 4096, got 0")) ==
         R"({"error":{"message":"messages: expected 1 to 4096, got 0","type":"invalid_request_error",)"
