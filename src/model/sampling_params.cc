@@ -119,13 +119,14 @@ bool InRange(const SamplingRange& range, T value) {
 struct Validator {
   const SamplingField& field;
   int64_t vocab;
+  SamplingName name;
 
   template <typename T>
   requires std::is_arithmetic_v<T> absl::Status operator()(T value) const {
     if constexpr (std::is_same_v<T, bool>) {
       return absl::OkStatus();
     } else {
-      return InRange(field.range, value) ? absl::OkStatus() : Reject(Path(), RangeText(field), Shown(value));
+      return InRange(field.range, value) ? absl::OkStatus() : Reject(name(field), RangeText(field), Shown(value));
     }
   }
   absl::Status operator()(const std::optional<int32_t>& value) const {
@@ -154,11 +155,10 @@ struct Validator {
   }
 
  private:
-  std::string Path() const { return StrCat("sampling.", field.name); }
-  std::string Element(size_t i) const { return StrCat(Path(), "[", i, "]"); }
+  std::string Element(size_t i) const { return StrCat(name(field), "[", i, "]"); }
   absl::Status CheckLength(size_t length, const char* unit) const {
     if (InRange(field.range, static_cast<double>(length))) return absl::OkStatus();
-    return Reject(Path(), StrCat("at most ", field.range.high, unit), length);
+    return Reject(name(field), StrCat("at most ", field.range.high, unit), length);
   }
 };
 
@@ -166,10 +166,14 @@ struct Validator {
 
 std::span<const SamplingField> SamplingFields() { return kFields; }
 
-absl::Status Validate(const SamplingParams& params, int64_t vocab) {
+std::string WireName(const SamplingField& field) { return StrCat("sampling.", field.name); }
+
+std::string JsonName(const SamplingField& field) { return std::string(field.json.empty() ? field.name : field.json); }
+
+absl::Status Validate(const SamplingParams& params, int64_t vocab, SamplingName name) {
   for (const SamplingField& field : kFields) {
     absl::Status status;
-    VisitValue(params, field, [&](const auto& value) { status = Validator{field, vocab}(value); });
+    VisitValue(params, field, [&](const auto& value) { status = Validator{field, vocab, name}(value); });
     RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();

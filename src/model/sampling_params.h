@@ -93,8 +93,15 @@ struct TokenLogprobs {
   std::vector<std::pair<TokenId, float>> top{};  // most likely first
 };
 
+// Returns the name of a parameter in errors.
+using SamplingName = std::string (*)(const SamplingField& field);
+// In baton.v1.GenerateRequest: "sampling.stop_ids".
+std::string WireName(const SamplingField& field);
+// In the bodies of OpenAI's APIs: "stop_token_ids".
+std::string JsonName(const SamplingField& field);
+
 // Checks all parameters. An INVALID_ARGUMENT error names the parameter, its value and the limit.
-absl::Status Validate(const SamplingParams& params, int64_t vocab);
+absl::Status Validate(const SamplingParams& params, int64_t vocab, SamplingName name = WireName);
 // Converts a number from a text to a parameter of type float. The range applies to the number
 // itself: a number that is in range and rounds to a bound out of range becomes the float beside
 // that bound. An INVALID_ARGUMENT error names `path`, the number and the range.
