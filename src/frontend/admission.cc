@@ -93,12 +93,12 @@ void ClientAdmission::Admit(const v1::GenerateRequest& proto, const CallContext&
 }
 
 absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest& proto, const CallContext& context,
-                                                    const ChatValues* values) {
+                                                    const RequestForm& form, const ChatValues* values) {
   if (clock_.Now() >= context.deadline) {
     return absl::DeadlineExceededError("the deadline passed before the prompt was read");
   }
   if (!models_.Contains(proto.model())) JoinDecoders();
-  ASSIGN_OR_RETURN(ClientRequest request, ReadRequest(proto, models_, absl::Now(), values));
+  ASSIGN_OR_RETURN(ClientRequest request, ReadRequest(proto, models_, absl::Now(), form, values));
   request.deadline = context.deadline;
   request.call = context.id;
   if (!context.span.trace_id.empty()) request.spec.traceparent = ToTraceparent(context.span);
@@ -133,7 +133,7 @@ void ClientAdmission::AddPrefillHint(const Caller& caller, const RequestTicket& 
       if (part.has_output_of()) part.mutable_output_of()->set_request_id(NameOf(call.id));
     }
   }
-  absl::StatusOr<ClientRequest> request = ReadRequest(hint, models_, absl::Now(), &values);
+  absl::StatusOr<ClientRequest> request = ReadRequest(hint, models_, absl::Now(), {}, &values);
   if (!request.ok()) return router_.metrics().OnPrefillHint(request.status().code());
   const int64_t tokens = Callers::TokensOf(*request);
   if (!callers_.MayPrefillAhead(caller, tokens))

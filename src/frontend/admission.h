@@ -88,10 +88,10 @@ class ClientAdmission {
   void Accept(std::shared_ptr<const v1::GenerateRequest> request, const CallContext& context,
               std::shared_ptr<CallSink> sink);
   void Admit(const v1::GenerateRequest& request, const CallContext& context, const std::shared_ptr<CallSink>& sink);
-  // The two halves of Admit. Read takes time proportional to the prompt. `values` is as in
-  // ReadPrompt.
+  // The two halves of Admit. Read takes time proportional to the prompt. `form` and `values` are as
+  // in ReadRequest.
   absl::StatusOr<ClientRequest> Read(const v1::GenerateRequest& request, const CallContext& context,
-                                     const ChatValues* values = nullptr);
+                                     const RequestForm& form = {}, const ChatValues* values = nullptr);
   // Returns nothing if the request was refused.
   std::optional<RequestTicket> Submit(ClientRequest request, const CallContext& context,
                                       const std::shared_ptr<CallSink>& sink);

@@ -95,7 +95,7 @@ int64_t Callers::TokensOf(const ClientRequest& request) {
   }
   if (request.prefill_only) return prompt;
   const bool settled = request.has_max_tokens || (request.prompt.segments.empty() && request.context.id.empty());
-  return prompt + (settled ? request.spec.sampling.max_tokens : kDefaultMaxTokens);
+  return prompt + (settled ? request.spec.sampling.max_tokens : request.form.default_max_tokens);
 }
 
 bool Callers::MayPrefillAhead(const Caller& caller, int64_t tokens) {

@@ -121,10 +121,11 @@ size_t TextBytes(const v1::Chat& chat) {
 }
 
 absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,
-                                          absl::Time now, const ChatValues* values) {
+                                          absl::Time now, const RequestForm& form, const ChatValues* values) {
   ASSIGN_OR_RETURN(const ServedModel* model, models.Find(request.model()));
   const bool generates = !request.sampling().has_max_tokens() || request.sampling().max_tokens() != 0;
   ASSIGN_OR_RETURN(ClientRequest out, ReadInput(request, PromptLimit{*model, generates ? 1 : 0}, now, values));
+  out.form = form;
   out.prefill_only = !generates;
   RETURN_IF_ERROR(ReadSampling(request.sampling(), *model, out));
   if (request.expected_tokens() < 0) {

@@ -65,7 +65,7 @@ absl::Status CheckMaxTokens(const ClientRequest& request) {
 
 absl::Status SettleMaxTokens(ClientRequest& request) {
   const auto left = static_cast<int32_t>(request.served->context - std::ssize(request.spec.tokens));
-  if (!request.has_max_tokens) request.spec.sampling.max_tokens = std::min(kDefaultMaxTokens, left);
+  if (!request.has_max_tokens) request.spec.sampling.max_tokens = std::min(request.form.default_max_tokens, left);
   return CheckMaxTokens(request);
 }
 
@@ -100,7 +100,7 @@ Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached) {
   if (request.prefill_only) {
     lengths.max_output = 0;
   } else if (!request.prompt.segments.empty() && !request.has_max_tokens) {
-    lengths.max_output = kDefaultMaxTokens;  // an estimate
+    lengths.max_output = request.form.default_max_tokens;  // an estimate
   }
   return lengths;
 }

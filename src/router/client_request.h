@@ -34,6 +34,15 @@ struct ContextUse {
   WorkerAddress holder{};
 };
 
+inline constexpr int32_t kDefaultMaxTokens = 512;
+
+// The terms of a client's API that its messages do not contain.
+struct RequestForm {
+  // Applies to a request without max_tokens, or what the prompt leaves of the context length if
+  // that is less.
+  int32_t default_max_tokens = kDefaultMaxTokens;
+};
+
 struct ClientRequest {
   RequestId id{};
   const ServedModel* served = nullptr;  // must outlive the request
@@ -47,7 +56,8 @@ struct ClientRequest {
   PromptSpec prompt{};
   // The router puts the context's tokens before the prompt's own.
   ContextUse context{};
-  bool has_max_tokens = false;      // false: the router chooses sampling.max_tokens
+  bool has_max_tokens = false;  // false: the router chooses sampling.max_tokens
+  RequestForm form{};
   std::string workflow{}, agent{};  // empty: none
   // Expected tokens of the output. 0: unknown.
   int32_t expected_tokens = 0;
@@ -57,8 +67,6 @@ struct ClientRequest {
   // Id of the call that brought the request, for logs. Empty if the call has none.
   std::string call{};
 };
-
-inline constexpr int32_t kDefaultMaxTokens = 512;
 
 // Returns the session's name within the router. The same client name in two cache domains gives two
 // sessions. Names have no line break. Empty if the request has no session.

@@ -63,7 +63,8 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
   size_t choice = 0;
   for (const v1::GenerateRequest& prompt : completion.requests) {
     if (answer->over()) return;
-    const absl::StatusOr<ClientRequest> read = parts.admission.Read(prompt, context, &completion.values);
+    const absl::StatusOr<ClientRequest> read =
+        parts.admission.Read(prompt, context, completion.form, &completion.values);
     if (!read.ok()) return parts.admission.Refuse(*answer->sink(choice), read.status());
     if (completion.chat) answer->SetThinking(ThinkingOf(*completion.model, EndOf(*read)));
     for (int32_t sample = 0; sample < completion.samples && !answer->over(); ++sample, ++choice) {

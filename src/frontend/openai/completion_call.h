@@ -10,6 +10,7 @@
 #include "frontend/openai/tool_format.h"
 #include "inference.pb.h"
 #include "model/served_model.h"
+#include "router/client_request.h"
 #include "text/chat_values.h"
 
 namespace baton {
@@ -24,6 +25,7 @@ struct CompletionCall {
   // One for each prompt. Each prompt has `samples` choices. Sample s of prompt p is choice
   // p * samples + s of the call, and its seed is ChoiceSeed of the prompt's seed and s.
   std::vector<v1::GenerateRequest> requests{};
+  RequestForm form{};
   // The values of a chat's JSON texts. A chat has one element in `requests`.
   ChatValues values{};
   // Valid as long as the ServedModels that it was found in.

@@ -69,8 +69,8 @@ absl::StatusOr<std::string> EchoOf(const v1::Segments& prompt, const ServedModel
 }  // namespace
 
 void ReadCompletionMaxTokens(BodyDraft& draft, const ApiField& field) {
-  const auto limit = draft.body.Integer32(field.name);
-  draft.request.mutable_sampling()->set_max_tokens(limit.value_or(kDefaultCompletionTokens));
+  draft.call.form.default_max_tokens = kDefaultCompletionTokens;
+  if (const auto limit = draft.body.Integer32(field.name)) draft.request.mutable_sampling()->set_max_tokens(*limit);
 }
 
 void ReadCompletionLogprobs(BodyDraft& draft, const ApiField& field) {

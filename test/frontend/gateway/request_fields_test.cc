@@ -1,4 +1,5 @@
-// The errors of requests, as clients of HTTP and gRPC see them.
+// Fields of requests over HTTP and gRPC: the values that reach workers, and the errors that clients
+// see. The workers are fakes.
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,16 +24,24 @@ json ErrorOf(Cluster& c, const std::string& path, const std::string& body) {
   return json::parse(answer.body)["error"];
 }
 
-// Returns the sampling parameters that reach a decode worker. The call has one choice.
-SamplingParams SamplingOf(Cluster& c, const std::string& path, const std::string& body) {
+// Returns the sampling parameters of each choice of a call, as they reach a decode worker.
+std::vector<SamplingParams> SamplingsOf(Cluster& c, const std::string& path, const std::string& body, size_t choices) {
   HttpClient client(c.node->http()->address());
   client.Post(path, body);
-  const RequestId id = c.prefill->Next().prefill().request_id();
-  c.prefill->Send(DoneEvent(id, Incarnation(22)));
-  const DecodeJob job = FromProto(c.decode->Next().decode());
-  c.decode->Send(TokensEvent(id, "x", FinishReason::kStop));
+  std::vector<SamplingParams> samplings;
+  std::vector<RequestId> ids;
+  for (size_t i = 0; i < choices; ++i) {
+    ids.push_back(c.prefill->Next().prefill().request_id());
+    c.prefill->Send(DoneEvent(ids.back(), Incarnation(22)));
+    samplings.push_back(FromProto(c.decode->Next().decode()).spec.sampling);
+  }
+  for (const RequestId& id : ids) c.decode->Send(TokensEvent(id, "x", FinishReason::kStop));
   CHECK(client.Read().status == 200);
-  return job.spec.sampling;
+  return samplings;
+}
+
+SamplingParams SamplingOf(Cluster& c, const std::string& path, const std::string& body) {
+  return SamplingsOf(c, path, body, 1).at(0);
 }
 
 TEST_CASE("A router checks and shows a float as the client sent it") {
@@ -69,6 +78,64 @@ TEST_CASE("A router checks and shows a float as the client sent it") {
                 R"({"segments": {"segments": [{"text": "a"}]}, "sampling": {"top_p": 1.0000001}})")["message"]
             .get<std::string>()
             .ends_with("got 1.0000001"));
+}
+
+TEST_CASE("A call without max_tokens gets what the prompt leaves of the context length") {
+  Cluster c;
+  ServedModel model = ByteModel("bytes");
+  model.chat_template = *ChatTemplate::Parse("{{ messages[0].content }}", "", "");
+  c.Serve(std::move(model));
+  const auto body = [](size_t tokens, const std::string& more = "") {
+    return absl::StrCat("{\"prompt\": \"", std::string(tokens, 'p'), "\"", more, "}");
+  };
+  CHECK(SamplingOf(c, "/v1/completions", body(10)).max_tokens == 16);
+  CHECK(SamplingOf(c, "/v1/completions", body(48)).max_tokens == 16);
+  CHECK(SamplingOf(c, "/v1/completions", body(62)).max_tokens == 2);
+  CHECK(SamplingOf(c, "/v1/completions", body(62, ", \"max_tokens\": null")).max_tokens == 2);
+  CHECK(SamplingOf(c, "/v1/completions", body(62, ", \"max_tokens\": 2")).max_tokens == 2);
+  const json error = ErrorOf(c, "/v1/completions", body(62, ", \"max_tokens\": 3"));
+  CHECK(error["param"] == "max_tokens");
+  CHECK(error["code"] == "context_length_exceeded");
+  CHECK(ErrorOf(c, "/v1/completions", body(64))["param"] == "prompt");
+
+  const auto list = SamplingsOf(c, "/v1/completions",
+                                absl::StrCat("{\"prompt\": [\"a\", \"", std::string(61, 'p'), "\"], \"n\": 2}"), 4);
+  for (size_t i = 0; i < 4; ++i) CHECK(list[i].max_tokens == (i < 2 ? 16 : 3));
+
+  CHECK(SamplingOf(c, "/v1/chat/completions",
+                   absl::StrCat("{\"messages\": [{\"role\": \"user\", \"content\": \"", std::string(62, 'p'), "\"}]}"))
+            .max_tokens == 2);
+  CHECK(SamplingOf(c, "/generate",
+                   absl::StrCat("{\"segments\": {\"segments\": [{\"text\": \"", std::string(62, 'p'), "\"}]}}"))
+            .max_tokens == 2);
+
+  v1::GenerateRequest request = Call::Request("r", std::string(62, 'p'));
+  request.mutable_sampling()->clear_max_tokens();
+  Call call(c, request);
+  CHECK(c.prefill->Next().prefill().request_id() == "r");
+  c.prefill->Send(DoneEvent("r", Incarnation(22)));
+  CHECK(FromProto(c.decode->Next().decode()).spec.sampling.max_tokens == 2);
+  c.decode->Send(TokensEvent("r", "x", FinishReason::kStop));
+  CHECK(call.Finish().status.ok());
+}
+
+TEST_CASE("A prompt from a context or an output leaves its default of max_tokens") {
+  Cluster c;
+  HttpClient client(c.node->http()->address());
+  const std::string sixty(60, 'p');
+  client.Post("/v1/completions", absl::StrCat(R"({"context_id": "c", "max_tokens": 0, "prompt": ")", sixty, "\"}"));
+  c.prefill->Send(DoneEvent(c.prefill->Next().prefill().request_id(), Incarnation()));
+  CHECK(client.Read().status == 200);
+  CHECK(SamplingOf(c, "/v1/completions", R"({"context_id": "c", "prompt": "ab"})").max_tokens == 2);
+  CHECK(SamplingOf(c, "/v1/completions", R"({"context_id": "c"})").max_tokens == 4);
+
+  Call up(c, "up");
+  PassPrefill(c, "up");
+  c.decode->Send(TokensEvent("up", "ab", FinishReason::kStop));
+  CHECK(up.Finish().status.ok());
+  CHECK(SamplingOf(c, "/v1/completions",
+                   absl::StrCat(R"({"segments": [{"text": ")", sixty, R"("}, {"output_of": "up"}]})"))
+            .max_tokens == 2);
 }
 
 }  // namespace

@@ -29,8 +29,9 @@ std::string CompletionError(std::string_view fields) {
 TEST_CASE("A text prompt is one request with OpenAI's default of 16 tokens") {
   const CompletionCall call = MustReadCompletion(R"("prompt": "hello")");
   REQUIRE(call.requests.size() == 1);
-  CHECK(call.requests[0].ShortDebugString() ==
-        R"(model: "plain" segments { segments { text: "hello" } } sampling { max_tokens: 16 })");
+  CHECK(call.requests[0].ShortDebugString() == R"(model: "plain" segments { segments { text: "hello" } })");
+  CHECK(call.form.default_max_tokens == 16);
+  CHECK(MustReadCompletion(R"("prompt": "x", "max_tokens": null)").requests[0].has_sampling() == false);
   CHECK_FALSE(call.chat);
   CHECK_FALSE(call.stream);
   CHECK(call.timeout == absl::InfiniteDuration());
@@ -76,7 +77,7 @@ TEST_CASE("Fields for agents are those of the protocol") {
       call.requests[0].ShortDebugString() ==
       R"(model: "plain" segments { segments { text: "t" } segments { token_ids { ids: 1 } } segments { output_of )"
       R"({ request_id: "up" } } segments { output_of { request_id: "up2" announced: true on_failure: )"
-      R"(ON_FAILURE_SUBSTITUTE substitute: "none" timeout_ms: 20 } } } sampling { max_tokens: 16 } session_id: "s" )"
+      R"(ON_FAILURE_SUBSTITUTE substitute: "none" timeout_ms: 20 } } } session_id: "s" )"
       R"(request_id: "r" priority: -3 cache_salt: "c" join: JOIN_ARRIVAL workflow: "w" agent: "a" expected_tokens: 40)");
   CHECK(call.timeout == absl::Milliseconds(1500));
   const v1::GenerateRequest context = MustReadCompletion(R"("context_id": "ctx", "context_length": 5)").requests[0];
