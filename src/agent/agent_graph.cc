@@ -49,7 +49,7 @@ AgentOutput* AgentGraph::Find(const RequestId& id) const {
 
 absl::Status AgentGraph::CheckUpstream(const Reference& reference) const {
   if (reference.announced || Find(reference.upstream) != nullptr) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("output_of: no request '", NameOf(reference.upstream),
+  return absl::NotFoundError(absl::StrCat(reference.path, ": no request '", NameOf(reference.upstream),
                                           "' of this cache_salt is at this router, or its output is no longer kept (",
                                           absl::FormatDuration(limits_.keep_output), " after its end, and ",
                                           limits_.kept_bytes >> 20,
@@ -62,7 +62,7 @@ absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& 
     const Reference* reference = AsReference(segment);
     if (reference == nullptr) continue;
     if (reference->upstream == id) {
-      return absl::InvalidArgumentError("output_of: a request cannot wait for itself");
+      return absl::InvalidArgumentError(reference->path + ": a request cannot wait for itself");
     }
     RETURN_IF_ERROR(CheckUpstream(*reference));
     ++references;
@@ -78,7 +78,7 @@ absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& 
                                                      "; this prompt adds ", references));
   }
   if (!IsCycle(id, spec)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("output_of: a cycle: an upstream request of '", NameOf(id),
+  return absl::InvalidArgumentError(absl::StrCat(spec.path, ": a cycle: an upstream request of '", NameOf(id),
                                                  "' waits for the output of '", NameOf(id), "'"));
 }
 
@@ -305,11 +305,13 @@ absl::StatusOr<PromptIncrement> AgentGraph::NextIncrement(AgentNode& node) {
   });
   unreported.insert(unreported.end(), fresh.begin(), fresh.end());
   if (prompt.given() > prompt.spec().most_tokens) {
-    return absl::InvalidArgumentError(absl::StrCat("prompt: with the outputs it refers to it has at least ",
-                                                   prompt.given(), " tokens, limit ", prompt.spec().most_tokens));
+    return absl::InvalidArgumentError(absl::StrCat(prompt.spec().path,
+                                                   ": with the outputs it refers to it has at least ", prompt.given(),
+                                                   " tokens, limit ", prompt.spec().most_tokens));
   }
   if (prompt.complete()) {
-    if (prompt.given() == 0) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
+    if (prompt.given() == 0)
+      return absl::InvalidArgumentError(prompt.spec().path + ": is empty, expected at least one token");
     return PromptIncrement{&node, std::move(unreported), true};
   }
   // Prefill makes no KV of a prompt's last token, and any token so far may be the last. A block

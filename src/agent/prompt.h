@@ -32,6 +32,7 @@ struct Reference {
   // Counted from the submission of the prompt. An output that is not complete in time counts as
   // failed for this reference.
   absl::Duration timeout = absl::InfiniteDuration();
+  std::string path = "output_of";  // of this reference in the client's request, for errors
 };
 
 using PromptSegment = std::variant<std::vector<TokenId>, Reference>;
@@ -51,6 +52,7 @@ struct PromptSpec {
   // Upper bound on the tokens. A longer prompt is refused, and is assembled only far enough to
   // exceed the bound.
   int64_t most_tokens = 0;
+  std::string path = "prompt";  // of the prompt in the client's request, for errors
 };
 
 // The tokens of an output so far. Empty until the upstream request is submitted.

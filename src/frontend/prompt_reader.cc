@@ -56,6 +56,7 @@ class Parts {
 
 absl::StatusOr<Reference> ReadReference(const v1::OutputOf& proto, const std::string& field, const PromptLimit& limit) {
   Reference reference;
+  reference.path = field;
   if (proto.request_id().empty()) return absl::InvalidArgumentError(field + ".request_id: must not be empty");
   RETURN_IF_ERROR(CheckRequestId(field + ".request_id", proto.request_id()));
   reference.upstream = proto.request_id();
@@ -75,7 +76,8 @@ absl::StatusOr<Reference> ReadReference(const v1::OutputOf& proto, const std::st
   if (!proto.substitute().empty() && reference.on_failure != OnFailure::kSubstitute) {
     return absl::InvalidArgumentError(field + ".substitute: requires on_failure ON_FAILURE_SUBSTITUTE");
   }
-  RETURN_IF_ERROR(limit.CheckText(proto.substitute(), 0));
+  const std::string substitute_path = field + ".substitute";
+  RETURN_IF_ERROR((PromptLimit{limit.model, limit.reserve, substitute_path}.CheckText(proto.substitute(), 0)));
   reference.substitute = limit.model.tokenizer->Encode(proto.substitute(), Tokenizer::SpecialTokens::kAsText);
   if (proto.timeout_ms() < 0) {
     return absl::InvalidArgumentError(StrCat(field, ".timeout_ms: expected >= 0, got ", proto.timeout_ms()));
@@ -216,7 +218,8 @@ jinja::Value ForTemplate(const v1::ChatMessage& message, std::string content, co
   return jinja::Value::MakeDict(std::move(out));
 }
 
-absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& values, const PromptLimit& limit) {
+absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& values, const PromptLimit& limit,
+                                        const FieldPaths& paths) {
   MarkedChat marked;
   if (HasOutputs(chat)) marked.mark = MarkFor(chat, values);
   marked.input.tools = values.tools;
@@ -224,7 +227,7 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& 
   jinja::List messages;
   for (int i = 0; i < chat.messages_size(); ++i) {
     const v1::ChatMessage& message = chat.messages(i);
-    const std::string field = StrCat("chat.messages[", i, "]");
+    const std::string field = StrCat(paths.messages, "[", i, "]");
     if (message.role().empty()) return absl::InvalidArgumentError(field + ".role: must not be empty");
     if (message.role().size() > kMaxRoleBytes) {
       return absl::InvalidArgumentError(
@@ -236,7 +239,7 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& 
     std::string content = message.content();
     for (int k = 0; k < message.parts_size(); ++k) {
       const v1::Segment& part = message.parts(k);
-      const std::string part_field = StrCat(field, ".parts[", k, "]");
+      const std::string part_field = StrCat(field, ".", paths.parts, "[", k, "]");
       if (part.has_text()) {
         content += part.text();
       } else if (part.has_output_of()) {
@@ -256,7 +259,8 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& 
   }
   marked.input.messages = jinja::Value::MakeList(std::move(messages));
   if (marked.references.size() > kMaxSegments) {
-    return absl::InvalidArgumentError(StrCat("chat: ", marked.references.size(), " references, limit ", kMaxSegments));
+    return absl::InvalidArgumentError(
+        StrCat(paths.messages, ": ", marked.references.size(), " references, limit ", kMaxSegments));
   }
   return marked;
 }
@@ -272,15 +276,15 @@ absl::Status CheckRequestId(std::string_view field, std::string_view id) {
 }
 
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const PromptLimit& limit,
-                                                      bool with_prefix) {
+                                                      bool with_prefix, const FieldPaths& paths) {
   if (segments.segments_size() > kMaxSegments) {
     return absl::InvalidArgumentError(
-        StrCat("segments: ", segments.segments_size(), " segments, limit ", kMaxSegments));
+        StrCat(paths.segments, ": ", segments.segments_size(), " segments, limit ", kMaxSegments));
   }
   Parts parts(limit);
   for (int i = 0; i < segments.segments_size(); ++i) {
     const v1::Segment& segment = segments.segments(i);
-    const std::string field = StrCat("segments[", i, "]");
+    const std::string field = StrCat(paths.segments, "[", i, "]");
     switch (segment.kind_case()) {
       case v1::Segment::kText: {
         const auto prefix = limit.model.tokenizer->prompt_prefix();
@@ -306,23 +310,23 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segmen
 }
 
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const PromptLimit& limit, absl::Time now,
-                                                      const ChatValues* values) {
+                                                      const FieldPaths& paths, const ChatValues* values) {
   const ServedModel& model = limit.model;
   if (model.chat_template == nullptr) {
-    return absl::UnimplementedError(StrCat("chat.messages: model '", model.name,
+    return absl::UnimplementedError(StrCat(paths.messages, ": model '", model.name,
                                            "' has no chat template. Send the prompt as text: to /v1/completions over "
                                            "HTTP, in segments over gRPC"));
   }
   if (chat.messages_size() < 1 || chat.messages_size() > kMaxMessages) {
     return absl::InvalidArgumentError(
-        StrCat("chat.messages: expected 1 to ", kMaxMessages, ", got ", chat.messages_size()));
+        StrCat(paths.messages, ": expected 1 to ", kMaxMessages, ", got ", chat.messages_size()));
   }
   ChatValues parsed;
   if (values == nullptr) {
     ASSIGN_OR_RETURN(parsed, ParseValues(chat));
     values = &parsed;
   }
-  ASSIGN_OR_RETURN(MarkedChat marked, ReadMessages(chat, *values, limit));
+  ASSIGN_OR_RETURN(MarkedChat marked, ReadMessages(chat, *values, limit, paths));
   marked.input.now = now;
   auto rendered = model.chat_template->Render(marked.input);
   if (!rendered.ok()) {
@@ -330,7 +334,7 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
     // retry.
     const bool never = absl::IsResourceExhausted(rendered.status());
     return absl::Status(never ? absl::StatusCode::kInvalidArgument : rendered.status().code(),
-                        StrCat("chat: ", rendered.status().message()));
+                        StrCat(paths.messages, ": ", Message(rendered.status())));
   }
 
   Parts parts(limit);
@@ -345,7 +349,7 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
     rest.remove_prefix(static_cast<size_t>(end - rest.data()));
     if (error != std::errc() || index >= marked.references.size() || !rest.starts_with(kMarkEnd)) {
       return absl::InvalidArgumentError(
-          StrCat("chat: the template of '", model.name,
+          StrCat(paths.messages, ": the template of '", model.name,
                  "' changes the text of messages, so output_of is not supported with it"));
     }
     rest.remove_prefix(kMarkEnd.size());
@@ -356,12 +360,13 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
 }
 
 absl::StatusOr<std::vector<TokenId>> ChatTokens(const v1::Chat& chat, const ServedModel& model, absl::Time now,
-                                                const ChatValues* values) {
-  ASSIGN_OR_RETURN(std::vector<PromptSegment> segments, ReadPrompt(chat, PromptLimit{model, 0}, now, values));
+                                                const FieldPaths& paths, const ChatValues* values) {
+  const PromptLimit limit{model, 0, paths.messages};
+  ASSIGN_OR_RETURN(std::vector<PromptSegment> segments, ReadPrompt(chat, limit, now, paths, values));
   if (segments.empty()) return std::vector<TokenId>();
   auto* only = std::get_if<std::vector<TokenId>>(&segments.front());
   if (segments.size() == 1 && only != nullptr) return std::move(*only);
-  return absl::InvalidArgumentError("chat: expected text only, got output_of");
+  return absl::InvalidArgumentError(paths.messages + ": expected text only, got output_of");
 }
 
 }  // namespace baton

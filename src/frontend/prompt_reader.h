@@ -18,17 +18,18 @@ namespace baton {
 // is the time that a chat template shows. If `with_prefix` is set, the tokenizer's prefix precedes
 // a first segment of text. `values` has the parsed JSON texts of the chat, with one element of
 // tool_calls for each message. If it is null, the JSON texts of the chat are parsed instead.
-// Returns INVALID_ARGUMENT if a field is wrong. An error about a field is meant to name the field,
-// the value and the limit. Returns UNIMPLEMENTED if the model of a chat has no template.
+// Returns INVALID_ARGUMENT if a field is wrong. An error about a field is meant to name the field
+// by its path, the value and the limit. Returns UNIMPLEMENTED if the model of a chat has no
+// template.
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const PromptLimit& limit,
-                                                      bool with_prefix);
+                                                      bool with_prefix, const FieldPaths& paths = {});
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const PromptLimit& limit, absl::Time now,
-                                                      const ChatValues* values = nullptr);
+                                                      const FieldPaths& paths = {}, const ChatValues* values = nullptr);
 
 // Returns the tokens of a chat without references. Returns INVALID_ARGUMENT if the chat has a
 // reference. Other errors are those of ReadPrompt.
 absl::StatusOr<std::vector<TokenId>> ChatTokens(const v1::Chat& chat, const ServedModel& model, absl::Time now,
-                                                const ChatValues* values = nullptr);
+                                                const FieldPaths& paths = {}, const ChatValues* values = nullptr);
 
 absl::Status CheckRequestId(std::string_view field, std::string_view id);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "base/status.h"
@@ -44,7 +45,7 @@ absl::Status ReadContext(const v1::GenerateRequest& in, const ServedModel& model
 
 // Reads all fields except those of the output.
 absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const PromptLimit& limit, absl::Time now,
-                                        const ChatValues* values) {
+                                        const FieldPaths& paths, const ChatValues* values) {
   const ServedModel& model = limit.model;
   ClientRequest out;
   out.served = &model;
@@ -66,10 +67,10 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Pro
   if (!in.has_segments() && !in.has_chat() && !continues) {
     return absl::InvalidArgumentError("prompt: expected segments or chat, got none");
   }
-  ASSIGN_OR_RETURN(out.prompt.segments, in.has_chat() ? ReadPrompt(in.chat(), limit, now, values)
-                                                      : ReadPrompt(in.segments(), limit, !continues));
+  ASSIGN_OR_RETURN(out.prompt.segments, in.has_chat() ? ReadPrompt(in.chat(), limit, now, paths, values)
+                                                      : ReadPrompt(in.segments(), limit, !continues, paths));
   if (out.prompt.segments.empty() && !continues) {
-    return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
+    return absl::InvalidArgumentError(StrCat(limit.path, ": is empty, expected at least one token"));
   }
   if (in.join() != v1::JOIN_ORDER && in.join() != v1::JOIN_ARRIVAL) {
     return absl::InvalidArgumentError(StrCat("join: unknown value ", int{in.join()}));
@@ -89,16 +90,31 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Pro
   return out;
 }
 
+// Returns the path of the whole prompt.
+std::string PromptPath(const v1::GenerateRequest& in, const FieldPaths& paths) {
+  if (!paths.prompt.empty()) return paths.prompt;
+  return in.has_chat() ? paths.messages : in.has_segments() ? paths.segments : "prompt";
+}
+
 absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model, ClientRequest& out) {
   out.spec.sampling = FromProto(sampling, model.sampling);
   out.has_max_tokens = sampling.has_max_tokens();
   if (sampling.max_tokens() < 0) {
-    return absl::InvalidArgumentError(StrCat("sampling.max_tokens: expected >= 0, got ", sampling.max_tokens()));
+    return absl::InvalidArgumentError(
+        StrCat(out.form.paths.max_tokens, ": expected >= 0, got ", sampling.max_tokens()));
   }
   // SettleMaxTokens sets the final value if the request generates tokens.
   if (!out.has_max_tokens || out.prefill_only) out.spec.sampling.max_tokens = 1;
-  RETURN_IF_ERROR(Validate(out.spec.sampling, model.vocab));
-  return CheckNamed("sampling.stop_ids", out.spec.sampling.stop_ids, model);
+  RETURN_IF_ERROR(Validate(out.spec.sampling, model.vocab, out.form.paths.sampling));
+  absl::Status named;
+  for (const SamplingField& field : SamplingFields()) {
+    VisitValue(out.spec.sampling, field, [&]<typename Value>(const Value& value) {
+      if constexpr (std::is_same_v<Value, std::vector<TokenId>>) {
+        named.Update(CheckNamed(out.form.paths.sampling(field), value, model));
+      }
+    });
+  }
+  return named;
 }
 
 }  // namespace
@@ -124,8 +140,11 @@ absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, co
                                           absl::Time now, const RequestForm& form, const ChatValues* values) {
   ASSIGN_OR_RETURN(const ServedModel* model, models.Find(request.model()));
   const bool generates = !request.sampling().has_max_tokens() || request.sampling().max_tokens() != 0;
-  ASSIGN_OR_RETURN(ClientRequest out, ReadInput(request, PromptLimit{*model, generates ? 1 : 0}, now, values));
+  const std::string path = PromptPath(request, form.paths);
+  const PromptLimit limit{*model, generates ? 1 : 0, path};
+  ASSIGN_OR_RETURN(ClientRequest out, ReadInput(request, limit, now, form.paths, values));
   out.form = form;
+  out.form.paths.prompt = path;
   out.prefill_only = !generates;
   RETURN_IF_ERROR(ReadSampling(request.sampling(), *model, out));
   if (request.expected_tokens() < 0) {

@@ -136,13 +136,7 @@ struct Validator {
   absl::Status operator()(const std::optional<uint64_t>&) const { return absl::OkStatus(); }
   absl::Status operator()(const std::vector<std::string>& texts) const {
     RETURN_IF_ERROR(CheckLength(texts.size(), " strings"));
-    for (size_t i = 0; i < texts.size(); ++i) {
-      const std::string& text = texts[i];
-      if (text.empty() || text.size() > kMaxStopBytes) {
-        return Reject(Element(i), StrCat("1 to ", kMaxStopBytes, " bytes"), text.size());
-      }
-      if (ValidUtf8Prefix(text) != text.size()) return Reject(Element(i), "UTF-8 text", "other bytes");
-    }
+    for (size_t i = 0; i < texts.size(); ++i) RETURN_IF_ERROR(CheckStop(texts[i], Element(i)));
     return absl::OkStatus();
   }
   absl::Status operator()(const std::vector<TokenId>& ids) const {
@@ -177,6 +171,13 @@ absl::Status Validate(const SamplingParams& params, int64_t vocab, SamplingName 
     RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckStop(std::string_view text, std::string_view path) {
+  if (text.empty() || text.size() > kMaxStopBytes) {
+    return Reject(path, StrCat("1 to ", kMaxStopBytes, " bytes"), text.size());
+  }
+  return ValidUtf8Prefix(text) == text.size() ? absl::OkStatus() : Reject(path, "UTF-8 text", "other bytes");
 }
 
 absl::StatusOr<float> ToFloat(const SamplingField& field, std::string_view path, double number) {

@@ -102,6 +102,8 @@ std::string JsonName(const SamplingField& field);
 
 // Checks all parameters. An INVALID_ARGUMENT error names the parameter, its value and the limit.
 absl::Status Validate(const SamplingParams& params, int64_t vocab, SamplingName name = WireName);
+// Checks one stop string. An INVALID_ARGUMENT error names `path`.
+absl::Status CheckStop(std::string_view text, std::string_view path);
 // Converts a number from a text to a parameter of type float. The range applies to the number
 // itself: a number that is in range and rounds to a bound out of range becomes the float beside
 // that bound. An INVALID_ARGUMENT error names `path`, the number and the range.

@@ -38,7 +38,7 @@ std::string ScopedSession(const ClientRequest& request) {
 
 absl::Status PromptLimit::Check(int64_t tokens, std::string_view at_least) const {
   if (tokens <= limit()) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat("prompt: ", at_least, tokens, " tokens, limit ", limit(),
+  return absl::InvalidArgumentError(StrCat(path, ": ", at_least, tokens, " tokens, limit ", limit(),
                                            " (context length ", model.context, " of '", model.name, "'",
                                            reserve > 0 ? ", less one token to generate" : "", ")"));
 }
@@ -57,7 +57,7 @@ absl::Status CheckMaxTokens(const ClientRequest& request) {
   known = std::max<int64_t>(known, 1);
   const int64_t left = model.context - known;
   if (request.spec.sampling.max_tokens <= left) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat("sampling.max_tokens: ", request.spec.sampling.max_tokens,
+  return absl::InvalidArgumentError(StrCat(request.form.paths.max_tokens, ": ", request.spec.sampling.max_tokens,
                                            " after a prompt of ", request.prompt.segments.empty() ? "" : "at least ",
                                            known, " tokens, limit ", left, " (context length ", model.context, " of '",
                                            model.name, "')"));
@@ -72,6 +72,7 @@ absl::Status SettleMaxTokens(ClientRequest& request) {
 void ScopePrompt(ClientRequest& request) {
   BATON_CHECK(request.prompt.tokenizer == nullptr, "ScopePrompt called twice");
   request.prompt.tokenizer = request.served->tokenizer.get();
+  request.prompt.path = request.form.paths.prompt;
   request.prompt.most_tokens = PromptLimit{*request.served, request.prefill_only ? 0 : 1}.limit();
   for (PromptSegment& segment : request.prompt.segments) {
     auto* reference = std::get_if<Reference>(&segment);

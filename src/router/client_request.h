@@ -14,6 +14,7 @@
 #include "agent/prompt.h"
 #include "agent/scoped_id.h"
 #include "base/ids.h"
+#include "model/sampling_params.h"
 #include "model/served_model.h"
 #include "request/request_spec.h"
 #include "router/placement.h"
@@ -36,11 +37,23 @@ struct ContextUse {
 
 inline constexpr int32_t kDefaultMaxTokens = 512;
 
+// The paths at which a client sends the fields of a request. Errors about a field begin with its
+// path. The defaults are those of baton.v1.GenerateRequest.
+struct FieldPaths {
+  std::string prompt{};  // the whole prompt; empty: `segments` or `messages`
+  std::string segments = "segments.segments";
+  std::string messages = "chat.messages";
+  std::string parts = "parts";  // of a message
+  std::string max_tokens = "sampling.max_tokens";
+  SamplingName sampling = WireName;
+};
+
 // The terms of a client's API that its messages do not contain.
 struct RequestForm {
   // Applies to a request without max_tokens, or what the prompt leaves of the context length if
   // that is less.
   int32_t default_max_tokens = kDefaultMaxTokens;
+  FieldPaths paths{};  // in a ClientRequest, `prompt` is set
 };
 
 struct ClientRequest {
@@ -57,7 +70,7 @@ struct ClientRequest {
   // The router puts the context's tokens before the prompt's own.
   ContextUse context{};
   bool has_max_tokens = false;  // false: the router chooses sampling.max_tokens
-  RequestForm form{};
+  RequestForm form{.paths = {.prompt = "prompt"}};
   std::string workflow{}, agent{};  // empty: none
   // Expected tokens of the output. 0: unknown.
   int32_t expected_tokens = 0;
@@ -77,6 +90,7 @@ struct PromptLimit {
   const ServedModel& model;
   // Tokens of the context length that the prompt must leave free.
   int32_t reserve;
+  std::string_view path = "prompt";  // of the prompt, in errors
   int64_t limit() const { return int64_t{model.context} - reserve; }
 
   // Returns INVALID_ARGUMENT if `tokens` exceeds the limit. `at_least` precedes the number in the
@@ -94,7 +108,7 @@ absl::Status CheckMaxTokens(const ClientRequest& request);
 // REQUIRES: the prompt is complete.
 absl::Status SettleMaxTokens(ClientRequest& request);
 
-// Replaces the client's names in references by ScopedIds. Sets the tokenizer and limit of the
+// Replaces the client's names in references by ScopedIds. Sets the tokenizer, limit and path of the
 // prompt. REQUIRES: not called before for this request.
 void ScopePrompt(ClientRequest& request);
 // Returns keys of the full blocks of `tokens`, for comparisons within this router. `tokens` are the

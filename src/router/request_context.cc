@@ -24,8 +24,9 @@ void PutBefore(ClientRequest& request, std::vector<TokenId> tokens) {
 // Applies the checks that a prompt without a context passes when it is read.
 absl::Status CheckWhole(ClientRequest& request) {
   if (!request.prompt.segments.empty()) return CheckMaxTokens(request);
-  if (request.spec.tokens.empty()) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
-  const PromptLimit limit{*request.served, request.prefill_only ? 0 : 1};
+  const std::string& path = request.form.paths.prompt;
+  if (request.spec.tokens.empty()) return absl::InvalidArgumentError(path + ": is empty, expected at least one token");
+  const PromptLimit limit{*request.served, request.prefill_only ? 0 : 1, path};
   RETURN_IF_ERROR(limit.Check(std::ssize(request.spec.tokens)));
   return request.prefill_only ? absl::OkStatus() : SettleMaxTokens(request);
 }

@@ -148,7 +148,7 @@ TEST_CASE("Text that looks like a mark never becomes a reference") {
   CHECK(std::string(before.begin(), before.end()) == "[{\"a\": \"\ue002\ue0000\ue001\"}]");
   CHECK(std::get<Reference>((*segments)[1]).upstream == "up");
   const auto tokens = ChatTokens(chat, model, absl::UnixEpoch());
-  CHECK(Message(tokens.status()) == "chat: expected text only, got output_of");
+  CHECK(Message(tokens.status()) == "chat.messages: expected text only, got output_of");
 }
 
 }  // namespace

@@ -124,19 +124,19 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
     Has(ErrorOf(request), "context_id: expected segments");
   }
   SECTION("a request without a prompt") { Has(ErrorOf({}), "prompt: expected segments or chat"); }
-  SECTION("an empty prompt") { Has(ErrorOf(Text("")), "prompt: is empty"); }
+  SECTION("an empty prompt") { Has(ErrorOf(Text("")), "segments.segments: is empty"); }
   SECTION("an empty segment") {
     request.mutable_segments()->add_segments();
-    Has(ErrorOf(request), "segments[1]: expected text, token_ids or output_of");
+    Has(ErrorOf(request), "segments.segments[1]: expected text, token_ids or output_of");
   }
   SECTION("too many segments") {
     for (int i = 0; i < 4096; ++i) request.mutable_segments()->add_segments()->set_text("");
-    Has(ErrorOf(request), "segments: 4097 segments, limit 4096");
+    Has(ErrorOf(request), "segments.segments: 4097 segments, limit 4096");
   }
   SECTION("a token id that is negative or beyond the vocabulary") {
     const int32_t id = GENERATE(256, -1, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
     request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->add_ids(id);
-    Has(ErrorOf(request), absl::StrCat("segments[0].token_ids.ids[0]: expected [0, 256)"));
+    Has(ErrorOf(request), absl::StrCat("segments.segments[0].token_ids.ids[0]: expected [0, 256)"));
   }
   SECTION("a token id or a stop id without a token") {
     std::vector<ServedModel> models;
@@ -154,7 +154,8 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
   }
   SECTION("a prompt longer than the context length") {
     request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids()->Resize(64, 7);
-    Has(ErrorOf(request), "prompt: 64 tokens, limit 63 (context length 64 of 'bytes', less one token to generate)");
+    Has(ErrorOf(request),
+        "segments.segments: 64 tokens, limit 63 (context length 64 of 'bytes', less one token to generate)");
   }
   SECTION("a prompt and max_tokens longer than the context length") {
     request.mutable_sampling()->set_max_tokens(60);
@@ -306,7 +307,7 @@ TEST_CASE("ReadRequest refuses text that cannot fit before it tokenises the text
   }
   const auto read = ReadRequest(request, models, absl::UnixEpoch());
   REQUIRE(absl::IsInvalidArgument(read.status()));
-  Has(std::string(Message(read.status())), "prompt: at least ");
+  Has(std::string(Message(read.status())), "chat.messages: at least ");
   Has(std::string(Message(read.status())),
       " tokens, limit 63 (context length 64 of 'bytes', less one token to generate)");
   CHECK(tokenizer.bytes_encoded_ == encoded);
@@ -367,20 +368,20 @@ TEST_CASE("ReadRequest refuses bad references by field") {
   v1::GenerateRequest request = Text("ab");
   v1::OutputOf& reference = *request.mutable_segments()->add_segments()->mutable_output_of();
   const auto error = [&] { return ErrorOf(request, absl::StatusCode::kInvalidArgument); };
-  Has(error(), "segments[1].output_of.request_id: must not be empty");
+  Has(error(), "segments.segments[1].output_of.request_id: must not be empty");
   reference.set_request_id("no spaces");
-  Has(error(), "segments[1].output_of.request_id: expected letters");
+  Has(error(), "segments.segments[1].output_of.request_id: expected letters");
   reference.set_request_id(std::string(129, 'a'));
-  Has(error(), "segments[1].output_of.request_id: 129 bytes, limit 128");
+  Has(error(), "segments.segments[1].output_of.request_id: 129 bytes, limit 128");
   reference.set_request_id("up");
   reference.set_substitute("none");
-  Has(error(), "segments[1].output_of.substitute: requires on_failure ON_FAILURE_SUBSTITUTE");
+  Has(error(), "segments.segments[1].output_of.substitute: requires on_failure ON_FAILURE_SUBSTITUTE");
   reference.clear_substitute();
   reference.set_timeout_ms(-1);
-  Has(error(), "segments[1].output_of.timeout_ms: expected >= 0, got -1");
+  Has(error(), "segments.segments[1].output_of.timeout_ms: expected >= 0, got -1");
   reference.set_timeout_ms(0);
   reference.set_on_failure(static_cast<v1::OutputOf::OnFailure>(7));
-  Has(error(), "segments[1].output_of.on_failure: unknown value 7");
+  Has(error(), "segments.segments[1].output_of.on_failure: unknown value 7");
   reference.clear_on_failure();
   request.set_join(static_cast<v1::Join>(5));
   Has(error(), "join: unknown value 5");

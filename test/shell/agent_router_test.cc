@@ -123,7 +123,8 @@ TEST_CASE("A router refuses unknown upstreams, cycles and too long prompts") {
   c.decode->Send(TokensEvent("up", std::string(60, 'a'), std::nullopt));
   const Call::Result result = down.Finish();
   CHECK(absl::IsInvalidArgument(result.status));
-  CHECK(Message(result.status) == "prompt: with the outputs it refers to it has at least 70 tokens, limit 63");
+  CHECK(Message(result.status) ==
+        "segments.segments: with the outputs it refers to it has at least 70 tokens, limit 63");
 }
 
 TEST_CASE("Metrics show waiting prompts and their upstream requests") {

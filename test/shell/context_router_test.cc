@@ -171,7 +171,7 @@ TEST_CASE("A router refuses an unknown, foreign, full or misused context by fiel
   CHECK(refusal(Addition("two", 5)) ==
         absl::FailedPreconditionError("context_length: expected 4 (the length of context 'c'), got 5"));
   CHECK(refusal(Addition(std::string(61, 'x'), 4)) ==
-        absl::InvalidArgumentError("prompt: 65 tokens, limit 64 (context length 64 of 'bytes')"));
+        absl::InvalidArgumentError("segments.segments: 65 tokens, limit 64 (context length 64 of 'bytes')"));
   CHECK(Message(Call(c, Continuation(std::string(59, 'x'))).Finish().status) ==
         "sampling.max_tokens: 8 after a prompt of 63 tokens, limit 1 (context length 64 of 'bytes')");
   v1::PrefillOnlyRequest fresh = Addition("");

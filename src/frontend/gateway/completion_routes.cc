@@ -61,10 +61,10 @@ std::string EndOf(const ClientRequest& request) {
 void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, CallContext context,
                const std::shared_ptr<CompletionAnswer>& answer) {
   size_t choice = 0;
-  for (const v1::GenerateRequest& prompt : completion.requests) {
+  for (size_t prompt = 0; prompt < completion.requests.size(); ++prompt) {
     if (answer->over()) return;
     const absl::StatusOr<ClientRequest> read =
-        parts.admission.Read(prompt, context, completion.form, &completion.values);
+        parts.admission.Read(completion.requests[prompt], context, completion.FormOf(prompt), &completion.values);
     if (!read.ok()) return parts.admission.Refuse(*answer->sink(choice), read.status());
     if (completion.chat) answer->SetThinking(ThinkingOf(*completion.model, EndOf(*read)));
     for (int32_t sample = 0; sample < completion.samples && !answer->over(); ++sample, ++choice) {

@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
 #include "base/json/json_body.h"
+#include "frontend/openai/completion_call.h"
 #include "frontend/openai/model_routes.h"
 #include "frontend/prompt_reader.h"
 
@@ -46,7 +47,7 @@ void ServeTokens(const GatewayParts& parts, const SharedCall& call,
 
 absl::StatusOr<std::string> Tokenize(const Json& body, const ServedModels& models) {
   return TokenizeBody(body, models, [](const v1::Chat& chat, const ChatValues& values, const ServedModel& model) {
-    return ChatTokens(chat, model, absl::Now(), &values);
+    return ChatTokens(chat, model, absl::Now(), OpenAiPaths(), &values);
   });
 }
 

@@ -112,6 +112,7 @@ void ReadChatMaxTokens(BodyDraft& draft, const ApiField& field) {
   if (sampling.has_max_tokens() && sampling.max_tokens() != *limit) {
     draft.body.Refuse(field.name, StrCat("expected the same as max_tokens, ", sampling.max_tokens(), ", got ", *limit));
   }
+  if (!sampling.has_max_tokens()) draft.call.form.paths.max_tokens = field.name;
   sampling.set_max_tokens(*limit);
 }
 

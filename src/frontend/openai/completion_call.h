@@ -21,11 +21,23 @@ struct PrefillHint {
   ChatValues values{};          // of the hint's chat
 };
 
+// Returns the paths of fields in the bodies of OpenAI's APIs.
+inline FieldPaths OpenAiPaths() {
+  return {.segments = "segments",
+          .messages = "messages",
+          .parts = "content",
+          .max_tokens = "max_tokens",
+          .sampling = JsonName};
+}
+
 struct CompletionCall {
   // One for each prompt. Each prompt has `samples` choices. Sample s of prompt p is choice
   // p * samples + s of the call, and its seed is ChoiceSeed of the prompt's seed and s.
   std::vector<v1::GenerateRequest> requests{};
-  RequestForm form{};
+  RequestForm form{.paths = OpenAiPaths()};
+  // The path of each prompt of a completion: "prompt", or "prompt[0]" in a list. Empty if the call
+  // has no field `prompt`.
+  std::vector<std::string> prompt_paths{};
   // The values of a chat's JSON texts. A chat has one element in `requests`.
   ChatValues values{};
   // Valid as long as the ServedModels that it was found in.
@@ -48,6 +60,12 @@ struct CompletionCall {
   // From the call's arrival. The call then fails with DEADLINE_EXCEEDED.
   absl::Duration timeout = absl::InfiniteDuration();
 
+  // Returns the form of a request.
+  RequestForm FormOf(size_t request) const {
+    RequestForm of = form;
+    if (!prompt_paths.empty()) of.paths.prompt = prompt_paths[request];
+    return of;
+  }
   size_t choices() const { return requests.size() * static_cast<size_t>(samples); }
 };
 

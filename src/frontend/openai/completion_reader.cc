@@ -33,11 +33,13 @@ absl::StatusOr<v1::Segments> ReadOnePrompt(const Json& prompt, const std::string
   return segments;
 }
 
-absl::StatusOr<std::vector<v1::Segments>> ReadPrompts(const Json& prompt, const ServedModel& model) {
+// Reads one prompt or several. Appends their paths to `paths`.
+absl::StatusOr<std::vector<v1::Segments>> ReadPrompts(const Json& prompt, const ServedModel& model,
+                                                      std::vector<std::string>& paths) {
   std::vector<v1::Segments> prompts;
   const bool single = prompt.is_string() || (prompt.is_array() && !prompt.empty() && prompt[0].is_number());
   if (single) {
-    ASSIGN_OR_RETURN(v1::Segments only, ReadOnePrompt(prompt, "prompt", model));
+    ASSIGN_OR_RETURN(v1::Segments only, ReadOnePrompt(prompt, paths.emplace_back("prompt"), model));
     prompts.push_back(std::move(only));
     return prompts;
   }
@@ -46,7 +48,7 @@ absl::StatusOr<std::vector<v1::Segments>> ReadPrompts(const Json& prompt, const 
     return absl::InvalidArgumentError(StrCat("prompt: ", prompt.size(), " prompts, limit ", kMaxChoices));
   }
   for (size_t i = 0; i < prompt.size(); ++i) {
-    ASSIGN_OR_RETURN(v1::Segments one, ReadOnePrompt(prompt[i], ElementPath("prompt", i), model));
+    ASSIGN_OR_RETURN(v1::Segments one, ReadOnePrompt(prompt[i], paths.emplace_back(ElementPath("prompt", i)), model));
     prompts.push_back(std::move(one));
   }
   return prompts;
@@ -89,7 +91,7 @@ void ReadPrompt(BodyDraft& draft, const ApiField& field) {
   const bool has_segments = !draft.prompts.empty();
   if (prompt != nullptr) {
     if (has_segments) return body.Refuse("segments", "expected segments or a prompt, got both");
-    auto prompts = ReadPrompts(*prompt, *draft.call.model);
+    auto prompts = ReadPrompts(*prompt, *draft.call.model, draft.call.prompt_paths);
     if (!prompts.ok()) return body.Check(prompts.status());
     draft.prompts = *std::move(prompts);
   } else if (!has_segments && draft.request.context_id().empty()) {

@@ -9,8 +9,16 @@
 namespace baton {
 namespace {
 
-// Prefixes of field names in the protocol. In HTTP bodies, these fields have no prefix.
-constexpr std::string_view kSampling = "sampling.", kChat = "chat.";
+// Fields that errors name if a prompt and its output exceed the context length.
+constexpr std::string_view kLengthFields[] = {"prompt",
+                                              "segments",
+                                              "messages",
+                                              "max_tokens",
+                                              "max_completion_tokens",
+                                              "chat.messages",
+                                              "segments.segments",
+                                              "sampling.max_tokens",
+                                              "tokens"};
 
 // Returns the field with which a message begins. Messages about a field begin with "FIELD: ".
 std::string_view FieldOf(std::string_view message) {
@@ -37,7 +45,8 @@ std::string_view TypeOf(absl::StatusCode code, int http) {
 // N". Empty for other errors.
 std::string_view ContextOf(absl::StatusCode code, std::string_view field, std::string_view message) {
   if (code != absl::StatusCode::kInvalidArgument) return "";
-  if (field != "prompt" && field != "max_tokens" && field != "tokens") return "";
+  if (field.ends_with(']')) field = field.substr(0, field.find('['));
+  if (std::ranges::find(kLengthFields, field) == std::end(kLengthFields)) return "";
   for (const std::string_view before : {" (context length ", " tokens, limit "}) {
     const size_t at = message.find(before);
     if (at == std::string_view::npos) continue;
@@ -95,15 +104,10 @@ int HttpStatusOf(const absl::Status& status) {
 }
 
 std::string ErrorBody(const absl::Status& status) {
-  std::string_view message = Message(status);
+  const std::string_view message = Message(status);
   const int http = HttpStatusOf(status);
   // Statuses from 429 on are not a field's fault.
-  std::string_view field = http < 429 ? FieldOf(message) : "";
-  for (const std::string_view owner : {kSampling, kChat}) {
-    if (!field.starts_with(owner)) continue;
-    message.remove_prefix(owner.size());
-    field.remove_prefix(owner.size());
-  }
+  const std::string_view field = http < 429 ? FieldOf(message) : "";
   // Agent frameworks shorten a chat when they find this text or the code.
   const std::string_view context = ContextOf(status.code(), field, message);
   const std::string whole = context.empty()

@@ -43,6 +43,7 @@ struct ParamReader {
     if (list == nullptr) return false;
     if (list->is_string()) {
       texts.push_back(list->get<std::string>());
+      body.Check(CheckStop(texts.back(), field.json));  // the path of a lone text has no index
       return true;
     }
     if (!list->is_array()) return Refuse(field.json, "a string or a list of strings", *list);
@@ -144,7 +145,9 @@ void ReadSampling(BodyDraft& draft, const ApiField& field) {
 absl::Status MakeRequests(const v1::GenerateRequest& common, std::vector<v1::Segments> prompts, CompletionCall& call) {
   for (v1::Segments& prompt : prompts) {
     v1::GenerateRequest& request = call.requests.emplace_back(common);
-    if (prompt.segments_size() > 0) *request.mutable_segments() = std::move(prompt);
+    // A chat has no segments, and a context may be continued without any.
+    const bool may_lack = common.has_chat() || !common.context_id().empty();
+    if (!may_lack || prompt.segments_size() > 0) *request.mutable_segments() = std::move(prompt);
   }
   if (call.choices() > kMaxChoices) {
     return absl::InvalidArgumentError(StrCat("n: ", call.samples, " choices for each of ", prompts.size(),

@@ -1,10 +1,11 @@
 // Fields of requests over HTTP and gRPC: the values that reach workers, and the errors that clients
 // see. The workers are fakes.
-#include <optional>
+#include <cmath>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "frontend/openai/openai_model.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
 #include "shell/router_cluster.h"
@@ -80,11 +81,206 @@ TEST_CASE("A router checks and shows a float as the client sent it") {
             .ends_with("got 1.0000001"));
 }
 
+const char kTemplate[] =
+    "{% if messages[0].content == 'no' %}{{ raise_exception('not that') }}{% endif %}{{ messages[0].content }}";
+
+// A router of a model with a template. The model's context length is 64 tokens.
+void ServeChats(Cluster& c) {
+  ServedModel model = ByteModel("bytes");
+  model.chat_template = *ChatTemplate::Parse(kTemplate, "", "");
+  c.Serve(std::move(model));
+}
+
+// A field and the start of the message about it agree.
+void CheckNamed(const json& error, const std::string& field) {
+  INFO(error.dump());
+  CHECK(error["param"] == field);
+  std::string message = error["message"];
+  const std::string too_long = "This model's maximum context length is 64 tokens. ";
+  if (message.starts_with(too_long)) message.erase(0, too_long.size());
+  CHECK(message.starts_with(field + ": "));
+}
+
+// Each "$" of a body below stands for this text, which is longer than the context length.
+std::string Expanded(std::string body) {
+  const std::string text(70, 'x');
+  for (size_t at = body.find('$'); at != std::string::npos; at = body.find('$')) body.replace(at, 1, text);
+  return body;
+}
+
+TEST_CASE("An error of a completion names the field as it was sent") {
+  Cluster c;
+  ServeChats(c);
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("prompt": "a", "stop_token_ids": [256])", "stop_token_ids[0]"},
+      {R"("prompt": "a", "stop_token_ids": [1, 2, 300])", "stop_token_ids[2]"},
+      {R"("prompt": "a", "stop_token_ids": [-1])", "stop_token_ids[0]"},
+      {R"("prompt": "a", "stop": ["b", ""])", "stop[1]"},
+      {R"("prompt": "a", "stop": "")", "stop"},
+      {R"("prompt": "a", "top_k": -2)", "top_k"},
+      {R"("prompt": "a", "top_p": 2)", "top_p"},
+      {R"("prompt": "a", "logprobs": 21)", "logprobs"},
+      {R"("prompt": "a", "max_tokens": -1)", "max_tokens"},
+      {R"("prompt": "a", "max_tokens": 64)", "max_tokens"},
+      {R"("prompt": ["a", "b"], "max_tokens": 64)", "max_tokens"},
+      {R"("prompt": "")", "prompt"},
+      {R"("prompt": "$")", "prompt"},
+      {R"("prompt": "", "context_id": "c", "max_tokens": 0)", "prompt"},
+      {R"("prompt": "$", "context_id": "c", "max_tokens": 0)", "prompt"},
+      {R"("prompt": [""])", "prompt[0]"},
+      {R"("prompt": ["a", ""])", "prompt[1]"},
+      {R"("prompt": ["a", "$"])", "prompt[1]"},
+      {R"("prompt": ["a", []])", "prompt[1]"},
+      {R"("prompt": [[1], [2, 256]])", "prompt[1][1]"},
+      {R"("segments": [])", "segments"},
+      {R"("segments": [{"text": ""}])", "segments"},
+      {R"("segments": [{"text": "a"}, {"text": "$"}])", "segments"},
+      {R"("segments": [{"text": "a"}, {"token_ids": [256]}])", "segments[1].token_ids[0]"},
+      {R"("segments": [{"output_of": {"request_id": ""}}])", "segments[0].output_of.request_id"},
+      {R"("segments": [{"text": "a"}, {"output_of": {"request_id": "u", "substitute": "x"}}])",
+       "segments[1].output_of.substitute"},
+      {R"("segments": [{"output_of": {"request_id": "u", "on_failure": "substitute", "substitute": "$"}}])",
+       "segments[0].output_of.substitute"},
+      {R"("segments": [{"output_of": {"request_id": "u", "timeout_ms": -1}}])", "segments[0].output_of.timeout_ms"},
+      {R"("segments": [{"text": "a"}, {"output_of": "nobody"}])", "segments[1].output_of"},
+      {R"("request_id": "self", "segments": [{"output_of": {"request_id": "self", "announced": true}}])",
+       "segments[0].output_of"},
+      {R"("prompt": "a", "priority": 1001)", "priority"},
+      {R"("prompt": "a", "request_id": "a b")", "request_id"},
+      {R"("prompt": "a", "session_id": "a\u0001")", "session_id"},
+      {R"("prompt": "a", "workflow": "$$")", "workflow"},
+      {R"("prompt": "a", "agent": "$$")", "agent"},
+      {R"("prompt": "a", "cache_salt": "$$$$")", "cache_salt"},
+      {R"("prompt": "a", "expected_tokens": -1)", "expected_tokens"},
+      {R"("prompt": "a", "context_length": 1)", "context_length"},
+      {R"("prompt": "a", "context_id": "c", "context_length": -1)", "context_length"},
+      {R"("prompt": "a", "context_id": "no such")", "context_id"},
+      {R"("prompt": "a", "context_id": "other")", "context_id"},
+  };
+  for (const auto& [fields, name] : cases) {
+    CheckNamed(ErrorOf(c, "/v1/completions", Expanded("{" + std::string(fields) + "}")), name);
+  }
+}
+
+TEST_CASE("An error of a chat names the field as it was sent") {
+  Cluster c;
+  ServeChats(c);
+  const auto chat = [](const std::string& content, const std::string& more = "") {
+    return R"({"messages": [{"role": "user", "content": )" + content + "}]" + more + "}";
+  };
+  const std::pair<std::string, const char*> cases[] = {
+      {chat(R"("hi")", R"(, "max_completion_tokens": -1)"), "max_completion_tokens"},
+      {chat(R"("hi")", R"(, "max_completion_tokens": 64)"), "max_completion_tokens"},
+      {chat(R"("hi")", R"(, "max_tokens": -1)"), "max_tokens"},
+      {chat(R"("hi")", R"(, "max_tokens": 64)"), "max_tokens"},
+      {chat(R"("hi")", R"(, "max_tokens": 64, "max_completion_tokens": 64)"), "max_tokens"},
+      {chat(R"("hi")", R"(, "stop_token_ids": [256])"), "stop_token_ids[0]"},
+      {chat(R"("hi")", R"(, "logprobs": true, "top_logprobs": 21)"), "top_logprobs"},
+      {chat(R"("$")"), "messages"},
+      {chat(R"("")"), "messages"},
+      {chat(R"("no")"), "messages"},
+      {R"({"messages": []})", "messages"},
+      {chat(R"([{"type": "text", "text": "a"}, {"type": "output_of", "output_of": "nobody"}])"),
+       "messages[0].content[1].output_of"},
+      {chat(R"([{"type": "output_of", "output_of": {"request_id": "a b"}}])"),
+       "messages[0].content[0].output_of.request_id"},
+      {chat(R"("hi")", R"(, "context_id": "c")"), "context_id"},
+  };
+  for (const auto& [body, name] : cases) CheckNamed(ErrorOf(c, "/v1/chat/completions", Expanded(body)), name);
+  CheckNamed(ErrorOf(c, "/tokenize", Expanded(R"({"prompt": "$"})")), "prompt");
+  CheckNamed(ErrorOf(c, "/tokenize", Expanded(chat(R"("$")"))), "messages");
+  CheckNamed(ErrorOf(c, "/generate", R"({"sampling": {"stop_ids": [256]}, "segments": {"segments": [{"text": "a"}]}})"),
+             "sampling.stop_ids[0]");
+  CheckNamed(ErrorOf(c, "/generate", Expanded(R"({"segments": {"segments": [{"text": "$"}]}})")), "segments.segments");
+}
+
+TEST_CASE("An error after the outputs of a prompt names the field as it was sent") {
+  Cluster c;
+  ServeChats(c);
+  const auto error = [&](const std::string& path, const std::string& body, size_t output) {
+    Call up(c, "up");
+    PassPrefill(c, "up");
+    HttpClient client(c.node->http()->address());
+    client.Post(path, body);
+    CHECK(c.prefill->Next().prefill().open());
+    c.decode->Send(TokensEvent("up", std::string(output, 'a'), FinishReason::kStop));
+    const HttpAnswer answer = client.Read();
+    CHECK(up.Finish().status.ok());
+    CHECK(answer.status == 400);
+    while (!c.prefill->Next().has_cancel()) continue;  // ends the downstream request
+    return json(json::parse(answer.body)["error"]);
+  };
+  const std::string completion = R"({"segments": [{"text": "0123456789"}, {"output_of": "up"}], "max_tokens": 8})";
+  CheckNamed(error("/v1/completions", completion, 60), "segments");
+  CheckNamed(error("/v1/completions", completion, 50), "max_tokens");
+  const std::string chat = R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "0123456789"},
+                              {"type": "output_of", "output_of": "up"}]}], "max_completion_tokens": 8})";
+  CheckNamed(error("/v1/chat/completions", chat, 60), "messages");
+  CheckNamed(error("/v1/chat/completions", chat, 50), "max_completion_tokens");
+}
+
+TEST_CASE("An error over gRPC names the field of the message") {
+  Cluster c;
+  ServeChats(c);
+  struct Case {
+    const char* field;
+    std::function<void(v1::GenerateRequest&)> change;
+  };
+  const auto sampling = [](auto set) {
+    return [set](v1::GenerateRequest& request) { set(*request.mutable_sampling()); };
+  };
+  const auto segment = [](auto set) {
+    return [set](v1::GenerateRequest& request) { set(*request.mutable_segments()->add_segments()); };
+  };
+  const auto message = [](auto set) {
+    return [set](v1::GenerateRequest& request) {
+      v1::ChatMessage& added = *request.mutable_chat()->add_messages();
+      added.set_role("user");
+      set(added);
+    };
+  };
+  const Case cases[] = {
+      {"sampling.stop_ids[0]", sampling([](auto& s) { s.add_stop_ids(256); })},
+      {"sampling.stop[0]", sampling([](auto& s) { s.add_stop(""); })},
+      {"sampling.top_k", sampling([](auto& s) { s.set_top_k(-1); })},
+      {"sampling.top_p", sampling([](auto& s) { s.set_top_p(1.5f); })},
+      {"sampling.logprobs", sampling([](auto& s) { s.set_logprobs(21); })},
+      {"sampling.max_tokens", sampling([](auto& s) { s.set_max_tokens(-1); })},
+      {"sampling.max_tokens", sampling([](auto& s) { s.set_max_tokens(64); })},
+      {"segments.segments[1].token_ids.ids[0]", segment([](auto& s) { s.mutable_token_ids()->add_ids(256); })},
+      {"segments.segments[1].output_of.request_id", segment([](auto& s) { s.mutable_output_of(); })},
+      {"segments.segments[1].output_of", segment([](auto& s) { s.mutable_output_of()->set_request_id("nobody"); })},
+      {"segments.segments[1].output_of", segment([](auto& s) { s.mutable_output_of()->set_request_id("r"); })},
+      {"segments.segments[1]", segment([](auto&) {})},
+      {"segments.segments", segment([](auto& s) { s.set_text(std::string(70, 'x')); })},
+      {"segments.segments", [](auto& r) { r.mutable_segments()->clear_segments(); }},
+      {"prompt", [](auto& r) { r.clear_segments(); }},
+      {"chat.messages", [](auto& r) { r.mutable_chat(); }},
+      {"chat.messages", message([](auto& m) { m.set_content(std::string(70, 'x')); })},
+      {"chat.messages", message([](auto& m) { m.set_content(""); })},
+      {"chat.messages", message([](auto& m) { m.set_content("no"); })},
+      {"chat.messages[0].role", message([](auto& m) { m.clear_role(); })},
+      {"chat.messages[0].parts[0]", message([](auto& m) { m.add_parts(); })},
+      {"chat.messages[0].parts[0].output_of",
+       message([](auto& m) { m.add_parts()->mutable_output_of()->set_request_id("nobody"); })},
+      {"chat.messages[0].tool_calls", message([](auto& m) { m.set_tool_calls("{}"); })},
+      {"chat.tools", [](auto& r) { r.mutable_chat()->set_tools("{}"), r.mutable_chat()->add_messages(); }},
+      {"context_id", [](auto& r) { r.set_context_id("other"); }},
+      {"context_length", [](auto& r) { r.set_context_length(1); }},
+      {"join", [](auto& r) { r.set_join(static_cast<v1::Join>(7)); }},
+  };
+  for (const Case& one : cases) {
+    v1::GenerateRequest request = Call::Request("r", "hello");
+    one.change(request);
+    const std::string error(Message(Call(c, request).Finish().status));
+    INFO(one.field << " | " << error);
+    CHECK(error.starts_with(std::string(one.field) + ": "));
+  }
+}
+
 TEST_CASE("A call without max_tokens gets what the prompt leaves of the context length") {
   Cluster c;
-  ServedModel model = ByteModel("bytes");
-  model.chat_template = *ChatTemplate::Parse("{{ messages[0].content }}", "", "");
-  c.Serve(std::move(model));
+  ServeChats(c);
   const auto body = [](size_t tokens, const std::string& more = "") {
     return absl::StrCat("{\"prompt\": \"", std::string(tokens, 'p'), "\"", more, "}");
   };

@@ -32,6 +32,7 @@ TEST_CASE("A text prompt is one request with OpenAI's default of 16 tokens") {
   CHECK(call.requests[0].ShortDebugString() == R"(model: "plain" segments { segments { text: "hello" } })");
   CHECK(call.form.default_max_tokens == 16);
   CHECK(MustReadCompletion(R"("prompt": "x", "max_tokens": null)").requests[0].has_sampling() == false);
+  CHECK(call.FormOf(0).paths.prompt == "prompt");
   CHECK_FALSE(call.chat);
   CHECK_FALSE(call.stream);
   CHECK(call.timeout == absl::InfiniteDuration());
@@ -61,6 +62,7 @@ TEST_CASE("Each of several prompts is a request with its samples") {
   CHECK(call.requests[0].segments().segments(0).text() == "a");
   CHECK(call.requests[1].segments().segments(0).token_ids().ids_size() == 2);
   CHECK(call.requests[1].segments().segments(0).token_ids().ids(1) == 99);
+  CHECK(call.FormOf(1).paths.prompt == "prompt[1]");
   CHECK(MustReadCompletion(R"("prompt": [1, 2])").requests[0].segments().segments(0).token_ids().ids(1) == 2);
   CHECK(MustReadCompletion(R"("prompt": [[1, 2], [3]])").requests.size() == 2);
   CHECK_FALSE(MustReadCompletion(R"("prompt": ["a", "b"])").requests[1].sampling().has_seed());

@@ -13,11 +13,8 @@ TEST_CASE("An error has OpenAI's format and names the field") {
         R"({"error":{"message":"model: unknown: 'x'","type":"invalid_request_error","param":"model",)"
         R"("code":"model_not_found"}})");
   CHECK(ErrorBody(absl::InvalidArgumentError("sampling.top_p: expected a number in [0, 1], got 2")) ==
-        R"({"error":{"message":"top_p: expected a number in [0, 1], got 2","type":"invalid_request_error",)"
-        R"("param":"top_p","code":"invalid_argument"}})");
-  CHECK(ErrorBody(absl::InvalidArgumentError("chat.messages: expected 1 to 4096, got 0")) ==
-        R"({"error":{"message":"messages: expected 1 to 4096, got 0","type":"invalid_request_error",)"
-        R"("param":"messages","code":"invalid_argument"}})");
+        R"({"error":{"message":"sampling.top_p: expected a number in [0, 1], got 2","type":"invalid_request_error",)"
+        R"("param":"sampling.top_p","code":"invalid_argument"}})");
   CHECK(ErrorBody(absl::ResourceExhaustedError("overloaded: 256 long prompts wait")) ==
         R"({"error":{"message":"overloaded: 256 long prompts wait","type":"rate_limit_error","param":null,)"
         R"("code":"rate_limit_exceeded"}})");
@@ -36,7 +33,10 @@ TEST_CASE("A prompt beyond the context length gets OpenAI's message") {
         R"("code":"context_length_exceeded"}})");
   for (const char* message :
        {"sampling.max_tokens: 8 after a prompt of 61 tokens, limit 3 (context length 64 of 'bytes')",
+        "max_completion_tokens: 8 after a prompt of 61 tokens, limit 3 (context length 64 of 'bytes')",
         "tokens: expected at most 64, got 65 (context length 64 of 'bytes')",
+        "prompt[12]: 70 tokens, limit 63 (context length 64 of 'bytes', less one token to generate)",
+        "messages: 70 tokens, limit 63 (context length 64 of 'bytes', less one token to generate)",
         "prompt: with the outputs it refers to it has at least 65 tokens, limit 64"}) {
     const std::string body = ErrorBody(absl::InvalidArgumentError(message));
     CHECK(body.find("maximum context length is 64 tokens") != std::string::npos);
@@ -44,6 +44,7 @@ TEST_CASE("A prompt beyond the context length gets OpenAI's message") {
   }
   for (const absl::Status& other :
        {absl::InvalidArgumentError("prompt: expected segments or chat, got none"),
+        absl::InvalidArgumentError("messages[0].role: 9 tokens, limit 3 (context length 64 of 'bytes')"),
         absl::InvalidArgumentError("stop: 9 tokens, limit 3 (context length 64 of 'bytes')"),
         absl::ResourceExhaustedError("prompt: 64 tokens, limit 63")}) {
     CHECK(ErrorBody(other).find("maximum context") == std::string::npos);
