@@ -5,8 +5,8 @@
 #include <mutex>
 #include <optional>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 
 namespace baton {
 
@@ -17,7 +17,7 @@ class LogLimit {
 
   // Returns the number of lines suppressed since the last permitted line. Returns nullopt if the
   // caller must suppress this line too.
-  std::optional<int64_t> Pass(absl::Time now = absl::Now()) {
+  std::optional<int64_t> Pass(absl::Time now = SteadyClock().Now()) {
     const std::lock_guard lock(mutex_);
     if (now < next_) {
       ++kept_back_;

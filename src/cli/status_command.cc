@@ -16,6 +16,7 @@
 #include "base/strings.h"
 #include "cli/printable.h"
 #include "cli/router_call.h"
+#include "rpc/grpc_deadline.h"
 #include "rpc/grpc_status.h"
 
 namespace baton {
@@ -25,10 +26,10 @@ namespace {
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 
 absl::StatusOr<v1::GetServerInfoResponse> Ask(v1::Inference::Stub& stub, const ServerOptions& server,
-                                              absl::Duration& retry_after, absl::Time deadline) {
+                                              absl::Duration& retry_after, absl::Duration timeout) {
   grpc::ClientContext context;
   Authorize(context, server);
-  if (deadline != absl::InfiniteFuture()) context.set_deadline(absl::ToChronoTime(deadline));
+  context.set_deadline(DeadlineAfter(timeout));
   v1::GetServerInfoResponse info;
   const grpc::Status status = stub.GetServerInfo(&context, {}, &info);
   retry_after = RetryAfterOf(context);
@@ -130,23 +131,23 @@ int RunStatus(const StatusOptions& options) {
   const auto stub = Connect(options.server);
   absl::Duration retry_after;
   double seconds = 0;
+  const auto ask = [&](absl::Duration timeout) { return Ask(*stub, options.server, retry_after, timeout); };
   if (!absl::SimpleAtod(options.watch, &seconds)) {
-    const auto info = Ask(*stub, options.server, retry_after, absl::InfiniteFuture());
+    const auto info = ask(absl::InfiniteDuration());
     if (!info.ok()) return PrintError(info.status(), retry_after);
     std::cout << StatusText(options.server.address, *info);
     return 0;
   }
-  const absl::Status status =
-      WatchStatus({.address = options.server.address,
-                   .ask = [&] { return Ask(*stub, options.server, retry_after, absl::Now() + kCallTimeout); },
-                   .now = absl::Now,
-                   .terminal = SizeOfStdout,
-                   .pause =
-                       [&] {
-                         absl::SleepFor(absl::Seconds(seconds));
-                         return true;
-                       }},
-                  std::cout);
+  const absl::Status status = WatchStatus({.address = options.server.address,
+                                           .ask = [&] { return ask(kCallTimeout); },
+                                           .now = absl::Now,
+                                           .terminal = SizeOfStdout,
+                                           .pause =
+                                               [&] {
+                                                 absl::SleepFor(absl::Seconds(seconds));
+                                                 return true;
+                                               }},
+                                          std::cout);
   return status.ok() ? 0 : PrintError(status, retry_after);
 }
 

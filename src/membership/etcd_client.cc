@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "etcd.grpc.pb.h"
+#include "rpc/grpc_deadline.h"
 #include "rpc/tls.h"
 
 namespace baton {
@@ -41,7 +42,7 @@ std::string RangeEnd(std::string prefix) {
 struct CallWaiter {
   grpc::CompletionQueue& queue;
   grpc::ClientContext& context;
-  const std::chrono::system_clock::time_point until;
+  const gpr_timespec until;
 
   // Returns false if the operation failed.
   bool Done() const {
@@ -84,7 +85,7 @@ absl::Status EtcdClient::AskOnce(std::chrono::milliseconds timeout, Call call) {
   const std::string& server = servers_[server_];
   if (channel_ == nullptr) channel_ = dial_(server);
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + timeout);
+  context.set_deadline(DeadlineAfter(absl::FromChrono(timeout)));
   {
     const std::lock_guard lock(mutex_);
     if (cancelled_) return absl::CancelledError("etcd: cancelled");
@@ -148,7 +149,7 @@ absl::Status EtcdClient::AwaitChange(const std::string& prefix, int64_t revision
     // With this header, a server without a leader reports an error instead of sending nothing.
     context.AddMetadata("hasleader", "true");
     grpc::CompletionQueue queue;
-    const CallWaiter waiter{queue, context, std::chrono::system_clock::now() + longest};
+    const CallWaiter waiter{queue, context, DeadlineAfter(absl::FromChrono(longest))};
     const auto stream = etcd::Watch::NewStub(channel)->AsyncWatch(&context, &queue, nullptr);
     etcd::WatchResponse response;
     bool over = !waiter.Done(), changed = false;
@@ -163,7 +164,7 @@ absl::Status EtcdClient::AwaitChange(const std::string& prefix, int64_t revision
       // reaches `revision` again.
       changed = !over && (!response.events().empty() || response.header().revision() < revision);
     }
-    const bool quiet = !changed && std::chrono::system_clock::now() >= waiter.until;
+    const bool quiet = !changed && TimeUntil(waiter.until) <= absl::ZeroDuration();
     // Otherwise the stream ended by itself, and Finish returns the reason.
     if (changed || quiet || response.canceled()) context.TryCancel();
     grpc::Status end;

@@ -246,10 +246,10 @@ void RouterNode::Shutdown(absl::Duration grace) {
   // Drained first, so that clients see their connection close after a refusal.
   if (http_) http_->Drain();
   admission_.Drain();
-  const absl::Time until = absl::Now() + grace;
+  const absl::Time until = SteadyClock().Now() + grace;
   server_->Stop(grace);
   if (!http_) return;
-  if (!http_->AwaitIdle(until - absl::Now())) {
+  if (!http_->AwaitIdle(until - SteadyClock().Now())) {
     // Requests that still wait then receive an error.
     router_.EndAll();
     http_->AwaitIdle(kFinalAnswerTimeout);

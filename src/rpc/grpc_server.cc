@@ -8,6 +8,7 @@
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
+#include "rpc/grpc_deadline.h"
 
 namespace baton {
 namespace {
@@ -117,7 +118,7 @@ void GrpcServer::SetServing(bool serving) {
 
 void GrpcServer::Stop(absl::Duration grace) {
   if (server_ == nullptr) return;
-  server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  server_->Shutdown(DeadlineAfter(grace));
   server_->Wait();
 }
 

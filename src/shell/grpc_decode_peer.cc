@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "rpc/grpc_deadline.h"
 #include "rpc/grpc_status.h"
 #include "rpc/kv_convert.h"
 
@@ -33,7 +34,7 @@ void Start(Async* stub,
            absl::Duration timeout, Request request, Convert convert, DecodePeer::Done<Result> done) {
   auto call = std::make_shared<Call<Request, Reply>>();
   call->request = std::move(request);
-  call->context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  call->context.set_deadline(DeadlineAfter(timeout));
   call->context.set_wait_for_ready(false);
   // std::function must be copyable, although `done` is called only once.
   auto shared_done = std::make_shared<DecodePeer::Done<Result>>(std::move(done));

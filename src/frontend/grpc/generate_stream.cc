@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "base/logging.h"
 #include "frontend/response_convert.h"
 #include "rpc/grpc_status.h"
@@ -51,7 +52,7 @@ void GenerateStream::OnUpdate(TokenUpdate update) {
     const std::lock_guard lock(mutex_);
     if (end_ || cut_off_) return;
     Append(update);
-    const bool paused = is_writing_ && absl::Now() - write_started_ > kMaxReadPause;
+    const bool paused = is_writing_ && SteadyClock().Now() - write_started_ > kMaxReadPause;
     Continue();
     if (pending_bytes_ <= kMaxUnreadBytes && !paused) return;
     cut_off_ = true;
@@ -87,7 +88,7 @@ void GenerateStream::Continue() {
       finished_ = true;
       StartWriteAndFinish(&writing_, {}, *end_);
     } else {
-      write_started_ = absl::Now();
+      write_started_ = SteadyClock().Now();
       StartWrite(&writing_);
     }
   } else if (end_) {

@@ -8,15 +8,15 @@
 #include "frontend/grpc/prefill_only_call.h"
 #include "frontend/server_info.h"
 #include "frontend/trace_convert.h"
+#include "rpc/grpc_deadline.h"
 #include "rpc/grpc_status.h"
 
 namespace baton {
 namespace {
 
-// Converts a call's deadline, which is a wall-clock time, to a time of the router's clock.
+// Converts a call's deadline to a time of the router's clock.
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context, const Clock& clock) {
-  const absl::Duration left = absl::FromChrono(context.deadline()) - absl::Now();
-  return left > absl::Hours(24 * 365) ? absl::InfiniteFuture() : clock.Now() + left;
+  return clock.Now() + TimeUntil(context.raw_deadline());
 }
 
 absl::Status Parse(const grpc::ByteBuffer& bytes, google::protobuf::Message& message) {

@@ -1,18 +1,18 @@
 #include "transport/guarded/connector.h"
 
-#include <chrono>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "rpc/grpc_deadline.h"
 #include "transport/descriptor_fields.h"
 #include "transport/guarded/write_link.h"
 
 namespace baton {
 namespace {
 
-constexpr uint64_t kMagic = 0x0001'4755'4e54'4142;  // "BATNUG" and the format's version
-constexpr std::chrono::seconds kConnectWithin(10);  // a loaded machine is slow to connect
+constexpr uint64_t kMagic = 0x0001'4755'4e54'4142;            // "BATNUG" and the format's version
+constexpr absl::Duration kConnectWithin = absl::Seconds(10);  // a loaded machine is slow to connect
 
 struct GuardedPeer {
   WorkerAddress address;
@@ -38,7 +38,7 @@ absl::StatusOr<std::optional<GuardedPeer>> Decode(std::string_view bytes) {
 // Returns true if the channel connects at the first attempt. One attempt is enough, because the
 // peer has just answered a call.
 bool Reached(grpc::Channel& channel) {
-  const auto deadline = std::chrono::system_clock::now() + kConnectWithin;
+  const gpr_timespec deadline = DeadlineAfter(kConnectWithin);
   for (auto state = channel.GetState(true); state != GRPC_CHANNEL_READY; state = channel.GetState(true)) {
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || !channel.WaitForStateChange(state, deadline)) return false;
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "kv/plane_copy.h"
+#include "rpc/grpc_deadline.h"
 #include "rpc/grpc_status.h"
 #include "rpc/kv_convert.h"
 #include "transport/block_copies.h"
@@ -147,7 +148,7 @@ absl::Status KvWriteLink::Write(grpc::ClientContext& context, const Message& mes
     request.add_bytes(copy.bytes);
   }
   RETURN_IF_ERROR(peer_.source.Copy(planes));
-  context.set_deadline(std::chrono::system_clock::now() + peer_.write_within);
+  context.set_deadline(DeadlineAfter(absl::FromChrono(peer_.write_within)));
   kv::v1::WriteReply reply;
   return Classify(FromGrpc(stub_->Write(&context, request, &reply)));
 }
