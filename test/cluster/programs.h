@@ -7,6 +7,7 @@
 
 #include "inference.grpc.pb.h"
 #include "process.h"
+#include "rpc/grpc_deadline.h"
 #include "rpc/grpc_server.h"
 #include "rpc/grpc_status.h"
 #include "source_path.h"
@@ -49,7 +50,8 @@ struct Call {
   v1::Final final;
 
   Call(v1::Inference::Stub& stub, const v1::GenerateRequest& request,
-       grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
+       grpc_compression_algorithm compression = GRPC_COMPRESS_NONE, absl::Duration timeout = absl::InfiniteDuration()) {
+    context.set_deadline(DeadlineAfter(timeout));
     context.set_compression_algorithm(compression);
     reader = stub.Generate(&context, request);
   }
