@@ -220,6 +220,10 @@ absl::Status AgentGraph::SettleKnown(AgentNode& node) {
   return absl::OkStatus();
 }
 
+void AgentGraph::BeginAfter(AgentNode& node, std::span<const TokenId> before) {
+  if (node.output != nullptr) node.output->text->BeginAfter(before);
+}
+
 void AgentGraph::Made(AgentNode& node, std::span<const TokenId> tokens, std::string_view text) {
   if (node.output == nullptr) return;
   node.output->text->Push(tokens, text);

@@ -136,6 +136,9 @@ class AgentGraph {
   // the request as an announced one wait for another request with this id. Does nothing if Add or
   // Submit failed. REQUIRES: no other request was added since.
   void Refused(AgentNode& node);
+  // Begins the request's output after its prompt, as Output::BeginAfter. Does nothing if the graph
+  // does not have the request.
+  void BeginAfter(AgentNode& node, std::span<const TokenId> before);
   // Appends tokens and text, as in a TokenUpdate, to the request's output. Does nothing if the
   // graph does not have the request.
   void Made(AgentNode& node, std::span<const TokenId> tokens, std::string_view text);

@@ -11,13 +11,13 @@ void Output::Push(std::span<const TokenId> tokens, std::string_view text) {
   BATON_CHECK(!closed_, "Push after Close");
   text_ += text;
   for (const TokenId token : tokens) {
-    if (tokenizer_.IsSpecial(token)) continue;
+    const bool is_special = tokenizer_.IsSpecial(token), ends = is_special && detokenizer_.holds_back();
+    made_ += detokenizer_.Push(token).size();
+    if (ends) EndGroup();
+    if (is_special) continue;
     if (!last_is_open_) pending_.emplace_back();
     tokens_.push_back(token);
-    pending_.back().tokens_end = tokens_.size();
-    const size_t bytes = detokenizer_.Push(token).size();
-    made_ += bytes;
-    pending_.back().end = made_;
+    pending_.back() = {.tokens_end = tokens_.size(), .end = made_};
     last_is_open_ = detokenizer_.holds_back();
   }
   Seal();
@@ -27,10 +27,9 @@ void Output::Close(absl::Status status) {
   BATON_CHECK(!closed_, "Close after Close");
   closed_ = true;
   status_ = std::move(status);
-  if (last_is_open_) {
+  if (detokenizer_.holds_back()) {
     made_ += detokenizer_.Finish().size();
-    pending_.back().end = made_;
-    last_is_open_ = false;
+    EndGroup();
   }
   Seal();
   pending_.clear();
@@ -39,6 +38,13 @@ void Output::Close(absl::Status status) {
   tokens_.insert(tokens_.end(), rest.begin(), rest.end());
   sealed_ = tokens_.size();
   sealed_end_ = text_.size();
+}
+
+// Ends the text of an incomplete character.
+void Output::EndGroup() {
+  if (!last_is_open_) pending_.push_back({.tokens_end = tokens_.size()});
+  pending_.back().end = made_;
+  last_is_open_ = false;
 }
 
 void Output::Seal() {

@@ -27,6 +27,9 @@ class Output {
   // `tokenizer` is that of the model that generates the output. All tokenizers must outlive this.
   explicit Output(const Tokenizer& tokenizer) : tokenizer_(tokenizer), detokenizer_(tokenizer) {}
 
+  // Begins the output after its request's prompt. `before` are the prompt's last tokens, if the
+  // prompt ends inside a character. REQUIRES: nothing was pushed.
+  void BeginAfter(std::span<const TokenId> before) { detokenizer_.BeginAfter(before); }
   // Appends generated tokens and text, as in a TokenUpdate. Over the whole stream, `text` is the
   // text of the tokens before the stop string or stop id. REQUIRES: the output is not closed.
   void Push(std::span<const TokenId> tokens, std::string_view text);
@@ -44,7 +47,8 @@ class Output {
   int64_t bytes() const;
 
  private:
-  // The fewest tokens whose text ends at the end of a character.
+  // The fewest tokens whose text ends at the end of a character. A character that the prompt
+  // begins, and that no token of the output continues, is a group without tokens.
   struct Group {
     size_t tokens_end = 0;  // in tokens_
     size_t end = 0;         // end of its text in text_
@@ -55,6 +59,7 @@ class Output {
     size_t try_from = 0;  // the size of text_ that is worth another attempt
     bool complete = false;
   };
+  void EndGroup();
   void Seal();
   void Extend(const Tokenizer& reader, Encoding& encoding) const;
 

@@ -61,6 +61,9 @@ struct TokenUpdate {
   std::vector<TokenLogprobs> logprobs;  // one for each token if the request wants them
   std::string text;
   std::optional<FinishReason> finish;  // set on the last update
+  // The prompt's last tokens, if the prompt ends inside a character. The text of the output then
+  // begins with that character. The router sets them on the first update.
+  std::vector<TokenId> before{};
   // From Start until the first step with the request. Set on the first update, for the worker's own
   // metrics. It is not sent to the router.
   std::optional<absl::Duration> queued{};

@@ -11,6 +11,7 @@
 #include "base/strings.h"
 #include "router/request_context.h"
 #include "router/shadow_prefill.h"
+#include "text/detokenizer.h"
 
 namespace baton {
 
@@ -304,6 +305,11 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   request.last_update = now;
   request.completion_tokens += tokens;
   request.finish = update.finish;
+  if (first) {
+    const auto before = UnfinishedEnd(*request.asked.served->tokenizer, request.asked.spec.tokens);
+    update.before.assign(before.begin(), before.end());
+    graph_.BeginAfter(request.node, before);
+  }
   graph_.Made(request.node, update.tokens, update.text);
   ahead_.Generated(request, update.tokens, now);
   if (workload_) workload_->Made(request, tokens);

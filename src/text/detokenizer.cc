@@ -12,8 +12,23 @@ constexpr std::string_view kReplacement = "\uFFFD";
 
 }  // namespace
 
+std::span<const TokenId> UnfinishedEnd(const Tokenizer& tokenizer, std::span<const TokenId> ids) {
+  constexpr size_t kMostBytes = 3;  // of the start of a character
+  std::string bytes;
+  for (size_t count = 1; count <= ids.size() && bytes.size() < kMostBytes; ++count) {
+    bytes.insert(0, tokenizer.TokenBytes(ids[ids.size() - count]));
+    if (CutOffSuffix(bytes) > 0) return ids.last(count);
+  }
+  return {};
+}
+
+void Detokenizer::BeginAfter(std::span<const TokenId> before) {
+  pending_.clear();
+  for (const TokenId id : UnfinishedEnd(tokenizer_, before)) Push(id);
+}
+
 std::string Detokenizer::Push(TokenId id) {
-  if (tokenizer_.IsSpecial(id)) return "";
+  if (tokenizer_.IsSpecial(id)) return Finish();
   pending_ += tokenizer_.TokenBytes(id);
   std::string text;
   std::string_view rest = pending_;

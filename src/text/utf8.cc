@@ -85,6 +85,15 @@ size_t InvalidUtf8Prefix(std::string_view bytes) {
   return invalid;
 }
 
+size_t CutOffSuffix(std::string_view bytes) {
+  // Only the first byte of a character can be the first byte of its start.
+  for (size_t size = 1; size <= std::min<size_t>(bytes.size(), 3); ++size) {
+    const std::string_view end = bytes.substr(bytes.size() - size);
+    if (FirstUtf8Unit(end).kind == Utf8Kind::kCutOff) return size;
+  }
+  return 0;
+}
+
 int64_t CountCharacters(std::string_view bytes) {
   return std::ranges::count_if(bytes, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
 }

@@ -27,6 +27,10 @@ size_t ValidUtf8Prefix(std::string_view bytes);
 // Returns the length of the longest prefix without a valid character.
 size_t InvalidUtf8Prefix(std::string_view bytes);
 
+// Returns the length of the start of a character at the end of `bytes`, 0 to 3. It is 0 if `bytes`
+// ends at the end of a unit.
+size_t CutOffSuffix(std::string_view bytes);
+
 // Returns the number of characters. REQUIRES: `bytes` is valid UTF-8.
 int64_t CountCharacters(std::string_view bytes);
 

@@ -143,6 +143,31 @@ TEST_CASE("Output encodes the rest of a token that a stop string cuts") {
   CHECK(world.reported["b"].tokens == TextIds(PairTokens(), "aba"));
 }
 
+TEST_CASE("Output keeps tokens that continue a character of its request's prompt") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("x\xC3")})).ok());
+  REQUIRE(world.Submit(Spec("b", {Bytes("0123456789abcde"), Reference{"a"}})).ok());
+  world.graph.BeginAfter(world.Node("a"), TextIds(ByteTokens(), "\xC3"));
+  SECTION("when the output continues it") {
+    world.Made("a", "\xA9", "é");
+    world.Made("a", "f");
+    world.End("a");
+    CHECK(world.Text("b") ==
+          "0123456789abcde\xA9"
+          "f");
+  }
+  SECTION("when the output breaks it") {
+    world.Made("a", "f", "\uFFFDf");
+    world.End("a");
+    CHECK(world.Text("b") == "0123456789abcdef");
+  }
+  SECTION("when the output has no tokens") {
+    world.Made("a", "", "\uFFFD");
+    world.End("a");
+    CHECK(world.Text("b") == "0123456789abcde");
+  }
+}
+
 TEST_CASE("Output encodes its text for a prompt with another tokenizer") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());

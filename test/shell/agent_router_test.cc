@@ -49,6 +49,20 @@ TEST_CASE("A streaming prompt prefills during its upstream and decodes when comp
   CHECK(result.final.timings().upstream_ms() > 0);
 }
 
+TEST_CASE("A prompt has the tokens that continue a character of their own prompt") {
+  Cluster c;
+  v1::GenerateRequest request = Call::Request("up", "a");
+  request.mutable_segments()->add_segments()->mutable_token_ids()->add_ids(0xC3);
+  Call up(c, request);
+  PassPrefill(c, "up");
+  worker::v1::DecodeEvent event = TokensEvent("up", "\xA9", FinishReason::kLength);
+  event.mutable_updates()->mutable_updates(0)->set_text("é");
+  c.decode->Send(event);
+  CHECK(up.Finish().text == "é");
+  Call down(c, Downstream("down", "up"));
+  CHECK(TextOf(c.prefill->Next().prefill().spec().tokens()) == "0123456789\xA9!");
+}
+
 TEST_CASE("A prompt is complete at once when its upstream request has ended") {
   Cluster c;
   Call up(c, "up");

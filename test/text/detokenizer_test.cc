@@ -1,6 +1,8 @@
 #include "text/detokenizer.h"
 
+#include <algorithm>
 #include <random>
+#include <span>
 
 #include "catch.h"
 #include "seeds.h"
@@ -82,7 +84,29 @@ TEST_CASE("Detokenizer emits nothing for special tokens and unknown ids") {
   nlohmann::json json = TinyTokenizer();
   json["added_tokens"] = {AddedTokenJson(300, "<|end|>", true), AddedTokenJson(301, "<tool>", false)};
   const auto tokenizer = LoadTokenizer(json);
-  CHECK(Decode(*tokenizer, {0xC3, 300, 0xA9, -1, 299, 1'000'000, 301}) == "é<tool>");
+  CHECK(Decode(*tokenizer, {300, 0xC3, -1, 0xA9, 299, 1'000'000, 301}) == "é<tool>");
+  // A special token ends an incomplete character.
+  CHECK(Decode(*tokenizer, {0xC3, 300, 0xA9}) == "\uFFFD\uFFFD");
+}
+
+TEST_CASE("Detokenizer begins inside the character that earlier tokens begin") {
+  nlohmann::json json = TinyTokenizer({{"x", "\xF0"}});
+  json["added_tokens"] = {AddedTokenJson(300, "<|end|>", true)};
+  const auto tokenizer = LoadTokenizer(json);
+  const auto after = [&](const std::vector<TokenId>& before, const std::vector<TokenId>& ids) {
+    Detokenizer detokenizer(*tokenizer);
+    detokenizer.BeginAfter(before);
+    std::string text;
+    for (const TokenId id : ids) text += detokenizer.Push(id);
+    return text + detokenizer.Finish();
+  };
+  CHECK(after({'a', 0xF0, 0x9F}, {0x8C, 0xB6}) == "🌶");
+  CHECK(after({256, 0x9F, 999, 0x8C}, {0xB6, '!'}) == "🌶!");
+  CHECK(after({'a', 0xF0, 0x9F}, {'b'}) == "\uFFFDb");
+  CHECK(after({0xF0, 0x9F, 300}, {0x8C}) == "\uFFFD");
+  CHECK(after({0xC3, 0xA9}, {'b'}) == "b");
+  CHECK(after({0x9F, 0x8C, 0xB6}, {'b'}) == "b");
+  CHECK(after({}, {'b'}) == "b");
 }
 
 TEST_CASE("Detokenizer emits valid UTF-8 parts of the whole text for any tokens") {
@@ -108,6 +132,34 @@ TEST_CASE("Detokenizer emits valid UTF-8 parts of the whole text for any tokens"
     }
     streamed += detokenizer.Finish();
     CHECK(streamed == Decode(*tokenizer, ByteIds(bytes)));
+  });
+}
+
+TEST_CASE("Texts of the parts of a token sequence join to the text of the whole") {
+  nlohmann::json json = TinyTokenizer({{"\xF0", "\x9F"}, {"a", "\xE2"}, {"\x82", "\xAC"}, {"\x82\xAC", "x"}});
+  json["added_tokens"] = {AddedTokenJson(300, "<|end|>", true)};
+  const auto tokenizer = LoadTokenizer(json);
+  const std::string alphabet = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x8C\xB6\xFF\xED\xA0";
+  ForEachSeed(1000, [&](uint64_t seed) {
+    std::mt19937 rng(seed);
+    std::vector<TokenId> ids;
+    for (size_t i = 0; i < 20; ++i) {
+      constexpr TokenId kOthers[] = {256, 257, 259, 300, 299};
+      ids.push_back(rng() % 4 == 0 ? kOthers[rng() % 5]
+                                   : static_cast<unsigned char>(alphabet[rng() % alphabet.size()]));
+    }
+    std::string joined;
+    for (size_t begin = 0; begin < ids.size();) {
+      const size_t end = std::min(begin + rng() % 5, ids.size());  // a part may be empty
+      Detokenizer detokenizer(*tokenizer);
+      detokenizer.BeginAfter(std::span(ids).first(begin));
+      for (size_t i = begin; i < end; ++i) {
+        joined += detokenizer.Push(ids[i]);
+      }
+      if (end == ids.size()) joined += detokenizer.Finish();
+      begin = end;
+    }
+    CHECK(joined == Decode(*tokenizer, ids));
   });
 }
 

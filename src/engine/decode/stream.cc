@@ -16,6 +16,7 @@ DecodeStream::DecodeStream(RequestId request_id, RequestSpec spec, const DecodeM
       sampler_(spec_.sampling, spec_.tokens, default_seed),
       detokenizer_(*model.tokenizer),
       stop_matcher_(spec_.sampling.stop) {
+  detokenizer_.BeginAfter(spec_.tokens);
   output_.reserve(static_cast<size_t>(std::min<int64_t>(max_new_tokens_, 4096)));
 }
 

@@ -46,7 +46,8 @@ struct CompletionCall {
   bool chat = false;
   bool stream = false;
   bool include_usage = false;  // if set, a last chunk reports usage
-  // The text of each prompt, with which its answers begin. Empty if answers do not echo.
+  // The text of each prompt, with which its answers begin. Empty if answers do not echo. A text is
+  // UTF-8, except that it may end inside a character, which then begins the output's text.
   std::vector<std::string> echo{};
   // The number of likeliest tokens with a log probability. Unset if the answer has none at all.
   std::optional<int32_t> logprobs{};

@@ -9,6 +9,7 @@
 #include "frontend/openai/field_reader.h"
 #include "frontend/openai/request_fields.h"
 #include "frontend/openai/token_text.h"
+#include "text/utf8.h"
 
 namespace baton {
 namespace {
@@ -55,17 +56,18 @@ absl::StatusOr<std::vector<v1::Segments>> ReadPrompts(const Json& prompt, const 
 }
 
 absl::StatusOr<std::string> EchoOf(const v1::Segments& prompt, const ServedModel& model) {
-  std::string text;
+  std::string bytes;
   for (const v1::Segment& segment : prompt.segments()) {
     if (segment.has_output_of()) return absl::InvalidArgumentError("echo: is not supported with output_of");
     if (segment.has_text()) {
-      text += segment.text();
+      bytes += segment.text();
     } else {
-      const auto& ids = segment.token_ids().ids();
-      text += TokensText(*model.tokenizer, {ids.data(), static_cast<size_t>(ids.size())});
+      for (const TokenId id : segment.token_ids().ids()) bytes += model.tokenizer->TokenBytes(id);
     }
   }
-  return text;
+  // Segments may divide a character, also between the prompt and the output.
+  const size_t whole = bytes.size() - CutOffSuffix(bytes);
+  return ToUtf8(std::string_view(bytes).substr(0, whole)) + bytes.substr(whole);
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ std::string Identity(const CompletionCall& call, const ServedModel& model, std::
                 ",\"model\":", JsonString(model.name), ",\"choices\":[");
 }
 
+// An echo may end inside a character, which then begins the output's text.
+std::string_view WholeCharacters(std::string_view echo) { return echo.substr(0, echo.size() - CutOffSuffix(echo)); }
+
 std::string_view Name(FinishReason reason) {
   // A cancelled request has the finish reason `length`.
   return reason == FinishReason::kStop ? "stop" : "length";
@@ -47,7 +50,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
     Choice& choice = choices_[i];
     if (stream_) choice.head = StrCat(kData, identity_, "{\"index\":", i, chat_ ? ",\"delta\":{" : ",\"text\":");
     if (call.logprobs) {
-      const int64_t offset = echo_.empty() ? 0 : CountCharacters(echo_[i / samples_]);
+      const int64_t offset = echo_.empty() ? 0 : CountCharacters(WholeCharacters(echo_[i / samples_]));
       choice.logprobs.emplace(tokenizer_, chat_, offset);
     }
     choice.tool_parser = MakeToolParser(call.tools, call.tool_names);
@@ -73,13 +76,14 @@ std::string CompletionWriter::Tail(std::string_view logprobs, std::string_view f
 
 void CompletionWriter::Begin(Choice& choice, size_t index, std::string& out) {
   choice.begun = true;
-  if (!echo_.empty()) ShowText(choice, echo_[index / samples_], out);
+  if (!echo_.empty()) ShowText(choice, WholeCharacters(echo_[index / samples_]), out);
   if (chat_ && stream_) out += StrCat(choice.head, R"("role":"assistant","content":"")", plain_tail_);
 }
 
 void CompletionWriter::Update(size_t index, const TokenUpdate& update, std::string& out) {
   Choice& choice = choices_[index];
   if (!choice.begun) Begin(choice, index, out);
+  choice.updated = true;
   if (choice.logprobs) choice.logprobs->Add(update);
   choice.marks ? Read(choice, choice.marks->Push(update), out) : Read(choice, update.text, out);
 }
@@ -149,6 +153,9 @@ void CompletionWriter::End(size_t index, const RequestOutcome& outcome, std::str
   Choice& choice = choices_[index];
   BATON_CHECK(choice.finish_reason.empty(), "a choice ends twice");
   if (!choice.begun) Begin(choice, index, out);
+  // An output ends the character that the prompt begins. A call without output ends it here.
+  const bool cut_off = !echo_.empty() && CutOffSuffix(echo_[index / samples_]) > 0;
+  if (cut_off && !choice.updated) ShowText(choice, "\uFFFD", out);
   if (choice.reasoning_parser) Show(choice, choice.reasoning_parser->Finish(), out);
   if (choice.tool_parser != nullptr) Show(choice, choice.tool_parser->Finish(), out);
   const bool calls = choice.calls_made > 0 && outcome.finish == FinishReason::kStop;

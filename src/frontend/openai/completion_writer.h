@@ -47,6 +47,7 @@ class CompletionWriter {
     // The beginning of an event, up to the text of a completion or the members of a chat's delta.
     std::string head;
     bool begun = false;
+    bool updated = false;
     std::optional<LogprobsWriter> logprobs{};
     std::optional<ReasoningParser> reasoning_parser{};
     std::unique_ptr<ToolParser> tool_parser{};  // reads the text that is not reasoning

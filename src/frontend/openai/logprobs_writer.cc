@@ -41,6 +41,7 @@ void AppendToken(std::string& out, std::string_view bytes, float logprob) {
 
 void LogprobsWriter::Add(const TokenUpdate& update) {
   BATON_CHECK(update.logprobs.size() == update.tokens.size(), "each token needs its log probability");
+  if (!update.before.empty()) shown_.BeginAfter(update.before);
   for (size_t i = 0; i < update.tokens.size(); ++i) {
     if (chat_) {
       AddForChat(update.tokens[i], update.logprobs[i]);

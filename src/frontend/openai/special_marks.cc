@@ -14,6 +14,7 @@ SpecialMarks::SpecialMarks(const Tokenizer& tokenizer, const std::vector<std::st
 
 std::string SpecialMarks::Push(const TokenUpdate& update) {
   if (special_.empty()) return update.text;
+  if (!update.before.empty()) detokenizer_.BeginAfter(update.before);
   for (const TokenId id : update.tokens) {
     if (std::ranges::find(special_, id) != special_.end()) marks_.push_back({made_, id});
     made_ += static_cast<int64_t>(detokenizer_.Push(id).size());

@@ -120,7 +120,7 @@ TEST_CASE("DecodeEngine reports a prefix of the output and one end when a reques
       CHECK(std::equal(got.tokens.begin(), got.tokens.end(), alone.tokens.begin()));
       if (got.finish == FinishReason::kCancelled) {
         ++cancelled;
-        if (job.spec.sampling.stop.empty()) CHECK(got.text == TextOf(got.tokens));
+        if (job.spec.sampling.stop.empty()) CHECK(got.text == TextOf(got.tokens, job.spec.tokens));
       } else if (got.finish) {
         CheckSame(got, alone, world.backend.samples);
       } else {

@@ -19,7 +19,7 @@ TEST_CASE("DecodeEngine makes the tokens of one pass over the whole sequence") {
     const std::vector<TokenId> prompt = RandomPrompt(rng, n);
     const Output output = RunAlone(TestJob("r", prompt, 40));
     CHECK(output.tokens == FakeBackend::Greedy(prompt, 40));
-    CHECK(output.text == TextOf(output.tokens));
+    CHECK(output.text == TextOf(output.tokens, prompt));
     CHECK(output.finish == FinishReason::kLength);
   }
 }
@@ -47,7 +47,7 @@ TEST_CASE("DecodeEngine ends an output without text at a stop id unless ignore_e
   job.spec.sampling.stop_ids = {greedy[6]};
   const Output stopped = RunAlone(job);
   CHECK(stopped.tokens == until);
-  CHECK(stopped.text == TextOf(std::span(until).first(until.size() - 1)));
+  CHECK(stopped.text == TextOf(std::span(until).first(until.size() - 1), prompt));
   CHECK(stopped.finish == FinishReason::kStop);
 
   DecodeEngineOptions options = TestOptions(16);

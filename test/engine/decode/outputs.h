@@ -21,8 +21,10 @@ inline std::vector<TokenId> RandomPrompt(std::mt19937& rng, size_t length) {
   return prompt;
 }
 
-inline std::string TextOf(std::span<const TokenId> tokens) {
+// Returns the text of `tokens` that follow the tokens `before`.
+inline std::string TextOf(std::span<const TokenId> tokens, std::span<const TokenId> before = {}) {
   Detokenizer detokenizer(TestTokenizer());
+  detokenizer.BeginAfter(before);
   std::string text;
   for (const TokenId id : tokens) text += detokenizer.Push(id);
   return text + detokenizer.Finish();

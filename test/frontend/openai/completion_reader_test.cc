@@ -93,6 +93,12 @@ TEST_CASE("An echo has the prompt's text") {
         std::vector<std::string>{"a", "b<|eot_id|>"});
   CHECK(MustReadCompletion(R"("segments": [{"text": "a"}, {"text": "b"}], "echo": true)").echo ==
         std::vector<std::string>{"ab"});
+  // Segments may divide a character, and a prompt may end inside one.
+  CHECK(
+      MustReadCompletion(R"("segments": [{"token_ids": [195]}, {"token_ids": [169, 255, 195]}], "echo": true)").echo ==
+      std::vector<std::string>{"é\uFFFD\xC3"});
+  CHECK(MustReadCompletion(R"("segments": [{"token_ids": [195]}, {"text": "a"}], "echo": true)").echo ==
+        std::vector<std::string>{"\uFFFDa"});
   CHECK(CompletionError(R"("prompt": "a", "echo": true, "logprobs": 0)") == "echo: is not supported with logprobs");
   CHECK(CompletionError(R"("segments": [{"output_of": "u"}], "echo": true)") ==
         "echo: is not supported with output_of");

@@ -131,6 +131,31 @@ TEST_CASE("Choices interleave, and a prompt with many samples counts once") {
         R"({"prompt_tokens":12,"completion_tokens":40,"total_tokens":52,"prompt_tokens_details":{"cached_tokens":2}})");
 }
 
+TEST_CASE("An echo and the output share the character between them") {
+  CompletionCall call = Call(/*chat=*/false, /*stream=*/GENERATE(false, true));
+  call.echo = {"a\xF0\x9F"};
+  const auto text_of = [&](const std::vector<TokenUpdate>& updates) {
+    CompletionWriter writer = Writer(call);
+    std::string out;
+    for (const TokenUpdate& update : updates) writer.Update(0, update, out);
+    writer.End(0, Outcome(FinishReason::kLength), out);
+    if (!call.stream) return std::string((*ParseJsonBody(writer.Body()))["choices"][0]["text"]);
+    std::string text;
+    for (size_t at = 0; (at = out.find("\"text\":\"", at)) != std::string::npos;) {
+      at += 8;
+      text += out.substr(at, out.find('"', at) - at);
+    }
+    return text;
+  };
+  TokenUpdate rest;
+  rest.before = {0xF0, 0x9F};
+  rest.tokens = {0x8C, 0xB6};
+  rest.text = "🌶";
+  CHECK(text_of({rest, Text("!")}) == "a🌶!");
+  // A call that computes the prompt only.
+  CHECK(text_of({}) == "a\uFFFD");
+}
+
 TEST_CASE("A stream's usage comes once, after all choices") {
   CompletionCall call = Call(/*chat=*/true, /*stream=*/true);
   call.samples = 2;

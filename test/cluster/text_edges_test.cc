@@ -1,0 +1,148 @@
+// Texts at the edges of outputs: characters that tokens of a prompt and of its output share. One
+// process of `baton serve` has a tiny model.
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+#include "http_client.h"
+#include "nlohmann/json.hpp"
+#include "programs.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
+
+namespace baton {
+namespace {
+
+using nlohmann::json;
+
+// Special tokens of the tiny model. All others are bytes, or pairs of letters.
+constexpr TokenId kFirstPlain = 2, kFirstPair = 258;
+
+class Server {
+ public:
+  Server()
+      : process_("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+                           "--kv-memory-mb", "8"}),
+        http_(HttpOf(process_)) {
+    auto tokenizer = Tokenizer::Load(kModel);
+    REQUIRE(tokenizer.ok());
+    tokenizer_ = *std::move(tokenizer);
+  }
+
+  json Post(const std::string& path, const json& body) {
+    http_.Post(path, body.dump());
+    const HttpAnswer answer = http_.Read();
+    INFO(answer.body);
+    REQUIRE(answer.status == 200);
+    return json::parse(answer.body);
+  }
+
+  struct Answer {
+    std::string text, finish_reason;
+    bool operator==(const Answer&) const = default;
+  };
+  // Returns the answer to a completion or a chat. CHECKs that a stream has the same.
+  Answer Complete(const std::string& path, json body) {
+    Answer whole, streamed;
+    Add(Post(path, body)["choices"][0], whole);
+    body["stream"] = true;
+    http_.Post(path, body.dump());
+    const std::string events = http_.Read().body;
+    for (size_t at = 0; events.compare(at, 12, "data: [DONE]") != 0;) {
+      const size_t end = events.find("\n\n", at);
+      REQUIRE(end != std::string::npos);
+      Add(json::parse(events.substr(at + 6, end - at - 6))["choices"][0], streamed);
+      at = end + 2;
+    }
+    CHECK(streamed == whole);
+    return whole;
+  }
+
+  // The text of `ids` that follow `before`.
+  std::string TextOf(std::span<const TokenId> ids, std::span<const TokenId> before = {}) const {
+    Detokenizer detokenizer(*tokenizer_);
+    detokenizer.BeginAfter(before);
+    std::string text;
+    for (const TokenId id : ids) text += detokenizer.Push(id);
+    return text + detokenizer.Finish();
+  }
+  // Whether a token of `ids` completes a character that begins in `before`.
+  bool Continues(std::span<const TokenId> ids, std::span<const TokenId> before) const {
+    return !UnfinishedEnd(*tokenizer_, before).empty() && !TextOf(ids, before).starts_with("\uFFFD");
+  }
+
+ private:
+  static void Add(const json& choice, Answer& answer) {
+    if (choice.contains("text")) answer.text += choice["text"].get<std::string>();
+    for (const char* member : {"message", "delta"}) {
+      if (choice.contains(member)) answer.text += choice[member].value("content", "");
+    }
+    if (choice["finish_reason"].is_string()) answer.finish_reason = choice["finish_reason"].get<std::string>();
+  }
+
+  Process process_;
+  HttpClient http_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+json Segment(const std::vector<TokenId>& ids) { return {{"token_ids", {{"ids", ids}}}}; }
+
+json Sampling(uint64_t seed, int max_tokens) {
+  return {{"max_tokens", max_tokens}, {"temperature", 2}, {"seed", seed}, {"ignore_eos", true}};
+}
+
+TEST_CASE("An echo and its output have the text of all their tokens") {
+  Server server;
+  std::mt19937 random(1);
+  int continued = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    std::vector<TokenId> prompt(random() % 5 + 1);
+    for (TokenId& id : prompt) id = kFirstPlain + static_cast<TokenId>(random() % (kFirstPair - kFirstPlain));
+    const auto middle = prompt.begin() + static_cast<std::ptrdiff_t>(random() % prompt.size());
+    const json segments = {Segment({prompt.begin(), middle}), Segment({middle, prompt.end()})};
+    const json sampling = Sampling(seed, 3);
+    const std::vector<TokenId> output =
+        server.Post("/generate", {{"segments", {{"segments", segments}}}, {"sampling", sampling}})["token_ids"];
+    json body = sampling;
+    body["segments"] = segments;
+    body["echo"] = true;
+    std::vector<TokenId> all = prompt;
+    all.insert(all.end(), output.begin(), output.end());
+    CHECK(server.Complete("/v1/completions", body).text == server.TextOf(all));
+    continued += server.Continues(output, prompt);
+  }
+  CHECK(continued > 0);
+}
+
+TEST_CASE("A prompt may go on inside a character that an output ends in") {
+  Server server;
+  int continued = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const std::string id = absl::StrCat("r", seed);
+    const json upstream = {
+        {"request_id", id}, {"segments", {{"segments", {Segment({100, 101})}}}}, {"sampling", Sampling(seed, 2)}};
+    std::vector<TokenId> ids = server.Post("/generate", upstream)["token_ids"];
+    std::erase_if(ids, [](TokenId token) { return token < kFirstPlain; });
+    if (ids.empty()) continue;
+
+    const json reference = {{"output_of", {{"request_id", id}}}};
+    json downstream = {{"segments", {{"segments", {reference}}}}, {"sampling", Sampling(seed + 100, 3)}};
+    const json answer = server.Post("/generate", downstream);
+    const std::vector<TokenId> output = answer["token_ids"];
+    CHECK(answer["text"] == server.TextOf(output, ids));
+    continued += server.Continues(output, ids);
+
+    server.Post("/prefill_only", {{"context_id", id}, {"segments", {{"segments", {Segment(ids)}}}}});
+    downstream.erase("segments");
+    downstream["context_id"] = id;
+    CHECK(server.Post("/generate", downstream)["text"] == answer["text"]);
+  }
+  CHECK(continued > 0);
+}
+
+}  // namespace
+}  // namespace baton
