@@ -51,4 +51,10 @@ std::string Detokenizer::Finish() {
   return std::exchange(pending_, "").empty() ? "" : std::string(kReplacement);
 }
 
+bool Detokenizer::Breaks(TokenId id) const {
+  if (pending_.empty() || tokenizer_.IsSpecial(id)) return !pending_.empty();
+  const std::string_view bytes = tokenizer_.TokenBytes(id);
+  return !bytes.empty() && FirstUtf8Unit(pending_ + bytes.front()).kind == Utf8Kind::kInvalid;
+}
+
 }  // namespace baton

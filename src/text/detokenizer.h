@@ -27,6 +27,9 @@ class Detokenizer {
   std::string Finish();
   // Returns true if a character is incomplete.
   bool holds_back() const { return !pending_.empty(); }
+  // Returns true if a character is incomplete and the token does not continue it. The text that
+  // Push(id) returns then begins with U+FFFD, which is the text of earlier tokens.
+  bool Breaks(TokenId id) const;
 
  private:
   const Tokenizer& tokenizer_;

@@ -13,6 +13,7 @@
 #include "programs.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
+#include "text/utf8.h"
 
 namespace baton {
 namespace {
@@ -142,6 +143,28 @@ TEST_CASE("A prompt may go on inside a character that an output ends in") {
     CHECK(server.Post("/generate", downstream)["text"] == answer["text"]);
   }
   CHECK(continued > 0);
+}
+
+TEST_CASE("Offsets of log probabilities are those of the final text") {
+  Server server;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const json sampling = Sampling(seed, 12);
+    const json segments = {{"segments", {Segment({100, 101})}}};
+    const std::vector<TokenId> ids =
+        server.Post("/generate", {{"segments", segments}, {"sampling", sampling}})["token_ids"];
+    json body = sampling;
+    body["prompt"] = {100, 101};
+    body["logprobs"] = 0;
+    const json choice = server.Post("/v1/completions", body)["choices"][0];
+    const std::vector<int64_t> offsets = choice["logprobs"]["text_offset"];
+    REQUIRE(offsets.size() == ids.size());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      // The token's own bytes are in the last characters of the text up to it.
+      const std::string until = server.TextOf(std::span(ids).first(i + 1));
+      const int64_t own = ids[i] < kFirstPlain ? 0 : ids[i] < kFirstPair ? 1 : 2;
+      CHECK(offsets[i] == CountCharacters(until) - own);
+    }
+  }
 }
 
 }  // namespace

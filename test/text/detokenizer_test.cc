@@ -154,7 +154,10 @@ TEST_CASE("Texts of the parts of a token sequence join to the text of the whole"
       Detokenizer detokenizer(*tokenizer);
       detokenizer.BeginAfter(std::span(ids).first(begin));
       for (size_t i = begin; i < end; ++i) {
-        joined += detokenizer.Push(ids[i]);
+        const bool breaks = detokenizer.Breaks(ids[i]);
+        const std::string text = detokenizer.Push(ids[i]);
+        CHECK((!breaks || text.starts_with("\uFFFD")));
+        joined += text;
       }
       if (end == ids.size()) joined += detokenizer.Finish();
       begin = end;

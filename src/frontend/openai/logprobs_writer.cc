@@ -71,7 +71,7 @@ void LogprobsWriter::AddForCompletion(TokenId id, const TokenLogprobs& logprobs)
   const std::string name = TokenName(tokenizer_.TokenBytes(id));
   AppendJsonString(tokens_, name);
   AppendLogprob(token_logprobs_, logprobs.logprob);
-  absl::StrAppend(&offsets_, offset_);
+  absl::StrAppend(&offsets_, offset_ + (shown_.Breaks(id) ? 1 : 0));
   offset_ += CountCharacters(shown_.Push(id));
 
   // The chosen token is one of the tops, as in OpenAI's API. Tokens with equal text become one

@@ -20,6 +20,7 @@ TEST_CASE("An answer begins with the character that its prompt begins") {
   c.decode->Send(event);
   const json choice = json::parse(client.Read().body)["choices"][0];
   CHECK(choice["text"] == "\uFFFDbc");
+  CHECK(choice["logprobs"]["text_offset"] == json({1, 2}));
 
   client.Post("/v1/completions", R"({"prompt": [97, 240, 159], "echo": true, "request_id": "s"})");
   PassPrefill(c, "s");

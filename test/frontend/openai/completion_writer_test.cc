@@ -1,10 +1,16 @@
 #include "frontend/openai/completion_writer.h"
 
+#include <algorithm>
+#include <random>
+
 #include "base/json/json_body.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "frontend/openai/answer_text.h"
 #include "frontend/openai/openai_model.h"
+#include "seeds.h"
+#include "text/detokenizer.h"
+#include "text/utf8.h"
 
 namespace baton {
 namespace {
@@ -36,6 +42,14 @@ RequestOutcome Outcome(FinishReason finish, int32_t prompt = 5, int32_t cached =
   outcome.cached_tokens = cached;
   outcome.completion_tokens = completion;
   return outcome;
+}
+
+// Returns the text of the tokens with U+FFFD for an incomplete character at the end.
+std::string TokensTextWithoutNames(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  Detokenizer detokenizer(tokenizer);
+  std::string text;
+  for (const TokenId id : ids) text += detokenizer.Push(id);
+  return text + detokenizer.Finish();
 }
 
 constexpr char kUsage[] =
@@ -202,6 +216,42 @@ TEST_CASE("A completion's log probabilities have offsets in characters") {
         R"({"tokens":["bytes:\\xc3","bytes:\\xa9","<|eot_id|>","!"],"token_logprobs":[-1.5,-0.25,-2,-1],)"
         R"("top_logprobs":[{"bytes:\\xc3":-1.5,"x":-0.5},{"bytes:\\xa9":-0.25},{"<|eot_id|>":-2},{"!":-1}],)"
         R"("text_offset":[0,0,1,1]})");
+}
+
+TEST_CASE("A completion's offsets are those of the final text for any tokens") {
+  const ServedModel& model = **TestModels().Find("plain");
+  const std::string alphabet = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x8C\xB6\xFF";
+  ForEachSeed(300, [&](uint64_t seed) {
+    std::mt19937 random(seed);
+    const auto draw = [&] {
+      if (random() % 8 == 0) return MarkedTokenizer::kEnd;
+      return static_cast<TokenId>(static_cast<unsigned char>(alphabet[random() % alphabet.size()]));
+    };
+    TokenUpdate update;
+    update.before.resize(random() % 4);
+    std::ranges::generate(update.before, draw);
+    const auto begun = UnfinishedEnd(*model.tokenizer, update.before);
+    update.before.assign(begun.begin(), begun.end());
+    std::vector<int64_t> offsets;
+    // Each token's own bytes begin behind the text that no later byte can change.
+    for (int i = 0; i < 12; ++i) {
+      std::vector<TokenId> whole = update.before;
+      whole.insert(whole.end(), update.tokens.begin(), update.tokens.end());
+      const TokenId id = update.tokens.emplace_back(draw());
+      update.logprobs.push_back({.logprob = -1});
+      whole.push_back(id);
+      const std::string text = TokensTextWithoutNames(*model.tokenizer, whole);
+      // The token's last character is its own, unless the token has no text.
+      offsets.push_back(CountCharacters(text) - (model.tokenizer->IsSpecial(id) ? 0 : 1));
+    }
+    CompletionCall call = Call(/*chat=*/false, /*stream=*/false);
+    call.logprobs = 0;
+    CompletionWriter writer = Writer(call);
+    std::string out;
+    writer.Update(0, update, out);
+    writer.End(0, Outcome(FinishReason::kLength), out);
+    CHECK((*ParseJsonBody(writer.Body()))["choices"][0]["logprobs"]["text_offset"] == Json(offsets));
+  });
 }
 
 TEST_CASE("A stream's chunk has the log probabilities of its own tokens") {
