@@ -43,47 +43,129 @@ void StopMatcher::LinkFailures() {
     const Node parent = static_cast<Node>(key >> 8);
     const char byte = static_cast<char>(key & 0xff);
     State& state = states_[node];
-    if (parent != kRoot) state.failure = Step(states_[parent].failure, byte);
+    if (parent != kRoot) state.failure = Step(states_[parent].failure, {&byte, 1});
     state.match = std::max(state.match, states_[state.failure].match);
   }
 }
 
-StopMatcher::Node StopMatcher::Child(Node node, char byte) const {
-  const auto edge = children_.find(EdgeKey(node, byte));
-  return edge == children_.end() ? kNone : edge->second;
+// Returns the state behind `bytes`, or kNone if no stop string continues with them.
+StopMatcher::Node StopMatcher::Descend(Node node, std::string_view bytes) const {
+  for (const char byte : bytes) {
+    const auto edge = children_.find(EdgeKey(node, byte));
+    if (edge == children_.end()) return kNone;
+    node = edge->second;
+  }
+  return node;
 }
 
-StopMatcher::Node StopMatcher::Step(Node node, char byte) const {
+StopMatcher::Node StopMatcher::Step(Node node, std::string_view bytes) const {
   while (true) {
-    const Node next = Child(node, byte);
+    const Node next = Descend(node, bytes);
     if (next != kNone) return next;
     if (node == kRoot) return kRoot;
     node = states_[node].failure;
   }
 }
 
+// As Step, but skips states whose text begins inside a name.
+StopMatcher::Node StopMatcher::StepNamed(Node node, std::string_view bytes) const {
+  while (true) {
+    const Node next = NamedPlace(states_[node].depth) ? Descend(node, bytes) : kNone;
+    if (next != kNone) return next;
+    if (node == kRoot) return kRoot;
+    node = states_[node].failure;
+  }
+}
+
+// A name at the place itself is before it.
+StopMatcher::Place StopMatcher::ShownPlace(int32_t bytes) const {
+  const size_t at = held_.size() - static_cast<size_t>(bytes);
+  const auto behind = std::ranges::upper_bound(names_, at, {}, &Name::at);
+  return {at, static_cast<size_t>(names_.end() - behind)};
+}
+
+std::optional<StopMatcher::Place> StopMatcher::NamedPlace(int32_t bytes) const {
+  auto rest = static_cast<size_t>(bytes);
+  Place place{held_.size(), 0};
+  for (; place.names < names_.size(); ++place.names) {
+    const Name& name = names_[names_.size() - 1 - place.names];
+    const size_t between = place.at - name.at;
+    if (rest <= between) break;
+    if (rest < between + name.size) return std::nullopt;
+    rest -= between + name.size;
+    place.at = name.at;
+  }
+  place.at -= rest;
+  return place;
+}
+
+std::optional<StopMatcher::Place> StopMatcher::ShownMatch() const {
+  const int32_t match = states_[shown_].match;
+  return match > 0 ? std::optional(ShownPlace(match)) : std::nullopt;
+}
+
+std::optional<StopMatcher::Place> StopMatcher::NamedMatch() const {
+  for (Node node = named_; states_[node].match > 0; node = states_[node].failure) {
+    const auto& [depth, match, failure] = states_[node];
+    if (match < depth) continue;  // the stop string is that of another state
+    if (const std::optional<Place> begin = NamedPlace(depth)) return begin;
+  }
+  return std::nullopt;
+}
+
 std::string StopMatcher::Push(std::string_view text) {
   if (stopped_) return "";
   if (empty()) return std::string(text);
-  held_ += text;
-  size_t end = held_.size() - text.size();
   for (const char byte : text) {
-    ++end;
-    at_ = Step(at_, byte);
-    if (const int32_t match = states_[at_].match; match > 0) {
-      stopped_ = true;
-      held_.resize(end - match);
-      return std::exchange(held_, "");
+    const std::string_view one(&byte, 1);
+    if (!names_.empty()) named_ = StepNamed(named_, one);
+    shown_ = Step(shown_, one);
+    if (names_.empty()) named_ = shown_;
+    held_ += byte;
+    const std::optional<Place> shown = ShownMatch(), named = names_.empty() ? std::nullopt : NamedMatch();
+    if (shown && named) {
+      Stop({std::min(shown->at, named->at), std::max(shown->names, named->names)});
+    } else if (shown || named) {
+      Stop(shown ? *shown : *named);
     }
+    if (stopped_) return std::exchange(held_, "");
   }
-  const size_t shown = held_.size() - states_[at_].depth;
-  std::string out = held_.substr(0, shown);
-  held_.erase(0, shown);
+  return Release();
+}
+
+std::string StopMatcher::PushName(std::string_view name) {
+  if (stopped_ || empty()) return "";
+  named_ = StepNamed(named_, name);
+  names_.push_back({held_.size(), name.size()});
+  if (const std::optional<Place> begin = NamedMatch()) {
+    Stop(*begin);
+    return std::exchange(held_, "");
+  }
+  return Release();
+}
+
+// Drops the text from `begin` on.
+void StopMatcher::Stop(Place begin) {
+  stopped_ = true;
+  held_.resize(begin.at);
+  names_.erase(names_.begin(), names_.end() - static_cast<std::ptrdiff_t>(begin.names));
+}
+
+// Returns the text that no stop string of either view can begin in.
+std::string StopMatcher::Release() {
+  const Place shown = ShownPlace(states_[shown_].depth), named = *NamedPlace(states_[named_].depth);
+  const Place keep{std::min(shown.at, named.at), std::max(shown.names, named.names)};
+  names_.erase(names_.begin(), names_.end() - static_cast<std::ptrdiff_t>(keep.names));
+  for (Name& name : names_) name.at -= keep.at;
+  std::string out = held_.substr(0, keep.at);
+  held_.erase(0, keep.at);
   return out;
 }
 
 std::string StopMatcher::Finish() {
-  at_ = kRoot;
+  if (stopped_) return "";
+  shown_ = named_ = kRoot;
+  names_.clear();
   return std::exchange(held_, "");
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,24 +13,32 @@
 
 namespace baton {
 
-// The state of one stream. It holds back text that may be the start of a stop string. If several
-// stop strings occur, the one that is complete first counts. If several are complete at the same
-// byte, the longest counts. The time is linear in the text and independent of the number of stop
+// The state of one stream. The stream consists of shown text and of names of special tokens, which
+// are not shown. A stop string may occur in two views: in the shown text, and in the text with the
+// names. In the second view it contains a name as a whole or not at all.
+//
+// The matcher holds back text that may be the start of a stop string. If several stop strings
+// occur, the one that is complete first counts. If several are complete at the same byte, the one
+// that begins first counts. The time is linear in the text and independent of the number of stop
 // strings (Aho and Corasick 1975).
 class StopMatcher {
  public:
   // REQUIRES: no stop string is empty.
   explicit StopMatcher(std::span<const std::string> stops);
 
-  // Adds text. Returns the text that is now known to be before any stop string. Once a stop string
-  // is complete, its text and all later text are dropped.
+  // Adds shown text. Returns the text that is now known to be before any stop string. Once a stop
+  // string is complete, its text and all later text are dropped.
   std::string Push(std::string_view text);
+  // Adds the name of a special token. Returns text as Push does.
+  std::string PushName(std::string_view name);
   // Ends the stream. Returns the text that is still held back, which is not a stop string.
   std::string Finish();
   // Returns true once a stop string is complete.
   bool stopped() const { return stopped_; }
   // Returns true if there are no stop strings.
   bool empty() const { return states_.size() == 1; }
+  // The number of the last names that are held back with the text, or that a stop string dropped.
+  size_t held_names() const { return names_.size(); }
 
  private:
   using Node = int32_t;
@@ -38,8 +47,8 @@ class StopMatcher {
 
   void Insert(std::string_view stop);
   void LinkFailures();
-  Node Child(Node node, char byte) const;
-  Node Step(Node node, char byte) const;
+  Node Descend(Node node, std::string_view bytes) const;
+  Node Step(Node node, std::string_view bytes) const;
 
   struct State {
     int32_t depth = 0;  // bytes from the root
@@ -49,8 +58,30 @@ class StopMatcher {
   std::vector<State> states_;  // the trie of the stop strings, root first
   absl::flat_hash_map<uint64_t, Node> children_;
 
-  Node at_ = kRoot;
-  std::string held_;  // states_[at_].depth bytes
+  // A name behind held_[0, at).
+  struct Name {
+    size_t at, size;
+  };
+  // A place in the stream: held_[at, end) and the last `names` names are behind it.
+  struct Place {
+    size_t at, names;
+  };
+  // Returns the place `bytes` before the end in the shown text.
+  Place ShownPlace(int32_t bytes) const;
+  // Returns the place `bytes` before the end in the text with names. Returns nullopt if it is
+  // inside a name.
+  std::optional<Place> NamedPlace(int32_t bytes) const;
+  Node StepNamed(Node node, std::string_view bytes) const;
+  // Returns where the stop string begins that is complete now.
+  std::optional<Place> ShownMatch() const;
+  std::optional<Place> NamedMatch() const;
+  void Stop(Place begin);
+  std::string Release();
+
+  Node shown_ = kRoot;       // the state of the shown text
+  Node named_ = kRoot;       // the state of the text with names; equal to shown_ without names_
+  std::string held_;         // the shown text that is held back
+  std::vector<Name> names_;  // the names that are held back
   bool stopped_ = false;
 };
 

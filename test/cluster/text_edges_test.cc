@@ -1,5 +1,5 @@
-// Texts at the edges of outputs: characters that tokens of a prompt and of its output share. One
-// process of `baton serve` has a tiny model.
+// Texts at the edges of outputs: stop strings with names of special tokens, and characters that
+// tokens of a prompt and of its output share. One process of `baton serve` has a tiny model.
 #include <memory>
 #include <random>
 #include <span>
@@ -94,6 +94,38 @@ json Segment(const std::vector<TokenId>& ids) { return {{"token_ids", {{"ids", i
 
 json Sampling(uint64_t seed, int max_tokens) {
   return {{"max_tokens", max_tokens}, {"temperature", 2}, {"seed", seed}, {"ignore_eos", true}};
+}
+
+// The last character of a text.
+std::string LastOf(const std::string& text) {
+  size_t at = text.size() - 1;
+  while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return text.substr(at);
+}
+
+TEST_CASE("A special token's name ends an answer as its id does") {
+  Server server;
+  const bool chat = GENERATE(false, true);
+  const std::string path = chat ? "/v1/chat/completions" : "/v1/completions";
+  json body = Sampling(0, 60);
+  if (chat) {
+    body["messages"] = {{{"role", "user"}, {"content", "abc"}}};
+  } else {
+    body["prompt"] = "abc";
+  }
+  Server::Answer by_id;
+  body["stop_token_ids"] = {0};
+  for (int seed = 1; by_id.finish_reason != "stop" || by_id.text.size() < 8; ++seed) {
+    REQUIRE(seed < 200);
+    body["seed"] = seed;
+    by_id = server.Complete(path, body);
+  }
+  body.erase("stop_token_ids");
+  body["stop"] = {"<s>"};
+  CHECK(server.Complete(path, body) == by_id);
+  const std::string last = LastOf(by_id.text);
+  body["stop"] = {last + "<s>"};
+  CHECK(server.Complete(path, body).text == by_id.text.substr(0, by_id.text.size() - last.size()));
 }
 
 TEST_CASE("An echo and its output have the text of all their tokens") {

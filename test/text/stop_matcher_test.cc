@@ -69,6 +69,49 @@ TEST_CASE("StopMatcher stops at the first complete stop string, the longest of s
   CHECK(StopMatcher(Strings{"aab"}).Push("aaaab") == "aa");
 }
 
+TEST_CASE("StopMatcher finds stop strings with names of special tokens") {
+  const auto text_before = [](const Strings& stops, const Strings& parts) {
+    StopMatcher matcher(stops);
+    std::string out;
+    // A part in brackets is a name.
+    for (const std::string& part : parts) out += part.starts_with('<') ? matcher.PushName(part) : matcher.Push(part);
+    return out + (matcher.stopped() ? "|" : matcher.Finish());
+  };
+  CHECK(text_before({"<end>"}, {"a.", "<end>", "b"}) == "a.|");
+  CHECK(text_before({".<end>"}, {"a.", "<end>", "b"}) == "a|");
+  CHECK(text_before({".<end>b"}, {"a.", "<end>", "bc"}) == "a|");
+  CHECK(text_before({"<end><end>b"}, {"a", "<end>", "<end>", "<end>", "b"}) == "a|");
+  // The shown text is a view of its own.
+  CHECK(text_before({"ab"}, {"a", "<end>", "b"}) == "|");
+  CHECK(text_before({"ab", "<end>c"}, {"a", "<end>", "c"}) == "a|");
+  // A name that the model writes as text is text.
+  CHECK(text_before({"<end>"}, {"a", "x<e", "nd>"}) == "ax|");
+  // A name counts as a whole only.
+  CHECK(text_before({"end", "d>b", "b<e"}, {"a", "<end>", "b", "<end>"}) == "ab");
+  CHECK(text_before({"<end>b", "nd>c"}, {"<end>", "c"}) == "c");
+  CHECK(text_before({".<end>"}, {"a.", "<other>", "<end>", "b"}) == "a.b");
+}
+
+TEST_CASE("StopMatcher holds back names with the text") {
+  StopMatcher matcher(Strings{".<end>b"});
+  CHECK(matcher.Push("a.") == "a");
+  CHECK(matcher.PushName("<end>").empty());
+  CHECK(matcher.held_names() == 1);
+  SECTION("until a stop string is impossible") {
+    CHECK(matcher.Push("c") == ".c");
+    CHECK(matcher.held_names() == 0);
+  }
+  SECTION("until the stop string is complete, which drops them") {
+    CHECK(matcher.Push("b").empty());
+    CHECK(matcher.stopped());
+    CHECK(matcher.held_names() == 1);
+  }
+  SECTION("until the stream ends") {
+    CHECK(matcher.Finish() == ".");
+    CHECK(matcher.held_names() == 0);
+  }
+}
+
 TEST_CASE("StopMatcher gives the same result for any split of the text") {
   ForEachSeed(2000, [](uint64_t seed) {
     std::mt19937 rng(seed);

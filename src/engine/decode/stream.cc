@@ -14,9 +14,8 @@ DecodeStream::DecodeStream(RequestId request_id, RequestSpec spec, const DecodeM
       spec_(std::move(spec)),
       max_new_tokens_(std::min<int64_t>(spec_.sampling.max_tokens, model.positions + 1 - std::ssize(spec_.tokens))),
       sampler_(spec_.sampling, spec_.tokens, default_seed),
-      detokenizer_(*model.tokenizer),
-      stop_matcher_(spec_.sampling.stop) {
-  detokenizer_.BeginAfter(spec_.tokens);
+      output_text_(*model.tokenizer, spec_.sampling.stop) {
+  output_text_.BeginAfter(spec_.tokens);
   output_.reserve(static_cast<size_t>(std::min<int64_t>(max_new_tokens_, 4096)));
 }
 
@@ -24,12 +23,6 @@ bool DecodeStream::IsStop(TokenId id) const {
   const std::vector<TokenId>& stops = spec_.sampling.stop_ids;
   if (std::ranges::find(stops, id) != stops.end()) return true;
   return !spec_.sampling.ignore_eos && std::ranges::find(model_.eos_ids, id) != model_.eos_ids.end();
-}
-
-std::string DecodeStream::Flush() {
-  std::string text = stop_matcher_.Push(detokenizer_.Finish());
-  if (!stop_matcher_.stopped()) text += stop_matcher_.Finish();
-  return text;
 }
 
 std::optional<SampleSpec> DecodeStream::next_sample(int64_t ahead) const {
@@ -59,8 +52,8 @@ bool DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
   output_.push_back(id);
   if (spec_.sampling.logprobs) logprobs_ = std::move(logprobs);
   const bool stops = IsStop(id);
-  if (!stops && !stop_matcher_.empty()) Detokenize();
-  if (stops || stop_matcher_.stopped()) {
+  if (!stops && output_text_.has_stops()) Detokenize();
+  if (stops || output_text_.stopped()) {
     finish_ = FinishReason::kStop;
   } else if (made() == max_new_tokens_) {
     finish_ = FinishReason::kLength;
@@ -68,20 +61,20 @@ bool DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
   return finish_.has_value();
 }
 
-void DecodeStream::Detokenize() { text_ = stop_matcher_.Push(detokenizer_.Push(output_.back())); }
+void DecodeStream::Detokenize() { text_ = output_text_.Push(output_.back()); }
 
 TokenUpdate DecodeStream::TakeUpdate() {
   BATON_CHECK(needs_update_, "there is no token without an update");
   needs_update_ = false;
   // A stop id gives no text.
-  if (stop_matcher_.empty() && finish_ != FinishReason::kStop) Detokenize();
+  if (!output_text_.has_stops() && finish_ != FinishReason::kStop) Detokenize();
   TokenUpdate update;
   update.request_id = request_id_;
   update.tokens.push_back(output_.back());
   if (spec_.sampling.logprobs) update.logprobs.push_back(std::move(logprobs_));
   update.text = std::exchange(text_, {});
   update.finish = finish_;
-  if (finish_) update.text += Flush();
+  if (finish_) update.text += output_text_.Finish();
   return update;
 }
 
@@ -89,7 +82,7 @@ TokenUpdate DecodeStream::End(FinishReason reason) {
   BATON_CHECK(!needs_update_, "End before the update of the last token");
   TokenUpdate update;
   update.request_id = request_id_;
-  update.text = Flush();
+  update.text = output_text_.Finish();
   update.finish = reason;
   return update;
 }

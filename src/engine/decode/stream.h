@@ -13,8 +13,7 @@
 #include "model/sampler.h"
 #include "request/answers.h"
 #include "request/request_spec.h"
-#include "text/detokenizer.h"
-#include "text/stop_matcher.h"
+#include "text/output_text.h"
 #include "text/tokenizer.h"
 
 namespace baton {
@@ -81,7 +80,6 @@ class DecodeStream {
   void Detokenize();
   bool wants_top_logprobs() const { return spec_.sampling.logprobs.value_or(0) > 0; }
   bool IsStop(TokenId id) const;
-  std::string Flush();
 
   const DecodeModel& model_;
   RequestId request_id_;
@@ -89,8 +87,7 @@ class DecodeStream {
   std::vector<TokenId> output_;
   int64_t max_new_tokens_;  // of the spec, limited by the model's positions
   Sampler sampler_;
-  Detokenizer detokenizer_;
-  StopMatcher stop_matcher_;
+  OutputText output_text_;
 
   // State of the last token, until `TakeUpdate`.
   bool needs_update_ = false;

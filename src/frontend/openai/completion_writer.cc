@@ -23,6 +23,11 @@ std::string Identity(const CompletionCall& call, const ServedModel& model, std::
                 ",\"model\":", JsonString(model.name), ",\"choices\":[");
 }
 
+std::vector<std::string> StopsOf(const CompletionCall& call) {
+  const auto& stops = call.requests.front().sampling().stop();
+  return {stops.begin(), stops.end()};
+}
+
 // An echo may end inside a character, which then begins the output's text.
 std::string_view WholeCharacters(std::string_view echo) { return echo.substr(0, echo.size() - CutOffSuffix(echo)); }
 
@@ -41,6 +46,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       one_tool_call_(call.one_tool_call),
       samples_(static_cast<size_t>(call.samples)),
       echo_(call.echo),
+      stops_(StopsOf(call)),
       tokenizer_(*model.tokenizer),
       id_(id),
       identity_(Identity(call, model, id, created)),
@@ -54,7 +60,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       choice.logprobs.emplace(tokenizer_, chat_, offset);
     }
     choice.tool_parser = MakeToolParser(call.tools, call.tool_names);
-    if (choice.tool_parser != nullptr) choice.marks.emplace(tokenizer_, choice.tool_parser->marks());
+    if (choice.tool_parser != nullptr) choice.marks.emplace(tokenizer_, choice.tool_parser->marks(), stops_);
   }
 }
 
@@ -65,7 +71,7 @@ void CompletionWriter::SetThinking(Thinking thinking) {
     choice.reasoning_parser.emplace(thinking);
     std::vector<std::string> marks = ReasoningParser::marks();
     if (choice.tool_parser != nullptr) std::ranges::move(choice.tool_parser->marks(), std::back_inserter(marks));
-    choice.marks.emplace(tokenizer_, marks);
+    choice.marks.emplace(tokenizer_, marks, stops_);
   }
 }
 

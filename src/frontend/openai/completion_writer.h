@@ -83,6 +83,7 @@ class CompletionWriter {
   const bool chat_, stream_, include_usage_, one_tool_call_;
   const size_t samples_;
   const std::vector<std::string> echo_;
+  const std::vector<std::string> stops_;  // stop strings, which all choices share
   const Tokenizer& tokenizer_;
   const std::string id_;
   // The members of the answer, and of each event, up to "choices".

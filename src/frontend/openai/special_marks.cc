@@ -1,23 +1,39 @@
 #include "frontend/openai/special_marks.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace baton {
 
-SpecialMarks::SpecialMarks(const Tokenizer& tokenizer, const std::vector<std::string>& names)
-    : tokenizer_(tokenizer), detokenizer_(tokenizer) {
+SpecialMarks::SpecialMarks(const Tokenizer& tokenizer, const std::vector<std::string>& names,
+                           std::span<const std::string> stops)
+    : tokenizer_(tokenizer), output_text_(tokenizer, stops) {
   for (const std::string& name : names) {
     const std::vector<TokenId> ids = tokenizer.Encode(name, Tokenizer::SpecialTokens::kParse);
     if (ids.size() == 1 && tokenizer.IsSpecial(ids[0])) special_.push_back(ids[0]);
   }
 }
 
+bool SpecialMarks::IsMark(TokenId id) const { return std::ranges::find(special_, id) != special_.end(); }
+
+void SpecialMarks::TakeMarks() {
+  std::ranges::copy_if(output_text_.names(), std::back_inserter(marks_),
+                       [this](const OutputText::Name& name) { return IsMark(name.id); });
+}
+
 std::string SpecialMarks::Push(const TokenUpdate& update) {
   if (special_.empty()) return update.text;
-  if (!update.before.empty()) detokenizer_.BeginAfter(update.before);
+  if (!update.before.empty()) output_text_.BeginAfter(update.before);
   for (const TokenId id : update.tokens) {
-    if (std::ranges::find(special_, id) != special_.end()) marks_.push_back({made_, id});
-    made_ += static_cast<int64_t>(detokenizer_.Push(id).size());
+    output_text_.Push(id);
+    TakeMarks();
+  }
+  if (update.finish) {
+    output_text_.Finish();
+    TakeMarks();
+    // The output ended at its last token. If that completes no stop string, it is a stop id.
+    const bool by_id = update.finish == FinishReason::kStop && !output_text_.stopped();
+    if (by_id && !update.tokens.empty() && IsMark(update.tokens.back())) marks_.pop_back();
   }
   std::string text;
   std::string_view rest = update.text;

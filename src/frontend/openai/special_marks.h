@@ -3,38 +3,38 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "request/answers.h"
-#include "text/detokenizer.h"
+#include "text/output_text.h"
 #include "text/tokenizer.h"
 
 namespace baton {
 
-// The state of one choice. Text may arrive later than its tokens, or never. The position of a mark
-// in the text is therefore derived from the tokens.
+// The state of one choice. Text may arrive later than its tokens, or never. The places of marks are
+// therefore derived from the tokens, as the decode worker derives the text. A mark that belongs to
+// a stop string, or whose token is a stop id, is not put back.
 class SpecialMarks {
  public:
-  // Looks for those of `names` that are special tokens. The tokenizer must outlive this object.
-  SpecialMarks(const Tokenizer& tokenizer, const std::vector<std::string>& names);
+  // Looks for those of `names` that are special tokens. `stops` are the request's stop strings. The
+  // tokenizer must outlive this object.
+  SpecialMarks(const Tokenizer& tokenizer, const std::vector<std::string>& names, std::span<const std::string> stops);
 
   // Returns the update's text with the marks inserted.
   std::string Push(const TokenUpdate& update);
 
  private:
-  struct Mark {
-    int64_t at;  // bytes of text before it
-    TokenId id;
-  };
+  void TakeMarks();
+  bool IsMark(TokenId id) const;
 
   const Tokenizer& tokenizer_;
   std::vector<TokenId> special_;
-  Detokenizer detokenizer_;
-  int64_t made_ = 0;         // bytes of the text of all tokens so far, with stop strings
-  int64_t shown_ = 0;        // bytes of it that updates have contained
-  std::vector<Mark> marks_;  // marks not yet inserted, in order
+  OutputText output_text_;
+  int64_t shown_ = 0;                    // bytes of text that updates have contained
+  std::vector<OutputText::Name> marks_;  // marks not yet inserted, in order
 };
 
 }  // namespace baton

@@ -9,7 +9,7 @@
 #include "frontend/openai/completion_writer.h"
 #include "frontend/openai/openai_model.h"
 #include "seeds.h"
-#include "text/detokenizer.h"
+#include "text/output_text.h"
 
 namespace baton {
 namespace {
@@ -32,21 +32,33 @@ const std::vector<std::string>& Pieces() {
   return pieces;
 }
 
+// Stop strings, some of which have names of special tokens.
+std::vector<std::string> RandomStops(std::mt19937& random) {
+  std::vector<std::string> stops;
+  while (random() % 2 == 0)
+    stops.push_back(Pieces()[random() % Pieces().size()] + Pieces()[random() % Pieces().size()]);
+  if (random() % 4 == 0) stops.push_back("<|python_tag|>");
+  return stops;
+}
+
 // The updates that a decode worker makes of these tokens. Text is held back until characters are
-// complete, and special tokens have no text.
-std::vector<TokenUpdate> Updates(const std::vector<TokenId>& tokens, bool logprobs, std::mt19937& random) {
+// complete and no stop string is possible, and special tokens have no text.
+std::vector<TokenUpdate> Updates(const std::vector<TokenId>& tokens, const std::vector<std::string>& stops,
+                                 bool logprobs, std::mt19937& random) {
   static const MarkedTokenizer tokenizer;
-  Detokenizer detokenizer(tokenizer);
+  OutputText text(tokenizer, stops);
   std::vector<TokenUpdate> updates;
   for (const TokenId id : tokens) {
     if (updates.empty() || random() % 3 > 0) updates.emplace_back();
     TokenUpdate& update = updates.back();
     update.tokens.push_back(id);
-    update.text += detokenizer.Push(id);
+    update.text += text.Push(id);
     if (logprobs) update.logprobs.push_back({.logprob = -0.5f, .top = {{id, -0.5f}, {(id + 1) % 256, -2.0f}}});
+    if (text.stopped()) break;
   }
-  updates.emplace_back();
-  updates.back().text = detokenizer.Finish();
+  if (updates.empty() || !text.stopped()) updates.emplace_back();
+  updates.back().text += text.Finish();
+  updates.back().finish = text.stopped() ? FinishReason::kStop : FinishReason::kLength;
   return updates;
 }
 
@@ -141,6 +153,8 @@ TEST_CASE("A stream has the content of a whole body") {
     constexpr ToolFormat kFormats[] = {ToolFormat::kNone, ToolFormat::kHermes, ToolFormat::kLlama};
     if (call.chat) call.tools = kFormats[random() % 3];
     call.tool_names = {"f"};
+    const std::vector<std::string> stops = RandomStops(random);
+    call.requests[0].mutable_sampling()->mutable_stop()->Add(stops.begin(), stops.end());
     CompletionCall streamed = call;
     streamed.stream = true;
 
@@ -150,9 +164,10 @@ TEST_CASE("A stream has the content of a whole body") {
     std::string out, none;
     for (size_t i = 0; i < call.choices(); ++i) {
       const std::vector<TokenId> tokens = RandomTokens(random);
-      for (const TokenUpdate& update : Updates(tokens, call.logprobs.has_value(), random))
+      for (const TokenUpdate& update : Updates(tokens, stops, call.logprobs.has_value(), random))
         stream.Update(i, update, out);
-      for (const TokenUpdate& update : Updates(tokens, call.logprobs.has_value(), random)) body.Update(i, update, none);
+      for (const TokenUpdate& update : Updates(tokens, stops, call.logprobs.has_value(), random))
+        body.Update(i, update, none);
       RequestOutcome outcome;
       outcome.finish = random() % 2 == 0 ? FinishReason::kStop : FinishReason::kLength;
       stream.End(i, outcome, out);

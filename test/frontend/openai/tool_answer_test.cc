@@ -102,5 +102,34 @@ TEST_CASE("CompletionWriter finds a call's tag by its id, also in held-back text
       R"("content":"Hm. ","refusal":null,"tool_calls":[{"id":"call_7-0-0","type":"function","function":{"name":"f")");
 }
 
+TEST_CASE("An answer has no tag that a stop string or a stop id ends") {
+  CompletionCall call = Call(ToolFormat::kLlama, GENERATE(false, true));
+  const auto answer = [&](const std::string& stop, std::vector<TokenUpdate> updates) {
+    *call.requests[0].mutable_sampling()->mutable_stop()->Add() = stop;
+    updates.back().finish = FinishReason::kStop;
+    CompletionWriter writer = LlamaWriter(call);
+    std::string out;
+    for (const TokenUpdate& update : updates) writer.Update(0, update, out);
+    writer.End(0, OutcomeWith(FinishReason::kStop), out);
+    if (!call.stream) out = writer.Body();
+    CHECK(out.find("python_tag") == std::string::npos);
+    return out;
+  };
+  TokenUpdate tag;
+  tag.tokens = {MarkedTokenizer::kPythonTag};
+  TokenUpdate brace;
+  brace.tokens = {'{'};
+  SECTION("the name") { Has(answer("<|python_tag|>", {Text("Hm."), tag}), R"("content":"Hm.")"); }
+  SECTION("the id") { Has(answer("x", {Text("Hm."), tag}), R"("content":"Hm.")"); }
+  SECTION("a stop string that begins with the name") {
+    Has(answer("<|python_tag|>{", {Text("Hm."), tag, brace}), R"("content":"Hm.")");
+  }
+  SECTION("a stop string that does not occur") {
+    TokenUpdate end = Text("{\"name\": \"f\"}");
+    end.tokens.push_back(MarkedTokenizer::kEnd);
+    Has(answer("<|python_tag|>[", {Text("Hm."), tag, end}), R"("finish_reason":"tool_calls")");
+  }
+}
+
 }  // namespace
 }  // namespace baton
