@@ -15,11 +15,6 @@ int64_t AttachedWorkers(const Dispatcher& dispatcher, WorkerRole role) {
                                [role](const auto& worker) { return worker.second.info.role == role; });
 }
 
-// Returns the number of tokens found in the device's memory.
-int64_t CachedOnDevice(const PrefillTotals& totals) {
-  return totals.cached_tokens - totals.host_tokens - totals.disk_tokens;
-}
-
 double HandoffsEnded(const PrefillSnapshot& worker, absl::StatusCode code) {
   const auto& ended = worker.engine.totals.handoffs.ended;
   const auto found = ended.find(code);
@@ -193,14 +188,33 @@ constexpr MetricFamily kTable[] = {
      {{"role code=*", &WorkerCounts::jobs}}},
     {"baton_worker_tokens_total",
      Kind::kCounter,
-     "Tokens, by `role` and `source`: computed, cached (in KV memory), shared (computed by a concurrent request), "
-     "host, disk (staged; prefill), generated (decode).",
-     {{"role source=computed", [](const PrefillSnapshot& p) -> double { return p.engine.totals.computed_tokens; }},
-      {"role source=cached", [](const PrefillSnapshot& p) -> double { return CachedOnDevice(p.engine.totals); }},
-      {"role source=host", [](const PrefillSnapshot& p) -> double { return p.engine.totals.host_tokens; }},
-      {"role source=disk", [](const PrefillSnapshot& p) -> double { return p.engine.totals.disk_tokens; }},
-      {"role source=shared", [](const PrefillSnapshot& p) -> double { return p.engine.totals.shared_tokens; }},
+     "Tokens, by `role` and `source`. Prefill, once a request has ended in any way: computed (by this worker for the "
+     "request), cached (in KV memory), shared (computed by a concurrent request), host, disk (staged), held (by the "
+     "decode worker). Excludes the last token of each prompt, and low-priority jobs. Decode: generated.",
+     {{"role source=computed", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.computed; }},
+      {"role source=cached", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.cached; }},
+      {"role source=shared", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.shared; }},
+      {"role source=host", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.host; }},
+      {"role source=disk", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.disk; }},
+      {"role source=held", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.held; }},
       {"role source=generated", [](const DecodeSnapshot& d) -> double { return d.engine.tokens_out; }}}},
+    {"baton_wasted_tokens_total",
+     Kind::kCounter,
+     "Part of the computed tokens of baton_worker_tokens_total: tokens of requests that were cancelled (also because "
+     "the client left, or at its deadline) or failed before the end of their prefill, and tokens of other requests "
+     "whose prompt restarted or gave its blocks to another prompt. Excludes requests that a decode worker had no room "
+     "for, because the router sends them again (prefill).",
+     {{"", [](const PrefillSnapshot& p) -> double { return p.engine.totals.wasted_tokens; }}}},
+    {"baton_low_priority_tokens_total",
+     Kind::kCounter,
+     "Tokens of low-priority jobs (prefill hints and shadow prefill), by `source` as in baton_worker_tokens_total. "
+     "That "
+     "metric excludes them (prefill).",
+     {{"source=computed", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.computed; }},
+      {"source=cached", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.cached; }},
+      {"source=shared", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.shared; }},
+      {"source=host", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.host; }},
+      {"source=disk", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.disk; }}}},
     {"baton_transfer_bytes_total",
      Kind::kCounter,
      "KV bytes pushed to decode workers in committed hand-offs (prefill).",

@@ -1,5 +1,5 @@
-// The table of all metrics. A row has a name, a kind, a help text and up to six series. Each series
-// has its labels and the source of its value:
+// The table of all metrics. A row has a name, a kind, a help text and up to seven series. Each
+// series has its labels and the source of its value:
 // - A getter, for a metric that mirrors a component's state. The getter runs at each scrape.
 // - A member of one of the structs below, for a metric of events. The component increments the
 //   member.
@@ -122,7 +122,7 @@ struct MetricFamily {
   const char* name;
   Kind kind;
   const char* help;      // explains the labels
-  MetricSeries rows[6];  // unused rows have null labels
+  MetricSeries rows[7];  // unused rows have null labels
   std::span<const MetricSeries> series() const {
     return {std::begin(rows), std::ranges::find(rows, nullptr, &MetricSeries::labels)};
   }

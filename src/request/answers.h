@@ -35,11 +35,12 @@ struct PrefillDone {
   ReservationRef reservation;      // for the DecodeJob; zero for a prefill-only job
   Incarnation decode_incarnation;  // the decode worker's process that holds the blocks
   int32_t blocks = 0;              // in the prompt's block table
-  // The sum of the three counters is at most the prompt's tokens less one. It is less than that if
-  // the decode worker held some of the blocks, since the prefill worker may skip those.
+  // The sum of the four counters is the prompt's tokens less one. For a prefill-only job it is
+  // rounded down to whole blocks.
   int32_t cached_tokens = 0;    // ready or staged when these tokens arrived; excludes shared_tokens
   int32_t shared_tokens = 0;    // computed or copied back by another request after that
   int32_t computed_tokens = 0;  // computed by this request
+  int32_t held_tokens = 0;      // held by the decode worker, and not counted above
   int64_t bytes_pushed = 0;     // includes those pushed while the prompt streamed
   // The times of a streaming prompt begin with its last append.
   absl::Duration queued;   // until the prompt's first step began

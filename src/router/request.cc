@@ -92,12 +92,9 @@ size_t Request::BlocksAt(size_t blocks) const {
   return std::min(blocks, static_cast<size_t>(std::max<int64_t>(tokens, 0) / kBlockTokens));
 }
 
-// Returns how many of the prompt's tokens were cached. The last token has no KV before it is
-// decoded, so it never counts.
-int32_t Request::CachedTokens() const {
-  if (asked.prefill_only) return done->cached_tokens + done->shared_tokens;
-  return std::max(static_cast<int32_t>(asked.spec.tokens.size()) - 1 - done->computed_tokens, 0);
-}
+// Returns how many of the prompt's tokens were cached, at the prefill worker or at the decode
+// worker. The last token has no KV before it is decoded, so it never counts.
+int32_t Request::CachedTokens() const { return done->cached_tokens + done->shared_tokens + done->held_tokens; }
 
 RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) const {
   RequestOutcome outcome;
@@ -120,7 +117,7 @@ RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) cons
   outcome.prefilled = done.has_value();
   if (done) {
     outcome.cached_tokens = CachedTokens();
-    outcome.shared_tokens = std::min(done->shared_tokens, outcome.cached_tokens);
+    outcome.shared_tokens = done->shared_tokens;
     // All time that was not prefill or hand-off was spent waiting, at the router or at the worker.
     const absl::Duration served = done->compute + done->copied + done->handoff;
     outcome.queue = std::max(stages.prefilled - stages.complete - served, absl::ZeroDuration());

@@ -254,6 +254,7 @@ worker::v1::PrefillDone ToProto(const PrefillDone& done) {
   proto.set_cached_tokens(done.cached_tokens);
   proto.set_shared_tokens(done.shared_tokens);
   proto.set_computed_tokens(done.computed_tokens);
+  proto.set_held_tokens(done.held_tokens);
   proto.set_bytes_pushed(done.bytes_pushed);
   proto.set_queued_us(absl::ToInt64Microseconds(done.queued));
   proto.set_compute_us(absl::ToInt64Microseconds(done.compute));
@@ -278,6 +279,7 @@ PrefillDone FromProto(const worker::v1::PrefillDone& proto) {
   done.cached_tokens = proto.cached_tokens();
   done.shared_tokens = proto.shared_tokens();
   done.computed_tokens = proto.computed_tokens();
+  done.held_tokens = proto.held_tokens();
   done.bytes_pushed = proto.bytes_pushed();
   done.queued = absl::Microseconds(proto.queued_us());
   done.compute = absl::Microseconds(proto.compute_us());

@@ -67,6 +67,7 @@ void LogPrefilled(const PrefillDone& done, const std::string& trace_id) {
              {"cached_tokens", int64_t{done.cached_tokens}},
              {"shared_tokens", int64_t{done.shared_tokens}},
              {"computed_tokens", int64_t{done.computed_tokens}},
+             {"held_tokens", int64_t{done.held_tokens}},
              {"bytes_pushed", done.bytes_pushed},
              {"queue_ms", Milliseconds(done.queued)},
              {"prefill_ms", Milliseconds(done.compute)},

@@ -282,7 +282,7 @@ std::map<absl::StatusCode, int64_t> SimulatedCluster::HandoffsEnded() const {
 
 int64_t SimulatedCluster::HostTokens() const {
   int64_t tokens = 0;
-  for (const auto& [address, worker] : prefills_) tokens += worker->engine().load().totals.host_tokens;
+  for (const auto& [address, worker] : prefills_) tokens += worker->engine().load().totals.tokens.host;
   return tokens;
 }
 

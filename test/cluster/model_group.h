@@ -163,9 +163,10 @@ struct EightDecoders {
 };
 
 // Counts since the start of the process that serves these metrics. Computed counts tokens of
-// prompts.
+// prompts and of shadow prefill.
 inline double Computed(const std::string& metrics) {
-  return Scrape(metrics, "baton_worker_tokens_total{role=\"prefill\",source=\"computed\"}").value_or(0);
+  return Scrape(metrics, "baton_worker_tokens_total{role=\"prefill\",source=\"computed\"}").value_or(0) +
+         Scrape(metrics, "baton_low_priority_tokens_total{source=\"computed\"}").value_or(0);
 }
 inline double Moved(const std::string& metrics) { return Scrape(metrics, "baton_transfer_bytes_total").value_or(0); }
 // Current numbers of blocks.

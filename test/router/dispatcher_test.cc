@@ -84,11 +84,14 @@ TEST_CASE("Dispatcher reports cached tokens of decoded and prefill-only requests
     done.request_id = d.NameOf(request.id);
     done.decode_incarnation = Incarnation(22);
     // Whole blocks, or all tokens but the last.
-    done.computed_tokens = prefill_only ? 32 : 39;
+    done.computed_tokens = prefill_only ? 16 : 3;
+    done.cached_tokens = 12;
+    done.shared_tokens = 4;
+    done.held_tokens = prefill_only ? 0 : 20;
     (*d).OnPrefillDone(kP, done, d.now);
     const Timeline::Lives lives = (*d).LivesOf(request.id, "", d.now);
     REQUIRE(lives.size() == 1);
-    CHECK(lives[0]->outcome.cached_tokens == 0);
+    CHECK(lives[0]->outcome.cached_tokens == (prefill_only ? 16 : 36));
   }
 }
 

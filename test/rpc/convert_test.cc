@@ -51,11 +51,15 @@ TEST_CASE("Jobs and results survive the wire") {
   done.request_id = "r";
   done.handoff = absl::Milliseconds(3);
   done.copied = absl::Milliseconds(7);
+  done.computed_tokens = 11;
+  done.held_tokens = 12;
   done.steps = {{.began = absl::Milliseconds(9), .ended = absl::Milliseconds(5), .tokens = 64, .steps = 2},
                 {.began = absl::Milliseconds(4), .ended = absl::ZeroDuration()}};
   const PrefillDone done_back = FromProto(ToProto(done));
   CHECK(done_back.handoff == done.handoff);
   CHECK(done_back.copied == done.copied);
+  CHECK(done_back.computed_tokens == 11);
+  CHECK(done_back.held_tokens == 12);
   REQUIRE(done_back.steps.size() == 2);
   CHECK(done_back.steps[0].began == absl::Milliseconds(9));
   CHECK(done_back.steps[0].ended == absl::Milliseconds(5));

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "catch.h"
 #include "engine/prefill/engine.h"
 #include "world/fake_backend.h"
 #include "world/fake_decode_worker.h"
@@ -66,6 +68,7 @@ class PrefillWorld {
     WorkerAddress to;
     std::optional<PrefillDone> done;
     std::optional<RequestFailed> failed;
+    bool low_priority = false, cancelled = false;
   };
   std::map<RequestId, Request>& requests() { return requests_; }
 
@@ -78,9 +81,8 @@ class PrefillWorld {
     job.decode_worker = to;
     job.lease = lease;
     job.lease_holder = lease_holder;
-    requests_[id] = {std::move(prompt), to, std::nullopt, std::nullopt};
-    if (auto refused = engine_.Add(std::move(job), Now())) Do(std::move(*refused));
-    Pump();
+    requests_[id] = {std::move(prompt), to, std::nullopt, std::nullopt, IsLowPriority(priority)};
+    Add(std::move(job));
   }
   // Adds a streaming prompt that begins with `prompt`. Append adds the rest.
   void Open(const RequestId& id, std::vector<TokenId> prompt, int32_t priority = 0,
@@ -92,9 +94,8 @@ class PrefillWorld {
     job.spec.priority = priority;
     job.streaming = true;
     job.lease_holder = lease_holder;
-    requests_[id] = {std::move(prompt), "", std::nullopt, std::nullopt};
-    if (auto refused = engine_.Add(std::move(job), Now())) Do(std::move(*refused));
-    Pump();
+    requests_[id] = {std::move(prompt), "", std::nullopt, std::nullopt, IsLowPriority(priority)};
+    Add(std::move(job));
   }
   void Append(const RequestId& id, const std::vector<TokenId>& tokens, bool last, const WorkerAddress& to,
               bool restart = false) {
@@ -113,6 +114,7 @@ class PrefillWorld {
     Pump();
   }
   void Cancel(const RequestId& id) {
+    requests_.at(id).cancelled = true;
     engine_.Cancel(id, Now());
     Pump();
   }
@@ -131,6 +133,7 @@ class PrefillWorld {
     };
     absl::Status status;
     if (failing_after) {
+      for (const SequenceSlice& slice : batch_->slices) tokens_of_failed_steps_ += std::ssize(slice.tokens);
       for (int64_t layer = 0; layer < *failing_after; ++layer) layer_done(layer);
       status = absl::InternalError("injected");
     } else {
@@ -153,16 +156,64 @@ class PrefillWorld {
     if (decode_worker == decodes_.end()) return absl::UnavailableError("the decode worker is gone");
     return decode_worker->second->worker.FirstToken(*request.done, request.prompt, "", Now());
   }
+  // Upper bound on the tokens that steps computed or tried to compute.
+  int64_t tokens_planned() const { return backend_.tokens_computed() + tokens_of_failed_steps_; }
   void CheckInvariants() {
     engine_.CheckInvariants();
     for (auto& [address, decode] : decodes_) decode->worker.CheckInvariants();
   }
 
  private:
+  void Add(PrefillJob job) {
+    if (auto refused = engine_.Add(std::move(job), Now())) Fail(std::move(*refused));
+    Pump();
+  }
   void Pump() {
+    std::vector<RequestId> ended;
     for (PrefillAction& action : engine_.TakeActions(Now())) {
+      if (const auto* done = std::get_if<PrefillDone>(&action)) ended.push_back(done->request_id);
+      if (const auto* failed = std::get_if<RequestFailed>(&action)) ended.push_back(failed->request_id);
       std::visit([this](auto& concrete) { Do(std::move(concrete)); }, action);
     }
+    CheckCounts(ended);
+  }
+  // Checks the counts of the requests that have just ended. In each of them every token but the
+  // last has one source, or was not reached.
+  void CheckCounts(const std::vector<RequestId>& ended) {
+    const PrefillTotals totals = engine_.load().totals;
+    PrefillTokens all = totals.tokens;
+    all += totals.low_priority;
+    int64_t with_kv = 0;
+    for (const RequestId& id : ended) with_kv += std::max<int64_t>(std::ssize(requests_.at(id).prompt) - 1, 0);
+    const auto grew = [&](int64_t PrefillTokens::*count) { return all.*count - counted_.*count; };
+    INFO("ended: " << absl::StrJoin(ended, ", "));
+    const int64_t dropped = grew(&PrefillTokens::dropped), computed = grew(&PrefillTokens::computed) - dropped;
+    const int64_t cached = grew(&PrefillTokens::cached) + grew(&PrefillTokens::host) + grew(&PrefillTokens::disk);
+    const int64_t shared = grew(&PrefillTokens::shared), held = grew(&PrefillTokens::held);
+    const int64_t not_reached = grew(&PrefillTokens::not_reached);
+    REQUIRE(computed + cached + shared + held + not_reached == with_kv);
+    REQUIRE(std::min({dropped, computed, cached, shared, held, not_reached}) >= 0);
+    if (ended.size() == 1) {
+      const Request& request = requests_.at(ended[0]);
+      const int64_t wasted = totals.wasted_tokens - wasted_;
+      if (request.done) {
+        REQUIRE(computed == request.done->computed_tokens);
+        REQUIRE(cached == request.done->cached_tokens);
+        REQUIRE(shared == request.done->shared_tokens);
+        REQUIRE(held == request.done->held_tokens);
+        REQUIRE(not_reached == (request.to.empty() ? with_kv % kBlockTokens : 0));
+      }
+      // The hand-off of a request whose step failed may still be committed.
+      const bool useful = request.done ? !request.cancelled : request.failed->no_room_to_decode;
+      const bool maybe_failed = request.done.has_value() && tokens_of_failed_steps_ > 0;
+      if (request.low_priority) {
+        REQUIRE(wasted == 0);
+      } else if (!maybe_failed) {
+        REQUIRE(wasted == dropped + (useful ? 0 : computed));
+      }
+    }
+    counted_ = all;
+    wasted_ = totals.wasted_tokens;
   }
 
   // Carries a call to a decode worker's receiver, and its reply back.
@@ -272,13 +323,15 @@ class PrefillWorld {
   }
   void Do(PrefillDone done) {
     log_(absl::StrCat("done ", done.request_id, ": cached ", done.cached_tokens, " shared ", done.shared_tokens,
-                      " computed ", done.computed_tokens, " pushed ",
+                      " computed ", done.computed_tokens,
+                      done.held_tokens > 0 ? absl::StrCat(" held ", done.held_tokens) : "", " pushed ",
                       done.bytes_pushed / FakeBackend::Layout().BlockBytes(), " blocks"));
     Request& request = requests_.at(done.request_id);
     BATON_CHECK(!request.done && !request.failed, "two results for one request");
     request.done = std::move(done);
   }
-  void Do(RequestFailed failed) {
+  void Do(RequestFailed failed) { Fail(std::move(failed)); }
+  void Fail(RequestFailed failed) {
     log_(absl::StrCat("failed ", failed.request_id, ": ", failed.status.ToString(),
                       failed.retry_after > absl::ZeroDuration()
                           ? absl::StrCat("; again after ", absl::FormatDuration(failed.retry_after))
@@ -300,6 +353,9 @@ class PrefillWorld {
   std::map<LinkId, std::weak_ptr<Decode>> connections_;
   uint64_t incarnations_ = 100;
   std::map<RequestId, Request> requests_;
+  PrefillTokens counted_;  // of the requests that have ended
+  int64_t wasted_ = 0;
+  int64_t tokens_of_failed_steps_ = 0;
 };
 
 }  // namespace baton

@@ -165,7 +165,8 @@ void PrefillEngine::Restart(const RequestId& id) {
                        .spec = before.spec,
                        .queue_order = before.queue_order,
                        .streaming = true,
-                       .engine = std::move(*scheduler_.FindEngine(id))};
+                       .engine = std::move(*scheduler_.FindEngine(id)),
+                       .counters = {.dropped = before.counters.dropped + before.counters.computed}};
   prompt.spec.tokens = {};
   prompt.engine.ahead.sent = 0;
   scheduler_.Remove(id);
@@ -462,6 +463,8 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   done.cached_tokens = counters.cached + counters.from_host + counters.from_disk;
   done.shared_tokens = counters.shared;
   done.computed_tokens = counters.computed;
+  const PrefillTokens tokens = TokensOf(*prompt);
+  done.held_tokens = static_cast<int32_t>(tokens.held);
   // The decode worker may acknowledge the commit before the step ends.
   if (scheduler_.step_running()) {
     NoteStep(now, &done.request_id);
@@ -475,11 +478,8 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   done.compute = computed - started - done.copied;
   done.handoff = now - computed;
   ++totals_.done;
-  totals_.cached_tokens += done.cached_tokens;
-  totals_.host_tokens += counters.from_host;
-  totals_.disk_tokens += counters.from_disk;
-  totals_.shared_tokens += counters.shared;
-  totals_.computed_tokens += counters.computed;
+  // A commit that is on its way when the request is cancelled may still arrive.
+  CountTokens(*prompt, tokens, /*wasted=*/!part.failure.ok());
   done.bytes_pushed += part.ahead.bytes;
   if (part.failure.ok()) scheduler_.LeaseOrProtect(done.request_id, part.lease, part.lease_holder, now);
   yielding_ -= prompt->Yields();
@@ -487,9 +487,20 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   actions_.push_back(std::move(done));
 }
 
+void PrefillEngine::CountTokens(const PrefillPrompt& prompt, const PrefillTokens& tokens, bool wasted) {
+  if (prompt.is_low_priority()) {
+    totals_.low_priority += tokens;
+  } else {
+    totals_.tokens += tokens;
+    totals_.wasted_tokens += wasted ? tokens.computed : tokens.dropped;
+  }
+}
+
 void PrefillEngine::Failed(RequestFailed failed) {
+  const PrefillPrompt& prompt = scheduler_.prompt(failed.request_id);
   ++totals_.failed;
-  yielding_ -= scheduler_.prompt(failed.request_id).Yields();
+  CountTokens(prompt, TokensOf(prompt), /*wasted=*/!failed.no_room_to_decode);
+  yielding_ -= prompt.Yields();
   scheduler_.Remove(failed.request_id);
   actions_.push_back(std::move(failed));
 }

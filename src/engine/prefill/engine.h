@@ -21,6 +21,7 @@
 #include "engine/prefill/prompt.h"
 #include "engine/prefill/scheduler.h"
 #include "engine/prefill/step_cost.h"
+#include "engine/prefill/token_counts.h"
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
 #include "model/batch.h"
@@ -64,12 +65,12 @@ struct PrefillTotals {
   int64_t done = 0;    // requests
   int64_t failed = 0;  // requests, including those that were cancelled
   int64_t steps = 0;
-  // Tokens of requests that are done, as in PrefillDone.
-  int64_t cached_tokens = 0;
-  int64_t shared_tokens = 0;
-  int64_t computed_tokens = 0;
-  int64_t host_tokens = 0;  // of cached_tokens: copied back from host memory
-  int64_t disk_tokens = 0;  // of cached_tokens: read from disk and copied back
+  PrefillTokens tokens{};        // of requests that ended, without low-priority jobs
+  PrefillTokens low_priority{};  // of low-priority jobs that ended
+  // Part of tokens.computed: tokens of requests that were cancelled or failed, and dropped tokens
+  // of the others. Excludes requests that found no room at a decode worker, because the router
+  // sends them again and finds their KV in the cache.
+  int64_t wasted_tokens = 0;
   int64_t bytes_pushed = 0;
   int64_t evictions = 0;  // blocks
   HandoffTotals handoffs{};
@@ -207,6 +208,7 @@ class PrefillEngine {
   void Handle(Action action, absl::Time now);
   void Fail(const RequestId& id, const absl::Status& status, absl::Time now);
   void Done(PrefillDone done, absl::Time now);
+  void CountTokens(const PrefillPrompt& prompt, const PrefillTokens& tokens, bool wasted);
   void Failed(RequestFailed failed);
   StreamingLimits CurrentLimits() const;
 

@@ -30,14 +30,16 @@ struct PrefillCounters {
   int32_t computed = 0;  // computed by this prompt
   // Copied back from staged blocks by this prompt.
   int32_t from_host = 0, from_disk = 0;
+  // Computed by this prompt earlier. It restarted or gave its blocks back since then.
+  int64_t dropped = 0;
 };
 
 // A request from Add to its result. A prompt streams until all of its tokens have arrived.
 // Then it is closed.
 //
 // PrefillScheduler owns the request. The caller of PrefillScheduler::Add sets the fields up to
-// `engine`. After Add the caller changes `engine` through PrefillScheduler::FindEngine, and other
-// fields only through the scheduler's events.
+// `engine`, and `counters.dropped` of a prompt that restarts. After Add the caller changes `engine`
+// through PrefillScheduler::FindEngine, and other fields only through the scheduler's events.
 struct PrefillPrompt {
   // The early hand-offs of a streaming prompt to its probable decode worker.
   struct Ahead {

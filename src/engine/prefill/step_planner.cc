@@ -65,7 +65,7 @@ void StepPlanner::GiveBack(PrefillPrompt& prompt) {
   parts_.progress.Withdraw(prompt);
   prompt.table.Truncate(0);
   prompt.planned = prompt.done = prompt.own_begin = prompt.slice_begin = 0;
-  prompt.counters = {};
+  prompt.counters = {.dropped = prompt.counters.dropped + prompt.counters.computed};
   prompt.ready_at_add = parts_.staging.Expect(prompt, prompt.wanted);
   prompt.looked_again = false;
   prompt.admitted = false;

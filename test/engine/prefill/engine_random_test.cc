@@ -84,6 +84,12 @@ class Chaos {
     const PrefillLoad load = world_.engine().load();
     CHECK(load.blocks.referenced == load.leased_blocks);
     CHECK(load.leased_blocks <= load.blocks.total / 2);
+    // All requests have ended, so each computed token is counted. A failed step may have been
+    // counted for requests that ended during the step.
+    const int64_t computed = load.totals.tokens.computed + load.totals.low_priority.computed;
+    CHECK(computed >= world_.backend().tokens_computed());
+    CHECK(computed <= world_.tokens_planned());
+    CHECK(load.totals.wasted_tokens <= load.totals.tokens.computed);
     for (const auto& [id, request] : world_.requests()) {
       INFO(id);
       CHECK(request.done.has_value() != request.failed.has_value());
@@ -110,11 +116,13 @@ class Chaos {
       prompt[i] = branch;
     }
     const RequestId id = absl::StrCat("r", ++submitted_);
-    const auto priority = static_cast<int32_t>(Below(3));
-    if (Below(2) == 0) return world_.Submit(id, prompt, AnyDecode(), priority);
+    const int32_t priority = Below(6) == 0 ? kLowPriority : static_cast<int32_t>(Below(3));
+    // Low-priority jobs have no hand-off.
+    const WorkerAddress to = IsLowPriority(priority) ? "" : AnyDecode();
+    if (Below(2) == 0) return world_.Submit(id, prompt, to, priority);
     const auto known = prompt.begin() + Below(std::ssize(prompt) + 1);
     open_[id] = {known, prompt.end()};
-    world_.Open(id, {prompt.begin(), known}, priority, AnyDecode());
+    world_.Open(id, {prompt.begin(), known}, priority, to);
   }
   WorkerAddress AnyDecode() {
     const char* to[] = {"d0", "d1", ""};
@@ -128,7 +136,8 @@ class Chaos {
     const auto end = last ? rest.end() : rest.begin() + Below(std::ssize(rest) + 1);
     const std::vector<TokenId> tokens(rest.begin(), end);
     const std::vector<TokenId> left(end, rest.end());
-    world_.Append(id, tokens, last, last ? AnyDecode() : "", !tokens.empty() && Below(8) == 0);
+    const WorkerAddress to = last && !world_.requests().at(id).low_priority ? AnyDecode() : "";
+    world_.Append(id, tokens, last, to, !tokens.empty() && Below(8) == 0);
     if (last) {
       open_.erase(it);
     } else {

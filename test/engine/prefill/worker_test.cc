@@ -290,7 +290,7 @@ TEST_CASE("Blocks that the decode worker holds are neither computed nor pushed")
     CHECK((done.bytes_pushed > 0) == (done.request_id == "first"));
     CHECK(*cluster.FirstToken(done, prompt) == FakeBackend::NextToken(prompt));
   }
-  CHECK(cluster.worker->Load().totals.computed_tokens == 48);
+  CHECK(cluster.worker->Load().totals.tokens.computed == 48);
 }
 
 TEST_CASE("PrefillWorker reaches a forgotten decode worker again for a new prompt") {
@@ -329,7 +329,7 @@ TEST_CASE("A prompt with KV in host memory computes only the rest and gives the 
   const PrefillDone again = run("again", prompt);
   CHECK(again.cached_tokens == 96);
   CHECK(again.computed_tokens == 1);
-  CHECK(cluster.worker->Load().totals.host_tokens >= 64);
+  CHECK(cluster.worker->Load().totals.tokens.host >= 64);
 }
 
 TEST_CASE("A prompt with KV on disk computes only the rest and gives the right token") {
@@ -351,7 +351,7 @@ TEST_CASE("A prompt with KV on disk computes only the rest and gives the right t
     }
   }
   CHECK(run(0).cached_tokens == 96);
-  CHECK(cluster.worker->Load().totals.disk_tokens == 96);
+  CHECK(cluster.worker->Load().totals.tokens.disk == 96);
 }
 
 TEST_CASE("An unreachable decode worker fails its request and nothing else") {
