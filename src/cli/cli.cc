@@ -100,9 +100,10 @@ nlohmann::ordered_json ToJson(const CliAnswer& answer) {
   if (answer.final.context_length() > 0) {
     json["context"] = {{"length", answer.final.context_length()}, {"lease_ms", answer.final.lease_ms()}};
   }
-  json["timings"] = {{"upstream_ms", timings.upstream_ms()},       {"queue_ms", timings.queue_ms()},
-                     {"prefill_ms", timings.prefill_ms()},         {"handoff_ms", timings.handoff_ms()},
-                     {"first_token_ms", timings.first_token_ms()}, {"total_ms", timings.total_ms()}};
+  for (int i = 0; i < v1::Timings::descriptor()->field_count(); ++i) {
+    const google::protobuf::FieldDescriptor& field = *v1::Timings::descriptor()->field(i);
+    json["timings"][std::string(field.name())] = v1::Timings::GetReflection()->GetDouble(timings, &field);
+  }
   return json;
 }
 

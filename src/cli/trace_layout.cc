@@ -82,9 +82,13 @@ std::string Summarise(const v1::TraceResponse& trace) {
 
 const std::vector<PhaseStyle>& Phases() {
   static const std::vector<PhaseStyle> phases = {
-      {v1::Span::PHASE_WAITING, "waiting", '.'},       {v1::Span::PHASE_QUEUED, "queued", ':'},
-      {v1::Span::PHASE_PREFILL, "prefill", '#'},       {v1::Span::PHASE_HANDOFF, "hand-off", '>'},
-      {v1::Span::PHASE_FIRST_STEP, "first step", '+'}, {v1::Span::PHASE_DECODE, "decode", '='},
+      {v1::Span::PHASE_WAITING, "waiting", '.'},
+      {v1::Span::PHASE_QUEUED, "queued", ':'},
+      {v1::Span::PHASE_PREFILL, "prefill", '#'},
+      {v1::Span::PHASE_HANDOFF, "hand-off", '>'},
+      {v1::Span::PHASE_DECODE_QUEUE, "decode queue", ';'},
+      {v1::Span::PHASE_FIRST_STEP, "first step", '+'},
+      {v1::Span::PHASE_DECODE, "decode", '='},
   };
   return phases;
 }

@@ -14,10 +14,13 @@ v1::Final ToFinal(const RequestOutcome& outcome) {
   final.set_context_length(outcome.context.tokens);
   final.set_lease_ms(absl::ToInt64Milliseconds(outcome.context.duration));
   v1::Timings& timings = *final.mutable_timings();
-  timings.set_upstream_ms(absl::ToDoubleMilliseconds(outcome.upstream));
-  timings.set_queue_ms(absl::ToDoubleMilliseconds(outcome.queue));
-  timings.set_prefill_ms(absl::ToDoubleMilliseconds(outcome.prefill));
-  timings.set_handoff_ms(absl::ToDoubleMilliseconds(outcome.handoff));
+  timings.set_upstream_ms(absl::ToDoubleMilliseconds(outcome.times.upstream));
+  timings.set_queue_ms(absl::ToDoubleMilliseconds(outcome.times.queue));
+  timings.set_prefill_ms(absl::ToDoubleMilliseconds(outcome.times.prefill));
+  timings.set_handoff_ms(absl::ToDoubleMilliseconds(outcome.times.handoff));
+  timings.set_decode_queue_ms(absl::ToDoubleMilliseconds(outcome.times.decode_queue));
+  timings.set_first_step_ms(absl::ToDoubleMilliseconds(outcome.times.first_step));
+  timings.set_decode_ms(absl::ToDoubleMilliseconds(outcome.times.decode));
   timings.set_first_token_ms(absl::ToDoubleMilliseconds(outcome.first_token));
   timings.set_total_ms(absl::ToDoubleMilliseconds(outcome.total));
   return final;

@@ -21,6 +21,8 @@ v1::Span::Phase ToProto(Phase phase) {
       return v1::Span::PHASE_PREFILL;
     case Phase::kHandoff:
       return v1::Span::PHASE_HANDOFF;
+    case Phase::kDecodeQueue:
+      return v1::Span::PHASE_DECODE_QUEUE;
     case Phase::kFirstStep:
       return v1::Span::PHASE_FIRST_STEP;
     case Phase::kDecode:

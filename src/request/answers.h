@@ -65,8 +65,7 @@ struct TokenUpdate {
   // The prompt's last tokens, if the prompt ends inside a character. The text of the output then
   // begins with that character. The router sets them on the first update.
   std::vector<TokenId> before{};
-  // From Start until the first step with the request. Set on the first update, for the worker's own
-  // metrics. It is not sent to the router.
+  // From Start until the first step with the request. Set on the update with the first token.
   std::optional<absl::Duration> queued{};
 };
 

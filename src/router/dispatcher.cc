@@ -220,7 +220,7 @@ void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
 
 void Dispatcher::NoteWaiting(Request& request) {
   if (!request.placement.waits()) return;
-  request.stages.placed = request.stages.prefilled = absl::InfiniteFuture();
+  request.stages.Place(absl::InfiniteFuture());
   request.done.reset();
 }
 
@@ -230,7 +230,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
   Request& request = *found;
   if (core_.PrefillDone(link, request, done.decode_incarnation)) {
     if (workload_) workload_->Prefilled(request);
-    request.stages.prefilled = now;
+    request.stages.Prefilled(done, now);
     request.prefilled_by = link;
     request.done = std::move(done);
     NotePrefill(request, request.placement.route.keys, now);
@@ -301,7 +301,7 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   const auto tokens = static_cast<int32_t>(update.tokens.size());
   const bool first = request.completion_tokens == 0;
   const absl::Duration wait = now - (first ? request.stages.complete : request.last_update);
-  if (first && tokens > 0) request.stages.first_token = now;
+  request.stages.Updated(update, now);
   request.last_update = now;
   request.completion_tokens += tokens;
   request.finish = update.finish;
@@ -394,8 +394,7 @@ void Dispatcher::Act(PromptFailed& failed, absl::Time) { core_.Fail(*failed.node
 void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
   Request& request = *action.request;
   requests_.NameForWorkers(request);
-  request.stages.placed = now;
-  request.stages.prefilled = absl::InfiniteFuture();
+  request.stages.Place(now);
   request.done.reset();
   PrefillJob job = request.StartPrefill(action);
   job.spec.arrival_offset = ArrivalOffset(request, now);

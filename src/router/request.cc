@@ -110,20 +110,15 @@ RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) cons
   outcome.finish = finish.value_or(asked.prefill_only ? FinishReason::kLength : FinishReason::kStop);
   outcome.prompt_tokens = static_cast<int32_t>(asked.spec.tokens.size());
   outcome.completion_tokens = completion_tokens;
-  if (completion_tokens > 0) outcome.first_token = stages.first_token - stages.arrived;
   if (session.session != nullptr) outcome.session_wait = std::min(stages.admitted, now) - stages.arrived;
-  if (stages.complete <= now) outcome.upstream = stages.complete - stages.arrived;
-  outcome.total = now - stages.arrived;
+  outcome.times = TimesOf(stages, now);
+  outcome.total = std::max(now - stages.arrived, absl::ZeroDuration());
+  if (completion_tokens > 0) outcome.first_token = outcome.total - outcome.times.decode;
   outcome.prefilled = done.has_value();
   if (done) {
     outcome.cached_tokens = CachedTokens();
     outcome.shared_tokens = done->shared_tokens;
-    // All time that was not prefill or hand-off was spent waiting, at the router or at the worker.
-    const absl::Duration served = done->compute + done->copied + done->handoff;
-    outcome.queue = std::max(stages.prefilled - stages.complete - served, absl::ZeroDuration());
     outcome.router_queue = std::max(stages.placed - stages.complete, absl::ZeroDuration());
-    outcome.prefill = done->compute + done->copied;
-    outcome.handoff = done->handoff;
   }
   return outcome;
 }

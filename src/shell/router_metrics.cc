@@ -26,10 +26,10 @@ void RouterMetrics::OnEnd(const RequestOutcome& outcome) {
   if (!outcome.prefilled) return;
   counts_.prompt_tokens->Increment(outcome.prompt_tokens);
   counts_.cached_tokens->Increment(outcome.cached_tokens);
-  counts_.queue->Observe(absl::ToDoubleSeconds(outcome.queue));
+  counts_.queue->Observe(absl::ToDoubleSeconds(outcome.times.queue));
   counts_.router_queue->Observe(absl::ToDoubleSeconds(outcome.router_queue));
-  counts_.prefill->Observe(absl::ToDoubleSeconds(outcome.prefill));
-  counts_.handoff->Observe(absl::ToDoubleSeconds(outcome.handoff));
+  counts_.prefill->Observe(absl::ToDoubleSeconds(outcome.times.prefill));
+  counts_.handoff->Observe(absl::ToDoubleSeconds(outcome.times.handoff));
 }
 
 void RouterMetrics::OnRefused(absl::StatusCode code) { counts_.requests.Increment(code); }

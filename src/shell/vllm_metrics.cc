@@ -45,16 +45,16 @@ void VllmMetrics::OnEnd(const RequestOutcome& outcome) {
   (outcome.finish == FinishReason::kStop ? model.stopped : model.full)->Increment();
   model.prompt_length->Observe(outcome.prompt_tokens);
   model.output_length->Observe(outcome.completion_tokens);
-  // The time since the prompt was complete. For vLLM, a request arrives when the outputs that its
-  // prompt contains have been written.
-  const absl::Duration whole = outcome.total - outcome.upstream;
-  const absl::Duration decode = outcome.total - outcome.first_token;
-  model.whole->Observe(Seconds(whole));
-  model.queue->Observe(Seconds(outcome.queue));
-  model.prefill->Observe(Seconds(whole - decode - outcome.queue));
-  model.decode->Observe(Seconds(decode));
-  model.inference->Observe(Seconds(whole - outcome.queue));
-  if (outcome.completion_tokens > 1) model.per_token->Observe(Seconds(decode) / (outcome.completion_tokens - 1));
+  // For vLLM, a request arrives when the outputs that its prompt contains have been written.
+  const StageTimes& times = outcome.times;
+  const absl::Duration queues = times.queue + times.decode_queue;
+  const absl::Duration prefill = times.prefill + times.handoff + times.first_step;
+  model.whole->Observe(Seconds(queues + prefill + times.decode));
+  model.queue->Observe(Seconds(queues));
+  model.prefill->Observe(Seconds(prefill));
+  model.decode->Observe(Seconds(times.decode));
+  model.inference->Observe(Seconds(prefill + times.decode));
+  if (outcome.completion_tokens > 1) model.per_token->Observe(Seconds(times.decode) / (outcome.completion_tokens - 1));
 }
 
 }  // namespace baton

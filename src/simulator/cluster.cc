@@ -167,6 +167,8 @@ SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
       ran.status = outcome.status;
       ran.prompt_tokens = outcome.prompt_tokens;
       ran.cached_tokens = outcome.cached_tokens;
+      ran.times = outcome.times;
+      ran.total = outcome.total;
       const auto live = live_.extract(id);
       if (live.mapped().ended != nullptr) live.mapped().ended();
     });

@@ -73,7 +73,10 @@ class SimulatedCluster {
     absl::Time first = absl::InfiniteFuture(), ended = absl::InfiniteFuture();
     std::vector<TokenId> tokens{};
     absl::Status status{};
-    int32_t prompt_tokens = 0, cached_tokens = 0;  // as in RequestOutcome
+    // As in RequestOutcome.
+    int32_t prompt_tokens = 0, cached_tokens = 0;
+    StageTimes times{};
+    absl::Duration total{};
   };
   // Sends a request now, on the connection of client number `client`. The cluster calls `ended`
   // when the client receives the result. `ended` may be null.

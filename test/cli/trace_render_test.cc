@@ -2,6 +2,7 @@
 #include "cli/trace_render.h"
 
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
@@ -43,6 +44,19 @@ v1::TraceResponse Two(const std::string& name = "reader") {
   down.add_upstreams(0);
   REQUIRE(CheckTrace(trace).ok());
   return trace;
+}
+
+TEST_CASE("Each phase of a trace has a name and a mark of its own") {
+  const google::protobuf::EnumDescriptor& phases = *v1::Span::Phase_descriptor();
+  std::set<std::string> names;
+  std::set<char> marks;
+  for (int i = 0; i < phases.value_count(); ++i) {
+    if (phases.value(i)->number() == v1::Span::PHASE_UNSPECIFIED) continue;
+    const PhaseStyle& style = StyleOf(static_cast<v1::Span::Phase>(phases.value(i)->number()));
+    CHECK(style.phase == phases.value(i)->number());
+    CHECK(names.insert(style.name).second);
+    CHECK(marks.insert(style.mark).second);
+  }
 }
 
 constexpr char kHostile[] = "<script>alert(1)</script>\"&'\n\x1b[31m]]>";

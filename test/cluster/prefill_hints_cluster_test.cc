@@ -96,7 +96,7 @@ TEST_CASE("A prefill hint computes a chat's next prompt early with the same bits
     if (ahead) cluster.decode.process.Signal(SIGSTOP);
     client.Post("/v1/chat/completions", Chat(ahead ? "ahead" : "plain", 200, ahead).dump());
     if (ahead) {
-      Await("the prefill hint's first step", [&] { return cluster.OnlyPartialBlocksWait(/*requests=*/2); });
+      Await("the prefill hint's first step", [&] { return cluster.OnlyPartialBlocksWait(2); });
       cluster.decode.process.Signal(SIGCONT);
     }
     const HttpAnswer answer = client.Read();

@@ -1,14 +1,20 @@
 // Tests of a prefill node, a decode node and a router node in one process, with a tiny random
 // checkpoint.
+#include <condition_variable>
+#include <future>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "await.h"
 #include "base/clock.h"
 #include "catch.h"
 #include "inference.grpc.pb.h"
+#include "metric_value.h"
 #include "model/served_model.h"
 #include "node/decode_node.h"
 #include "node/prefill_node.h"
@@ -24,12 +30,13 @@ namespace {
 constexpr char kPrefillName[] = "in-process:prefill";
 constexpr char kDecodeName[] = "in-process:decode";
 
-WorkerOptions TinyWorker() {
+WorkerOptions TinyWorker(int32_t max_batch = 0) {
   WorkerOptions options;
   options.model = SourcePath("test/golden/tiny_llama3_bf16");
   options.device = "cpu";
   options.threads = 1;
   options.kv_memory_mb = 8;
+  options.max_batch = max_batch;
   return options;
 }
 
@@ -40,6 +47,39 @@ LoadedModel Load(WorkerOptions& options) {
   return *std::move(model);
 }
 
+// A backend whose passes do not begin while it is held. Hold and Release are thread-safe.
+class HeldBackend final : public Backend {
+ public:
+  explicit HeldBackend(Backend& backend) : backend_(backend) {}
+
+  void Hold() { SetHeld(true); }
+  void Release() { SetHeld(false); }
+
+  const KvLayout& kv_layout() const override { return backend_.kv_layout(); }
+  Slab kv_slab() override { return backend_.kv_slab(); }
+  std::string numerics_id() const override { return backend_.numerics_id(); }
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
+                                     const Meanwhile& meanwhile) override {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !held_; });
+    }
+    return backend_.Forward(batch, layer_done, meanwhile);
+  }
+
+ private:
+  void SetHeld(bool held) {
+    const std::lock_guard lock(mutex_);
+    held_ = held;
+    changed_.notify_all();
+  }
+
+  Backend& backend_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool held_ = false;  // guarded by mutex_
+};
+
 // Three nodes. Each member comes after the members that it uses.
 struct Nodes {
   WorkerOptions options = TinyWorker();
@@ -47,7 +87,7 @@ struct Nodes {
   const std::string name = ModelName(options.model);
   const ModelConfig config = model.weights->config;
   const Digest digest = model.weights->digest;
-  const SteadyClock clock{};
+  ManualClock clock{};
   Metrics metrics{};
   const std::shared_ptr<InProcessNetwork> network = std::make_shared<InProcessNetwork>();
   const Transports prefill_transports = MakeInProcessTransports(options, network);
@@ -55,23 +95,26 @@ struct Nodes {
   // Only the decode backend has an LM head.
   const WorkerBackend prefill_backend = MakeBackend(model, options, false, prefill_transports).value();
   const WorkerBackend decode_backend = MakeBackend(model, options, true, decode_transports).value();
+  HeldBackend held_decode{*decode_backend.backend};
   const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::Load(options.model).value();
   std::unique_ptr<DecodeNode> decode =
-      DecodeNode::Start(Parts(decode_backend), {*tokenizer, digest, nullptr}, "", kDecodeName).value();
+      DecodeNode::Start(Parts(held_decode, *decode_backend.connector), {*tokenizer, digest, nullptr}, "", kDecodeName)
+          .value();
   std::unique_ptr<PrefillNode> prefill =
-      PrefillNode::Start(Parts(prefill_backend), "", kPrefillName, [this](const WorkerAddress&) {
-        return decode->server().InProcessChannel();
-      }).value();
+      PrefillNode::Start(Parts(*prefill_backend.backend, *prefill_backend.connector), "", kPrefillName,
+                         [this](const WorkerAddress&) { return decode->server().InProcessChannel(); })
+          .value();
   std::unique_ptr<RouterNode> router = StartRouter();
   std::unique_ptr<v1::Inference::Stub> stub = v1::Inference::NewStub(router->server().InProcessChannel());
 
-  NodeParts Parts(const WorkerBackend& made) {
-    return {options, name, config, digest, *made.backend, *made.connector, clock, metrics};
+  NodeParts Parts(Backend& backend, Connector& connector) {
+    return {options, name, config, digest, backend, connector, clock, metrics};
   }
   std::unique_ptr<RouterNode> StartRouter() {
     RouterOptions router_options;
     router_options.listen = "";
     router_options.http = "off";
+    router_options.common.vllm_metrics = true;
     router_options.prefill_workers = {kPrefillName};
     router_options.decode_workers = {kDecodeName};
     router_options.limits.worker_wait = absl::Hours(1);
@@ -85,6 +128,7 @@ struct Nodes {
 struct Answer {
   std::vector<int32_t> tokens;
   int32_t cached_tokens = 0;
+  v1::Timings timings;
   absl::Status status;
 };
 
@@ -101,7 +145,9 @@ Answer Generate(v1::Inference::Stub& stub) {
   v1::GenerateResponse response;
   while (reader->Read(&response)) {
     answer.tokens.insert(answer.tokens.end(), response.token_ids().begin(), response.token_ids().end());
-    if (response.has_final()) answer.cached_tokens = response.final().usage().cached_tokens();
+    if (!response.has_final()) continue;
+    answer.cached_tokens = response.final().usage().cached_tokens();
+    answer.timings = response.final().timings();
   }
   answer.status = FromGrpc(reader->Finish());
   return answer;
@@ -119,6 +165,40 @@ TEST_CASE("Three nodes answer a request and answer it again from the cache") {
   CHECK(first.tokens == again.tokens);
   CHECK(first.cached_tokens == 0);
   CHECK(again.cached_tokens == 48);  // three full blocks of [0, 49)
+}
+
+TEST_CASE("The wait for a place in the decode batch is a queue and not prefill") {
+  Nodes nodes{.options = TinyWorker(/*max_batch=*/2)};
+  nodes.held_decode.Hold();
+  std::vector<std::future<Answer>> calls(10);
+  for (std::future<Answer>& call : calls) {
+    call = std::async(std::launch::async, [&nodes] { return Generate(*nodes.stub); });
+  }
+  const std::string started =
+      absl::StrCat("baton_worker_requests{model=\"", nodes.name, "\",role=\"decode\",state=\"running\"}");
+  Await("the start of all requests at the decode worker", [&] { return MetricValue(nodes.metrics, started) == 10; });
+  nodes.clock.Advance(absl::Seconds(1));
+  nodes.held_decode.Release();
+
+  double queues = 0, prefill = 0;
+  int64_t waited = 0;
+  for (std::future<Answer>& call : calls) {
+    const Answer answer = call.get();
+    REQUIRE(answer.status == absl::OkStatus());
+    const v1::Timings& timings = answer.timings;
+    // One or two requests are in the step that is held. The others wait for a place.
+    CHECK(timings.decode_queue_ms() + timings.first_step_ms() == 1000);
+    CHECK(timings.total_ms() == 1000);
+    waited += timings.decode_queue_ms() == 1000;
+    queues += timings.queue_ms() + timings.decode_queue_ms();
+    prefill += timings.prefill_ms() + timings.handoff_ms() + timings.first_step_ms();
+  }
+  CHECK(waited >= 8);
+  const auto sum = [&](const char* metric) {
+    return 1000 * MetricValue(nodes.metrics, absl::StrCat(metric, "_sum{model_name=\"", nodes.name, "\"}"));
+  };
+  CHECK(sum("vllm:request_queue_time_seconds") == queues);
+  CHECK(sum("vllm:request_prefill_time_seconds") == prefill);
 }
 
 TEST_CASE("Each node accepts more than one shutdown after it has served") {

@@ -1,9 +1,11 @@
 // Random requests of two tenants that use the same names for their requests. Some are refused, some
 // are cancelled, and some fail. Each prompt consists of its own segments, and each request fails
-// only for a reason of its own.
+// only for a reason of its own. The stages of each request are a partition of its time, whatever
+// times its workers report.
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/strings.h"
@@ -12,6 +14,7 @@
 #include "request/priority.h"
 #include "router/dispatcher.h"
 #include "world/random_run.h"
+#include "world/stage_times.h"
 #include "world/worker_names.h"
 
 namespace baton {
@@ -28,6 +31,8 @@ using Name = std::pair<TenantName, RequestId>;
 struct Accepted {
   Name name;
   uint64_t ticket = 0;
+  absl::Time arrived{};
+  int placed = 0;  // number of times that a prefill worker received it
   std::vector<PromptSegment> segments{};
   // The upstream request of each reference, as an index into `all_`. kUnbound: not submitted yet.
   std::vector<size_t> upstreams{};
@@ -63,6 +68,9 @@ class RandomRequests {
   }
   void CheckInvariants() const { dispatcher_.CheckInvariants(); }
   void Settle() {
+    for (const char* domain : {"", "tenant-b"}) {
+      for (const auto& life : dispatcher_.LivesOf("w", domain, now_)) CheckPhases(*life, now_);
+    }
     now_ += absl::Minutes(5);  // later than wait_announced
     dispatcher_.Tick(now_);
     Take();
@@ -75,6 +83,7 @@ class RandomRequests {
 
   std::map<absl::StatusCode, int> refusals;
   int hints_prefilled = 0;
+  std::set<std::string> ends;  // the kinds of ends that occurred
 
  private:
   static Dispatcher::Options Options() { return {.limits = {.live_requests = 6}, .nonce = 1}; }
@@ -88,6 +97,11 @@ class RandomRequests {
             .max_batch = 100};
   }
   int Below(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
+  // A time that a worker reports, right or wrong.
+  absl::Duration AnyTime() {
+    if (Below(16) == 0) return Below(2) == 0 ? absl::InfiniteDuration() : -absl::InfiniteDuration();
+    return absl::Microseconds(Below(6000) - 1000);
+  }
   std::string Words(int most) {
     std::string text;
     for (int i = Below(most + 1); i > 0; --i) text += static_cast<char>('a' + Below(26));
@@ -97,10 +111,13 @@ class RandomRequests {
   int64_t live() const { return std::ranges::count(all_, false, &Accepted::over); }
 
   void Step(bool submits = true) {
-    now_ += absl::Milliseconds(1);
+    now_ += absl::Microseconds(1 + Below(2000));
     // A tick before NextTick does nothing, so drivers may sleep until then.
-    if (now_ < dispatcher_.NextTick()) {
-      dispatcher_.Tick(now_);
+    const bool due = now_ >= dispatcher_.NextTick();
+    dispatcher_.Tick(now_);
+    if (due) {
+      Take();
+    } else {
       CHECK(dispatcher_.TakeActions().empty());
     }
     const int what = Below(10);
@@ -118,8 +135,12 @@ class RandomRequests {
       request.disturbed = true;
       RequestFailed failed;
       failed.request_id = request.worker_id;
-      failed.status = absl::UnavailableError("by chance");
+      // The router places a request again that found no room.
+      failed.no_room_to_decode = Below(2) == 0;
+      failed.status =
+          failed.no_room_to_decode ? absl::ResourceExhaustedError("no room") : absl::UnavailableError("by chance");
       for (const char* worker : {kP, kD}) dispatcher_.OnFailed(worker, failed, now_);
+      request.complete = request.decoding = false;  // until a worker receives it again
     } else if (what == 5 && Below(2) == 0) {
       AddPrefillHint(request);
     } else if (what == 6 && !hints_.empty()) {
@@ -172,11 +193,14 @@ class RandomRequests {
       update.text = Words(20);
       update.tokens = Ids(update.text);
       if (Below(3) == 0) update.finish = FinishReason::kStop;
+      if (Below(2) == 0) update.queued = AnyTime();
       request.made += update.text;
       dispatcher_.OnUpdate(kD, std::move(update), now_);
     } else if (request.complete) {
       PrefillDone done;
       done.request_id = request.worker_id;
+      for (absl::Duration* time : {&done.compute, &done.copied, &done.handoff}) *time = AnyTime();
+      for (int i = Below(4); i > 0; --i) done.steps.push_back({AnyTime(), AnyTime(), 1});
       if (!request.prefill_only) done.decode_incarnation = Incarnation(22);
       dispatcher_.OnPrefillDone(kP, std::move(done), now_);
     }
@@ -187,6 +211,7 @@ class RandomRequests {
     request.id = absl::StrCat("r", Below(kNames));
     request.spec.cache_domain = Below(2) == 0 ? "" : "tenant-b";
     request.served = &model_;
+    request.workflow = "w";
     request.has_max_tokens = true;
     request.spec.sampling.max_tokens = Below(4) == 0 ? 100 : 8;  // 100 may exceed the context
     request.prefill_only = Below(8) == 0;
@@ -214,7 +239,7 @@ class RandomRequests {
 
   void Submit() {
     const ClientRequest request = Draw();
-    Accepted accepted{.name = {request.spec.cache_domain, request.id}};
+    Accepted accepted{.name = {request.spec.cache_domain, request.id}, .arrived = now_};
     accepted.segments = request.prompt.segments;
     accepted.prefill_only = request.prefill_only;
     if (accepted.segments.empty()) {
@@ -284,6 +309,9 @@ class RandomRequests {
         request.over = true;
         request.status = ended->outcome.status;
         CheckEnd(request);
+        CheckStages(ended->outcome);
+        CHECK(ended->outcome.total == now_ - request.arrived);
+        NoteEnd(request);
       } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
         hints_prefilled += hint->code == absl::StatusCode::kOk;
       }
@@ -301,6 +329,8 @@ class RandomRequests {
     }
     Accepted& request = all_[latest_.at({job.spec.cache_domain, job.request_id.substr(0, job.request_id.find('#'))})];
     request.worker_id = job.request_id;
+    ++request.placed;
+    request.complete = request.decoding = false;
     request.prompt.assign(job.spec.tokens.begin(), job.spec.tokens.end());
     if (!job.streaming) Complete(request);
   }
@@ -360,6 +390,12 @@ class RandomRequests {
     REQUIRE(request.prompt == expected);
   }
 
+  void NoteEnd(const Accepted& request) {
+    ends.insert(request.status.ok() ? "done" : absl::StatusCodeToString(request.status.code()));
+    if (request.status.ok() && request.prefill_only) ends.insert("prefill-only");
+    if (request.status.ok() && request.placed > 1) ends.insert("placed again");
+  }
+
   void CheckEnd(const Accepted& request) {
     INFO(request.name.first << " " << request.name.second << ": " << request.status);
     if (request.status.ok() || request.disturbed) return;
@@ -391,11 +427,17 @@ class RandomRequests {
 TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") {
   std::map<absl::StatusCode, int> refusals;
   int hints_prefilled = 0;
+  std::set<std::string> ends;
   const Seeds seeds = ForEachWorld<RandomRequests>(300, [&](const RandomRequests& requests) {
     for (const auto& [code, count] : requests.refusals) refusals[code] += count;
     hints_prefilled += requests.hints_prefilled;
+    ends.insert(requests.ends.begin(), requests.ends.end());
   });
   if (!seeds.all()) return;
+  for (const char* end : {"done", "prefill-only", "placed again", "CANCELLED", "UNAVAILABLE", "ABORTED"}) {
+    INFO(end);
+    CHECK(ends.contains(end));
+  }
   CHECK(hints_prefilled > 0);
   for (const auto code : {absl::StatusCode::kNotFound, absl::StatusCode::kAlreadyExists, absl::StatusCode::kAborted,
                           absl::StatusCode::kInvalidArgument, absl::StatusCode::kResourceExhausted}) {

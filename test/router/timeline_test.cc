@@ -25,7 +25,7 @@ PrefillStep Step(int64_t began_ms, int64_t ended_ms, int32_t tokens) {
 }
 
 std::string Text(const std::vector<PhaseSpan>& spans) {
-  const char* names[] = {"waiting", "queued", "prefill", "handoff", "first", "decode"};
+  const char* names[] = {"waiting", "queued", "prefill", "handoff", "decode_queue", "first", "decode"};
   std::string text;
   for (const PhaseSpan& span : spans) {
     absl::StrAppend(&text, text.empty() ? "" : " ", names[static_cast<int>(span.phase)], " ",
@@ -41,15 +41,17 @@ TEST_CASE("SpansOf shows waiting, prefill, hand-off and decode of a life") {
   life.stages.complete = At(60);
   life.stages.placed = At(11);
   life.stages.prefilled = At(100);
-  life.outcome.handoff = absl::Milliseconds(5);
+  life.stages.computed = At(95);
   // Two steps ran while the request waited. Two ran after that, with another request's steps
   // between them. One followed at once.
   life.steps = {Step(80, 75, 16), Step(60, 58, 32), Step(30, 20, 64), Step(15, 10, 8), Step(10, 5, 4)};
+  life.stages.decoding = At(104);
   life.stages.first_token = At(110);
   life.outcome.completion_tokens = 7;
   CHECK(Text(SpansOf(life, At(900))) ==
         "waiting 10-20 prefill 20-25 (16) waiting 25-40 prefill 40-42 (32) waiting 42-60 queued 60-70 "
-        "prefill 70-80 (64) queued 80-85 prefill 85-90 (8) prefill 90-95 (4) handoff 95-100 first 100-110 "
+        "prefill 70-80 (64) queued 80-85 prefill 85-90 (8) prefill 90-95 (4) handoff 95-100 "
+        "decode_queue 100-104 first 104-110 "
         "decode 110-200 (7)");
 }
 
@@ -73,9 +75,10 @@ TEST_CASE("SpansOf shows a live request up to now") {
   life.stages.complete = At(4);
   CHECK(Text(SpansOf(life, At(8))) == "waiting 0-2 waiting 2-4 prefill 4-8");
   life.stages.prefilled = At(9);
-  CHECK(Text(SpansOf(life, At(12))) == "waiting 0-4 queued 4-9 first 9-12");
+  CHECK(Text(SpansOf(life, At(12))) == "waiting 0-4 queued 4-9 decode_queue 9-12");
+  life.stages.decoding = At(11);
   life.stages.first_token = At(12);
-  CHECK(Text(SpansOf(life, At(20))) == "waiting 0-4 queued 4-9 first 9-12 decode 12-20");
+  CHECK(Text(SpansOf(life, At(20))) == "waiting 0-4 queued 4-9 decode_queue 9-11 first 11-12 decode 12-20");
 }
 
 TEST_CASE("SpansOf leaves no gap whatever times workers report") {
@@ -84,18 +87,17 @@ TEST_CASE("SpansOf leaves no gap whatever times workers report") {
     const auto any = [&] { return static_cast<int64_t>(random() % 2000) - 500; };
     for (int i = 0; i < 2000; ++i) {
       RequestLife life = Life("r", 1000);
-      for (absl::Time* time :
-           {&life.stages.complete, &life.stages.placed, &life.stages.prefilled, &life.stages.first_token}) {
+      for (absl::Time* time : {&life.stages.complete, &life.stages.placed, &life.stages.computed,
+                               &life.stages.prefilled, &life.stages.decoding, &life.stages.first_token}) {
         if (random() % 4 != 0) *time = At(any());
       }
-      life.outcome.handoff = random() % 8 == 0 ? absl::InfiniteDuration() : absl::Milliseconds(any());
       for (size_t step = random() % (kMaxPrefillSteps + 1); step > 0; --step) {
         life.steps.push_back(Step(any(), any(), 1));
       }
       if (!life.steps.empty() && random() % 8 == 0) life.steps.back().began = -absl::InfiniteDuration();
       life.outcome.prefill_only = random() % 2 == 0;
       const std::vector<PhaseSpan> spans = SpansOf(life, At(2000));
-      REQUIRE(spans.size() <= 2 * kMaxPrefillSteps + 6);
+      REQUIRE(spans.size() <= 2 * kMaxPrefillSteps + 7);
       absl::Time at = life.stages.arrived;
       for (const PhaseSpan& span : spans) {
         REQUIRE(span.begin == at);

@@ -79,6 +79,11 @@ TEST_CASE("Jobs and results survive the wire") {
   CHECK(update_back.finish == FinishReason::kStop);
   update.finish.reset();
   CHECK_FALSE(FromProto(ToProto(update)).finish.has_value());
+  CHECK_FALSE(FromProto(ToProto(update)).queued.has_value());
+  for (const absl::Duration queued : {absl::ZeroDuration(), absl::Microseconds(1234567)}) {
+    update.queued = queued;
+    CHECK(FromProto(ToProto(update)).queued == queued);
+  }
 }
 
 TEST_CASE("A prefill job's arrival offset survives the wire, set or unset") {
@@ -316,6 +321,10 @@ TEST_CASE("FromProto refuses messages that contradict themselves") {
   load.set_blocks_free(std::numeric_limits<int64_t>::max());
   CHECK(FromProto(load).queued_tokens == 0);
   CHECK(FromProto(load).blocks_free < std::numeric_limits<int64_t>::max() / 2);
+
+  worker::v1::TokenUpdate early;
+  early.set_queued_us(-7);
+  CHECK(FromProto(std::move(early)).queued == absl::ZeroDuration());
 
   worker::v1::PrefillDone many;
   for (int i = 0; i < 1000; ++i) many.add_steps()->set_tokens(-1);

@@ -18,6 +18,7 @@
 #include "catch.h"
 #include "seeds.h"
 #include "simulator/cluster.h"
+#include "world/stage_times.h"
 
 namespace baton {
 namespace {
@@ -29,6 +30,7 @@ struct Totals {
   int agents = 0, ended_well = 0, failed = 0;
   // The number of agents that ended well and can have had only one prompt.
   int exactly_known = 0;
+  StageTimes times;  // of all agents
 };
 
 class RandomWorkflow {
@@ -328,6 +330,7 @@ class RandomWorkflow {
     CAPTURE(request.id);
     const SimulatedCluster::Ran ran = cluster_->ran(request.id);
     INFO(ran.status);
+    CheckTimes(ran);
     const Expected expected = ExpectedOf(request);
     ++totals_.agents;
     if (!ran.status.ok()) CheckFailure(request, ran.status, expected);
@@ -343,6 +346,18 @@ class RandomWorkflow {
     REQUIRE(is_right);
     totals_.ended_well += ran.status.ok();
     totals_.exactly_known += ran.status.ok() && expected.prompts.size() == 1;
+  }
+
+  void CheckTimes(const SimulatedCluster::Ran& ran) {
+    for (const StageRow& stage : kStageTable) {
+      CAPTURE(stage.name);
+      REQUIRE(ran.times.*stage.time >= absl::ZeroDuration());
+      totals_.times.*stage.time += ran.times.*stage.time;
+    }
+    REQUIRE(Sum(ran.times) == ran.total);
+    REQUIRE(ran.total <= ran.ended - ran.submitted);
+    // A refused request has no stages. In all other cases, two messages and no stage are left.
+    if (ran.total > absl::ZeroDuration()) REQUIRE(ran.total >= ran.ended - ran.submitted - kSlack);
   }
 
   void CheckFailure(const SimulatedRequest& request, const absl::Status& status, const Expected& expected) {
@@ -382,6 +397,10 @@ TEST_CASE("Outputs equal those of whole prompts for all timings and failures") {
     CHECK(totals.ended_well > totals.agents / 2);
     CHECK(totals.exactly_known > totals.ended_well * 9 / 10);
     CHECK(totals.failed > totals.agents / 20);
+    for (const StageRow& stage : kStageTable) {
+      CAPTURE(stage.name);
+      CHECK(totals.times.*stage.time > absl::ZeroDuration());
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 #include "catch.h"
 #include "model/byte_model.h"
 #include "router/dispatcher.h"
+#include "world/stage_times.h"
 #include "world/worker_names.h"
 
 namespace baton {
@@ -60,12 +61,14 @@ class Driven {
     if (done.computed_tokens == 0) done.computed_tokens = std::max(tokens_[done.request_id] - 1, 0);
     dispatcher_.OnPrefillDone(kP, done, now);
   }
-  void Made(const RequestId& worker_id, const std::string& text, std::optional<FinishReason> finish) {
+  void Made(const RequestId& worker_id, const std::string& text, std::optional<FinishReason> finish,
+            std::optional<absl::Duration> queued = {}) {
     TokenUpdate update;
     update.request_id = worker_id;
     update.tokens.assign(text.begin(), text.end());
     update.text = text;
     update.finish = finish;
+    update.queued = queued;
     dispatcher_.OnUpdate(kD, update, now);
   }
   // Runs a request that generates `text`.
@@ -99,6 +102,7 @@ class Driven {
         lines.push_back(absl::StrCat("a prefill hint ends ", absl::StatusCodeToString(hint->code)));
       } else {
         const auto& ended = std::get<RequestEnded>(action);
+        CheckStages(ended.outcome);
         lines.push_back(absl::StrCat(ended.ticket.id, " ends ", absl::StatusCodeToString(ended.outcome.status.code()),
                                      ", ", ended.outcome.completion_tokens, " tokens"));
       }

@@ -29,5 +29,5 @@ def ask(flow, agent, instruction, *inputs, max_tokens=64, options=None):
 def show(name, run):
     result = run.result()
     timings = result.timings
-    ready_ms = timings.queue_ms + timings.prefill_ms + timings.handoff_ms
+    ready_ms = timings.queue_ms + timings.prefill_ms + timings.handoff_ms + timings.decode_queue_ms
     print(f"--- {name}: waited {timings.upstream_ms:.0f} ms for upstream agents, then {ready_ms:.0f} ms until decode began\n{result.text.strip()}\n")

@@ -41,13 +41,22 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True)
 class Timings:
-    """Durations of consecutive phases, in milliseconds. The last two count from the arrival."""
+    """Durations of consecutive stages, in milliseconds. Their sum is `total_ms`.
+
+    The last two fields count from the arrival."""
 
     # Wait for the outputs that the prompt refers to.
     upstream_ms: float
+    # Wait for the first step of a prefill worker that computed tokens of the complete prompt.
     queue_ms: float
     prefill_ms: float
     handoff_ms: float
+    # Wait for the first step of the decode worker with the request.
+    decode_queue_ms: float
+    # From then until the first token.
+    first_step_ms: float
+    # From the first token until the end.
+    decode_ms: float
     first_token_ms: float
     total_ms: float
 
@@ -99,7 +108,8 @@ class Model:
 class Span:
     """A phase of a request. Times are microseconds since the arrival of the first request."""
 
-    phase: Literal["unspecified", "waiting", "queued", "prefill", "handoff", "first_step", "decode"]
+    phase: Literal["unspecified", "waiting", "queued", "prefill", "handoff", "decode_queue", "first_step",
+                   "decode"]
     begin_us: int
     end_us: int
     tokens: int

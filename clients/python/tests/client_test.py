@@ -56,6 +56,10 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(result.token_ids, tuple(id for chunk in chunks for id in chunk.token_ids))
         self.assertEqual(result.usage.completion_tokens, len(result.token_ids))
         self.assertEqual(result.request_id, run.id)
+        times = dataclasses.asdict(result.timings)
+        total = times.pop("total_ms")
+        self.assertAlmostEqual(times.pop("first_token_ms"), total - times["decode_ms"])
+        self.assertAlmostEqual(sum(times.values()), total)
         self.assertTrue(run.over)
         self.assertLessEqual(run.times["started"], run.times["first_token"])
 

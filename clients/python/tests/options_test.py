@@ -4,10 +4,11 @@ import dataclasses
 import inspect
 import math
 import unittest
+from typing import get_args, get_type_hints
 from unittest import mock
 
 import grpc
-from baton_client import AsyncClient, BatonError, Client, Message, Options, Sampling
+from baton_client import AsyncClient, BatonError, Client, Message, Options, Sampling, Span, Timings
 from baton_client.messages import MESSAGES
 from serving import Server
 
@@ -43,6 +44,17 @@ class SamplingTest(unittest.TestCase):
     def test_it_has_the_fields_of_the_protocol(self):
         self.assertEqual({field.name for field in dataclasses.fields(Sampling)},
                          set(MESSAGES["Sampling"].DESCRIPTOR.fields_by_name))
+
+
+class ResultsTest(unittest.TestCase):
+    def test_timings_have_the_fields_of_the_protocol(self):
+        self.assertEqual({field.name for field in dataclasses.fields(Timings)},
+                         set(MESSAGES["Timings"].DESCRIPTOR.fields_by_name))
+
+    def test_a_span_has_the_phases_of_the_protocol(self):
+        phases = MESSAGES["Span"].DESCRIPTOR.fields_by_name["phase"].enum_type.values_by_name
+        self.assertEqual(set(get_args(get_type_hints(Span)["phase"])),
+                         {name.removeprefix("PHASE_").lower() for name in phases})
 
 
 class SentTest(unittest.TestCase):

@@ -20,7 +20,7 @@ TEXT = "Once upon a time there was a boat that sailed over the sea. "
 PIXELS = """(() => {
   const canvas = document.getElementById("bars"), style = getComputedStyle(document.documentElement), count = {};
   const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-  for (const name of ["waiting", "queued", "prefill", "handoff", "first", "decode"]) {
+  for (const name of ["waiting", "queued", "prefill", "handoff", "decode-queue", "first", "decode"]) {
     const hex = style.getPropertyValue("--" + name).slice(1);
     const [r, g, b] = hex.length === 3 ? [...hex].map(c => parseInt(c + c, 16)) : hex.match(/../g).map(c => parseInt(c, 16));
     count[name] = 0;
@@ -86,7 +86,7 @@ class UiTest(unittest.TestCase):
 
         Stops the page's polling."""
         pixels = self.browser.ask(PIXELS)
-        # The longest of six phases has at least a sixth of the widest row.
+        # The longest of seven phases has at least a seventh of the widest row.
         longest = max(number for phase, number in pixels.items() if phase != "any")
         self.assertGreater(longest, 20, pixels)
         self.browser.ask(EVENLY)
@@ -118,8 +118,8 @@ class UiTest(unittest.TestCase):
         self.assertEqual(self.browser.ask(NAMES), [HOSTILE, "reader"])
         self.assertRegex(self.browser.ask(SUMMARY), f"^{flow.id}" r": 2 agents, 2 requests, [\d.]+ m?s$")
         phases = self.browser.ask("trace.lanes.flatMap(lane => lane.requests).flatMap(run => run.spans).map(span => span.phase)")
-        self.assertLessEqual({"WAITING", "QUEUED", "PREFILL", "HANDOFF", "FIRST_STEP", "DECODE"}, set(phases))
-        self.assert_drawn("waiting", "queued", "prefill", "handoff", "first", "decode")
+        self.assertLessEqual({"WAITING", "QUEUED", "PREFILL", "HANDOFF", "DECODE_QUEUE", "FIRST_STEP", "DECODE"}, set(phases))
+        self.assert_drawn("waiting", "queued", "prefill", "handoff", "decode-queue", "first", "decode")
         self.assertEqual(self.browser.ask("document.querySelectorAll('img, b:not(.tile b), i:not(.meter i)').length"), 0)
         self.assertIsNone(self.browser.ask("window.owned"))
         self.assertEqual(self.browser.complaints, [])

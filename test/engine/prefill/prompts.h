@@ -10,6 +10,7 @@
 
 #include "engine/prefill/prompt.h"
 #include "kv/prefix_key.h"
+#include "kv/radix_tree.h"
 
 namespace baton {
 

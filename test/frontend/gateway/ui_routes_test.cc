@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "frontend/ui/page.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
 #include "shell/router_cluster.h"
@@ -99,6 +102,20 @@ TEST_CASE("The page's data has workers, sessions and tokens, and no salt") {
   CHECK(status["prompt_tokens"] == "5");
   CHECK(status["cached_tokens"] == "3");
   CHECK(status["completion_tokens"] == "5");
+}
+
+TEST_CASE("The page at /ui has a name and a colour for each phase of a trace") {
+  const google::protobuf::EnumDescriptor& phases = *v1::Span::Phase_descriptor();
+  const std::string page(UiPage());
+  for (int i = 0; i < phases.value_count(); ++i) {
+    if (phases.value(i)->number() == v1::Span::PHASE_UNSPECIFIED) continue;
+    const std::string name(absl::StripPrefix(phases.value(i)->name(), "PHASE_"));
+    INFO(name);
+    const std::vector<std::string> parts = absl::StrSplit(page, absl::StrCat(" ", name, ": \""));
+    REQUIRE(parts.size() == 3);
+    const std::string colour = parts[2].substr(0, parts[2].find('"'));
+    CHECK(page.find(absl::StrCat(" ", colour, ": #")) != std::string::npos);
+  }
 }
 
 TEST_CASE("A router returns a workflow's timeline for its salt, live or ended") {
