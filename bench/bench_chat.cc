@@ -76,7 +76,7 @@ Cost ReadOnce(const std::string& text, const ServedModels& models) {
   BATON_CHECK(call.ok(), "the body is a chat");
   const absl::Time read = absl::Now();
   const absl::StatusOr<ClientRequest> request =
-      ReadRequest(call->requests[0], models, absl::UnixEpoch(), &call->values);
+      ReadRequest(call->requests[0], models, absl::UnixEpoch(), {}, &call->values);
   BATON_CHECK(request.ok() && !request->spec.tokens.empty(), "the chat has a prompt");
   const absl::Time end = absl::Now();
   return {absl::ToDoubleMicroseconds(parsed - start), absl::ToDoubleMicroseconds(read - parsed),

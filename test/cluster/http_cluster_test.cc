@@ -96,7 +96,8 @@ TEST_CASE("An answer depends on its prompt and seed, not on its place in a call"
     INFO(answer.body);
     REQUIRE(answer.status == 200);
     std::vector<std::string> texts;
-    for (const json& choice : json::parse(answer.body)["choices"]) texts.push_back(choice["text"]);
+    const json body = json::parse(answer.body);
+    for (const json& choice : body["choices"]) texts.push_back(choice["text"]);
     return texts;
   };
   using Texts = std::vector<std::string>;

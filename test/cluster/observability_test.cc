@@ -142,29 +142,29 @@ std::string CompletionOf(int prompt_tokens, int id) {
 }
 
 TEST_CASE("Usage and the prefill worker's metrics count the same cached tokens") {
-  constexpr int kCalls = 20, kPromptTokens = 33;
+  constexpr int kCalls = 20, kTokensOfPrompt = 33;
   CountingCluster c;
   double cached = 0;
   for (int round = 0; round < 2; ++round) {
     std::vector<std::unique_ptr<HttpClient>> clients;
     for (int call = 0; call < kCalls; ++call) {
       clients.push_back(std::make_unique<HttpClient>(c.http));
-      clients.back()->Post("/v1/completions", CompletionOf(kPromptTokens, 5));
+      clients.back()->Post("/v1/completions", CompletionOf(kTokensOfPrompt, 5));
     }
     for (const auto& client : clients) {
       const HttpAnswer answer = client->Read();
       INFO(answer.body);
       REQUIRE(answer.status == 200);
       const nlohmann::json usage = nlohmann::json::parse(answer.body)["usage"];
-      CHECK(usage["prompt_tokens"] == kPromptTokens);
+      CHECK(usage["prompt_tokens"] == kTokensOfPrompt);
       cached += usage["prompt_tokens_details"]["cached_tokens"].get<double>();
     }
   }
-  CHECK(cached >= kCalls * (kPromptTokens - 1));  // at least those of the second round
+  CHECK(cached >= kCalls * (kTokensOfPrompt - 1));  // at least those of the second round
   double not_computed = 0;
   for (const char* source : {"cached", "shared", "host", "disk", "held"}) not_computed += c.Tokens(source);
   CHECK(not_computed == cached);
-  CHECK(c.Tokens("computed") + not_computed == 2 * kCalls * (kPromptTokens - 1));
+  CHECK(c.Tokens("computed") + not_computed == 2 * kCalls * (kTokensOfPrompt - 1));
   CHECK(c.Wasted() == 0);
 }
 

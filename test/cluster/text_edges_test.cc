@@ -147,7 +147,8 @@ TEST_CASE("An echo and its output have the text of all their tokens") {
     const std::vector<TokenId> output =
         server.Post("/generate", {{"segments", {{"segments", segments}}}, {"sampling", sampling}})["token_ids"];
     json body = sampling;
-    body["segments"] = segments;
+    body["segments"] = {{{"token_ids", std::vector<TokenId>(prompt.begin(), middle)}},
+                        {{"token_ids", std::vector<TokenId>(middle, prompt.end())}}};
     body["echo"] = true;
     std::vector<TokenId> all = prompt;
     all.insert(all.end(), output.begin(), output.end());
@@ -279,9 +280,9 @@ TEST_CASE("A server samples only ids that have a token, and refuses the others")
       }
     }
   }
-  const char body[] =
+  const char sampled_body[] =
       R"({"prompt": [5, 6, 7], "temperature": 3, "seed": 1, "max_tokens": 40, "ignore_eos": true, "logprobs": 5})";
-  const json answer = Post(http, "/v1/completions", body, 200);
+  const json answer = Post(http, "/v1/completions", sampled_body, 200);
   for (const json& name : answer["choices"][0]["logprobs"]["tokens"]) CHECK_FALSE(name.get<std::string>().empty());
 
   const auto refused = [&](const char* path, const std::string& body, const std::string& param) {
@@ -299,10 +300,10 @@ TEST_CASE("A server samples only ids that have a token, and refuses the others")
   CHECK(stop["message"].get<std::string>().ends_with("tokenizer.json of 'sparse', got 200"));
 
   ids.Add(271);
-  CHECK(
-      Call(*stub, request).Finish() ==
-      absl::InvalidArgumentError("segments[0].token_ids.ids[40]: expected an id that has a token in tokenizer.json of "
-                                 "'sparse', got 271"));
+  CHECK(Call(*stub, request).Finish() ==
+        absl::InvalidArgumentError(
+            "segments.segments[0].token_ids.ids[40]: expected an id that has a token in tokenizer.json of "
+            "'sparse', got 271"));
 }
 
 TEST_CASE("A decode worker reports at its start how many ids have no token") {

@@ -62,7 +62,7 @@ TEST_CASE("ReadPrompt uses given values and does not parse the chat's JSON texts
                           .variables = jinja::Value::FromJson(Json::parse(R"({"x": 2})")),
                           .tool_calls = {ToolCallsValue(Json::parse(R"([{"function": {"arguments": "{}"}}])"))}};
   constexpr char kTemplate[] = "{{ tools | tojson }}{{ x }}{{ messages[0].tool_calls | tojson }}";
-  const auto tokens = ChatTokens(chat, WithTemplate(kTemplate), absl::UnixEpoch(), &values);
+  const auto tokens = ChatTokens(chat, WithTemplate(kTemplate), absl::UnixEpoch(), {}, &values);
   INFO(tokens.status());
   REQUIRE(tokens.ok());
   CHECK(std::string(tokens->begin(), tokens->end()) == R"([{"b": 1, "a": "é"}]2[{"function": {"arguments": {}}}])");

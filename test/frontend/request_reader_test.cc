@@ -150,7 +150,7 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
     CHECK(error() == "sampling.stop_ids[1]: " + expected);
     auto& ids = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids();
     for (const int32_t id : {97, 99, 250}) ids.add_ids(id);
-    CHECK(error() == "segments[0].token_ids.ids[2]: " + expected);
+    CHECK(error() == "segments.segments[0].token_ids.ids[2]: " + expected);
   }
   SECTION("a prompt longer than the context length") {
     request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids()->Resize(64, 7);
@@ -295,6 +295,7 @@ TEST_CASE("ReadRequest refuses text that cannot fit before it tokenises the text
   const ServedModels models(std::move(list));
   v1::GenerateRequest request;
   size_t encoded = 0;
+  std::string field = "segments.segments";
   SECTION("a long text is the only segment") { request = Text(std::string(1 << 20, 'a')); }
   SECTION("a text is too long after an earlier segment") {
     request = Text("hello");
@@ -304,10 +305,11 @@ TEST_CASE("ReadRequest refuses text that cannot fit before it tokenises the text
   SECTION("a long text is the message of a chat") {
     request.mutable_chat()->add_messages()->set_role("user");
     request.mutable_chat()->mutable_messages(0)->set_content(std::string(1 << 20, 'a'));
+    field = "chat.messages";
   }
   const auto read = ReadRequest(request, models, absl::UnixEpoch());
   REQUIRE(absl::IsInvalidArgument(read.status()));
-  Has(std::string(Message(read.status())), "chat.messages: at least ");
+  Has(std::string(Message(read.status())), field + ": at least ");
   Has(std::string(Message(read.status())),
       " tokens, limit 63 (context length 64 of 'bytes', less one token to generate)");
   CHECK(tokenizer.bytes_encoded_ == encoded);

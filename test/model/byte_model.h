@@ -36,7 +36,11 @@ class ByteTokenizer final : public Tokenizer {
   mutable size_t bytes_encoded_ = 0;  // so far
 
  private:
-  std::string bytes_ = std::string(256, 'x');
+  std::string bytes_ = [] {
+    std::string bytes;
+    for (int byte = 0; byte < 256; ++byte) bytes.push_back(static_cast<char>(byte));
+    return bytes;
+  }();
   Digest digest_{};
 };
 

@@ -17,7 +17,7 @@ using Strings = std::vector<std::string>;
 
 constexpr TokenId kEnd = 300, kStart = 301;
 
-const Tokenizer& SpecialTokens() {
+const Tokenizer& NamingTokenizer() {
   static const auto tokenizer = [] {
     nlohmann::json json = TinyTokenizer({{"a", "b"}, {"b", "\xC3"}});
     json["added_tokens"] = {AddedTokenJson(kEnd, "<e>", true), AddedTokenJson(kStart, "<a>", true)};
@@ -34,28 +34,28 @@ struct Unit {
 
 // The units of a whole output.
 std::vector<Unit> UnitsOf(std::span<const TokenId> ids) {
-  Detokenizer detokenizer(SpecialTokens());
+  Detokenizer detokenizer(NamingTokenizer());
   std::vector<Unit> units;
   const auto show = [&units](const std::string& text) {
     for (const char byte : text) units.push_back({std::string(1, byte)});
   };
   for (const TokenId id : ids) {
     show(detokenizer.Push(id));
-    if (SpecialTokens().IsSpecial(id)) units.push_back({std::string(SpecialTokens().TokenBytes(id)), true});
+    if (NamingTokenizer().IsSpecial(id)) units.push_back({std::string(NamingTokenizer().TokenBytes(id)), true});
   }
   show(detokenizer.Finish());
   return units;
 }
 
 // An output's end, found by trying all places.
-struct Expected {
+struct Outcome {
   std::string text{};          // shown
   std::vector<TokenId> ids{};  // of names before the end
   bool stopped = false;
 };
 
-Expected Before(const std::vector<Unit>& units, size_t end, bool stopped) {
-  Expected expected{.stopped = stopped};
+Outcome Before(const std::vector<Unit>& units, size_t end, bool stopped) {
+  Outcome expected{.stopped = stopped};
   for (size_t i = 0; i < end; ++i) {
     if (!units[i].is_name) expected.text += units[i].text;
     if (units[i].is_name) expected.ids.push_back(units[i].text == "<e>" ? kEnd : kStart);
@@ -63,7 +63,7 @@ Expected Before(const std::vector<Unit>& units, size_t end, bool stopped) {
   return expected;
 }
 
-Expected Search(const std::vector<Unit>& units, const Strings& stops) {
+Outcome Search(const std::vector<Unit>& units, const Strings& stops) {
   for (size_t end = 1; end <= units.size(); ++end) {
     std::string shown, named;
     for (size_t begin = end; begin-- > 0;) {
@@ -82,7 +82,7 @@ Expected Search(const std::vector<Unit>& units, const Strings& stops) {
 }
 
 TEST_CASE("OutputText ends at a special token's name as it ends before its id") {
-  OutputText text(SpecialTokens(), Strings{"<e>"});
+  OutputText text(NamingTokenizer(), Strings{"<e>"});
   CHECK(text.Push('a') == "a");
   CHECK(text.Push(kStart).empty());
   CHECK(text.names().size() == 1);
@@ -107,9 +107,9 @@ TEST_CASE("OutputText gives the text of the whole output for random stop strings
       std::string& stop = stops.emplace_back();
       for (size_t k = rng() % 4 + 1; k > 0; --k) stop += pieces[rng() % pieces.size()];
     }
-    const Expected expected = Search(UnitsOf(ids), stops);
+    const Outcome expected = Search(UnitsOf(ids), stops);
 
-    OutputText text(SpecialTokens(), stops);
+    OutputText text(NamingTokenizer(), stops);
     std::string shown;
     std::vector<TokenId> names;
     const auto take = [&](const std::string& part) {
@@ -122,7 +122,7 @@ TEST_CASE("OutputText gives the text of the whole output for random stop strings
     };
     for (const TokenId id : ids) {
       take(text.Push(id));
-      if (text.stopped()) stopped_by_name += SpecialTokens().IsSpecial(id);
+      if (text.stopped()) stopped_by_name += NamingTokenizer().IsSpecial(id);
       if (text.stopped()) break;
     }
     take(text.Finish());

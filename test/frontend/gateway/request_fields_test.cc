@@ -96,8 +96,8 @@ void CheckNamed(const json& error, const std::string& field) {
   INFO(error.dump());
   CHECK(error["param"] == field);
   std::string message = error["message"];
-  const std::string too_long = "This model's maximum context length is 64 tokens. ";
-  if (message.starts_with(too_long)) message.erase(0, too_long.size());
+  // An error of this code begins with a sentence about the model.
+  if (error["code"] == "context_length_exceeded") message.erase(0, message.find(". ") + 2);
   CHECK(message.starts_with(field + ": "));
 }
 
