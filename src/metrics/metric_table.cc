@@ -264,7 +264,7 @@ constexpr MetricFamily kTable[] = {
      {{"", [](const DecodeSnapshot& d) -> double { return d.engine.preemptions; }}}},
     {"baton_decode_steps_total",
      Kind::kCounter,
-     "Decode steps, by `begun`: ahead (on a GPU: before the previous step ended) or after (once it had ended) "
+     "Decode steps, by `begun`: ahead (on a GPU, before the previous step ended) or after (all other steps) "
      "(decode).",
      {{"begun=ahead", [](const DecodeSnapshot& d) -> double { return d.engine.steps_ahead; }},
       {"begun=after", [](const DecodeSnapshot& d) -> double { return d.engine.steps - d.engine.steps_ahead; }}}},

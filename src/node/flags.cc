@@ -372,8 +372,8 @@ void AddPrefillFlags(CLI::App& app, WorkerOptions& o) {
   AddStepTokens(app, o);
   AddStaging(app, o);
   app.add_option("--max-requests", o.max_requests,
-                 "upper bound on requests on this worker; a second bound of the same size covers streaming prompts and "
-                 "low-priority jobs")
+                 "upper bound on requests on this worker, excluding streaming prompts and low-priority jobs. A second "
+                 "bound of the same size covers these two together; low-priority jobs are refused from half of it on")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   AddGuard(app, o, "push KV only to decode workers that also have --guard-kv.");

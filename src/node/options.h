@@ -115,8 +115,8 @@ struct WorkerOptions {
   bool verify_kv = false;
   // Write KV blocks only with the write key of a reservation.
   bool guard_kv = false;
-  // prefill: upper bound on live requests. The same bound applies separately to streaming prompts
-  // and low-priority jobs together.
+  // prefill: upper bound on live requests, excluding streaming prompts and low-priority jobs. The
+  // same bound applies separately to these two together.
   int64_t max_requests = 1024;
 };
 

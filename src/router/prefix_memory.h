@@ -1,7 +1,7 @@
 // A router's estimate of the blocks in a prefill worker's prefix cache.
 //
-// The estimate covers prompts of this router only: those whose KV the worker has completed, least
-// recently used evicted first, and those that it is prefilling.
+// The estimate covers prompts of this router only: prompts that the worker prefills now, and
+// prompts whose KV is complete. The least recently used of these is evicted first.
 #pragma once
 
 #include <cstddef>

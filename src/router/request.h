@@ -29,7 +29,7 @@ SessionKey SessionOf(const ClientRequest& request);
 
 struct RouterAction;
 
-// A live request. RequestTable owns it, and the machines of the router (core, graph, gate,
+// A live request. RequestTable owns it, and the state machines of the router (core, graph, gate,
 // workload) point to it.
 struct Request {
   struct ById {

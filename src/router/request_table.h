@@ -17,9 +17,9 @@ struct RequestTicket {
   uint64_t number = 0;
 };
 
-// Owns the requests. A pointer to a request is valid until Remove. Remove CHECKs that no machine of
-// the router still has the request. Each event's name is looked up once; all later calls use the
-// pointer.
+// Owns the requests. A pointer to a request is valid until Remove. Remove CHECKs that no state
+// machine of the router still has the request. Each event's name is looked up once; all later calls
+// use the pointer.
 class RequestTable {
  public:
   // `nonce` is random for each router. It is part of the workers' names for requests.

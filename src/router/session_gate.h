@@ -13,8 +13,8 @@
 //   when a request of the session arrives or ends. A request that arrives then waits, also while
 //   earlier requests of the session run.
 // - SessionWindow's limit has fallen, and the session is not among the oldest active sessions
-//   within the limit. Its next request waits. It keeps its age, so it waits before its tenant's
-//   later sessions.
+//   within the limit. The gate checks this only when a request of the session arrives. That request
+//   waits, before its tenant's later sessions.
 //
 // The limit is options.sessions, or else SessionWindow's. Slots go to tenants alternately, and to a
 // tenant's sessions in order of arrival. A session is admitted with all its waiting requests.

@@ -30,7 +30,7 @@ struct WorkerInfo {
   int64_t blocks_total = 0;
   // Blocks that host memory and disk hold in addition.
   int64_t staging_blocks = 0;
-  // Those of staging_blocks in host memory. 0 also from a worker of an older release.
+  // Part of staging_blocks: those in host memory.
   int64_t host_blocks = 0;
   int32_t context = 0;    // the context length
   int32_t max_batch = 0;  // requests in one step

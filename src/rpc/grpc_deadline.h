@@ -1,4 +1,5 @@
-// Deadlines of gRPC calls. They lie on the monotonic clock, so setting the wall clock moves none.
+// Deadlines of gRPC calls. They lie on the monotonic clock. gRPC 1.51 may still act on one late
+// after the wall clock was set back (docs/known-gaps.md).
 #pragma once
 
 #include "absl/time/time.h"

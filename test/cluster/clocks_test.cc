@@ -32,7 +32,7 @@ namespace {
 // Abseil's waits are measured by the real wall clock. With an earlier clock they would return at
 // once.
 constexpr absl::Duration kBegin = absl::Hours(2);
-// Set an hour on, and set back.
+// The test sets the clock an hour on, and then back.
 constexpr std::array kSteps = {absl::Hours(3), kBegin};
 
 // Returns an empty text if libfaketime is absent.

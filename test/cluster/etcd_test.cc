@@ -41,8 +41,8 @@ EtcdOptions OptionsOf(const Etcd& etcd, TlsFiles tls = {}) {
   return {.servers = {etcd.address()}, .tls = std::move(tls), .timeout = std::chrono::hours(1)};
 }
 
-// Waits until the process's baton_etcd_up is `up`. The process is a decode worker or has one
-// through etcd.
+// Waits until the process's baton_etcd_up is `up`. The process is a decode worker, or a router that
+// finds decode workers through etcd.
 void AwaitUp(const std::string& metrics, double up) {
   Await(absl::StrCat("baton_etcd_up to be ", up),
         [&] { return Scrape(metrics, "baton_etcd_up{prefix=\"/baton/decode/\"}") == up; });

@@ -166,7 +166,7 @@ TEST_CASE("A guarding worker shares no memory and offers UCX no target") {
     CHECK(ListeningSockets(worker->process.pid()).size() == 2);  // of gRPC and of its metrics
   }
 
-  // A forger with the descriptor finds no place in memory in it, and no receiver of UCX's messages.
+  // A forger that has the worker's transport descriptor cannot connect with it over UCX.
   const KvPeer peer(decode);
   auto transport = UcxTransport::Create({}).value();
   REQUIRE(transport->AllocateSlab(1 << 20).ok());

@@ -92,7 +92,7 @@ TEST_CASE("A prefill hint computes a chat's next prompt early with the same bits
   json usage[2];
   for (const bool ahead : {false, true}) {
     // A chat of 200 tokens, with one prefill hint or none. The decode worker is stopped until the
-    // prefill worker has computed what the next prompt has before the chat's output.
+    // prefill worker has computed the part of the next prompt before the chat's output.
     if (ahead) cluster.decode.process.Signal(SIGSTOP);
     client.Post("/v1/chat/completions", Chat(ahead ? "ahead" : "plain", 200, ahead).dump());
     if (ahead) {

@@ -78,7 +78,7 @@ TEST_CASE("NameResolver returns UNAVAILABLE when DNS fails, is absent or sends n
   CHECK(absl::IsInvalidArgument(NameResolver::Make("nonsense", kDnsPatience).status()));
 }
 
-TEST_CASE("Membership keeps workers while DNS is down and drops them when DNS does") {
+TEST_CASE("Membership keeps workers while DNS is down and drops them when DNS drops them") {
   std::map<std::string, absl::StatusOr<Addresses>> known = {{"a", Addresses{"1:1", "2:2"}}, {"b", Addresses{"2:2"}}};
   std::map<WorkerRole, Addresses> set;
   Membership membership(

@@ -47,7 +47,7 @@ TEST_CASE("WorkerRegistry offers only prefill workers whose KV a decode worker r
   CHECK(registry.Prefills("module", /*prefill_only=*/true, {}).size() == 1);
 }
 
-TEST_CASE("WorkerRegistry awaits a worker that drained for restart_wait and no other") {
+TEST_CASE("WorkerRegistry awaits only drained workers, for restart_wait") {
   WorkerRegistry registry(absl::Seconds(30));
   registry.Attach(kP, Info(WorkerRole::kPrefill, kP));
   for (const bool draining : {false, true}) {

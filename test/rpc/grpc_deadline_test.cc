@@ -23,7 +23,7 @@ TEST_CASE("A deadline of gRPC lies on the monotonic clock") {
   CHECK(TimeUntil(deadline) <= absl::Milliseconds(2500));
 }
 
-TEST_CASE("A deadline of gRPC that passed is less than no time ahead") {
+TEST_CASE("TimeUntil is negative when the deadline has passed") {
   CHECK(TimeUntil(DeadlineAfter(absl::Seconds(-3))) <= absl::Seconds(-3));
   CHECK(TimeUntil(gpr_inf_past(GPR_CLOCK_MONOTONIC)) < absl::ZeroDuration());
 }

@@ -70,7 +70,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   void Start();
   // Closes the connection, so that a new one takes its slot. Does nothing if a body is being read
-  // or an answer is due, unless the connection is without a key (ConnectionTable).
+  // or an answer is due, unless API keys are required and the connection is without one
+  // (ConnectionTable).
   void MakeRoom();
   // Answers 503, because there is no free slot, and closes the connection.
   void StartRefused();

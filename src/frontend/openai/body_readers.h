@@ -55,7 +55,7 @@ void ReadPrefillHints(BodyDraft& draft, const ApiField& field);
 void ReadCompletionMaxTokens(BodyDraft& draft, const ApiField& field);
 void ReadCompletionLogprobs(BodyDraft& draft, const ApiField& field);
 void ReadSegments(BodyDraft& draft, const ApiField& field);
-// A body has either segments or a prompt. It may have neither to continue a context.
+// A body has either segments or a prompt. A body that continues a context may lack both.
 void ReadPrompt(BodyDraft& draft, const ApiField& field);
 void ReadEcho(BodyDraft& draft, const ApiField& field);
 
