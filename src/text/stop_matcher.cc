@@ -15,44 +15,46 @@ uint64_t EdgeKey(int32_t node, char byte) {
 }  // namespace
 
 StopMatcher::StopMatcher(std::span<const std::string> stops) {
-  states_.emplace_back();
-  for (const std::string& stop : stops) Insert(stop);
-  LinkFailures();
+  const auto trie = std::make_shared<Trie>();
+  trie_ = trie;
+  trie->states.emplace_back();
+  for (const std::string& stop : stops) Insert(stop, *trie);
+  LinkFailures(*trie);
 }
 
-void StopMatcher::Insert(std::string_view stop) {
+void StopMatcher::Insert(std::string_view stop, Trie& trie) {
   BATON_CHECK(!stop.empty(), "an empty stop string");
   Node node = kRoot;
   for (const char byte : stop) {
-    const Node next = static_cast<Node>(states_.size());
-    const auto [edge, added] = children_.try_emplace(EdgeKey(node, byte), next);
-    if (added) states_.push_back({.depth = states_[node].depth + 1});
+    const Node next = static_cast<Node>(trie.states.size());
+    const auto [edge, added] = trie.children.try_emplace(EdgeKey(node, byte), next);
+    if (added) trie.states.push_back({.depth = trie.states[node].depth + 1});
     node = edge->second;
   }
-  states_[node].match = states_[node].depth;
+  trie.states[node].match = trie.states[node].depth;
 }
 
 // Computes the failure links in breadth-first order. The failure of a state is less deep than the
 // state, so it is complete before it is used.
-void StopMatcher::LinkFailures() {
-  std::vector<std::pair<uint64_t, Node>> edges(children_.begin(), children_.end());
-  std::sort(edges.begin(), edges.end(), [this](const auto& a, const auto& b) {
-    return std::pair(states_[a.second].depth, a.second) < std::pair(states_[b.second].depth, b.second);
+void StopMatcher::LinkFailures(Trie& trie) {
+  std::vector<std::pair<uint64_t, Node>> edges(trie.children.begin(), trie.children.end());
+  std::sort(edges.begin(), edges.end(), [&trie](const auto& a, const auto& b) {
+    return std::pair(trie.states[a.second].depth, a.second) < std::pair(trie.states[b.second].depth, b.second);
   });
   for (const auto& [key, node] : edges) {
     const Node parent = static_cast<Node>(key >> 8);
     const char byte = static_cast<char>(key & 0xff);
-    State& state = states_[node];
-    if (parent != kRoot) state.failure = Step(states_[parent].failure, {&byte, 1});
-    state.match = std::max(state.match, states_[state.failure].match);
+    State& state = trie.states[node];
+    if (parent != kRoot) state.failure = Step(trie.states[parent].failure, {&byte, 1});
+    state.match = std::max(state.match, trie.states[state.failure].match);
   }
 }
 
 // Returns the state behind `bytes`, or kNone if no stop string continues with them.
 StopMatcher::Node StopMatcher::Descend(Node node, std::string_view bytes) const {
   for (const char byte : bytes) {
-    const auto edge = children_.find(EdgeKey(node, byte));
-    if (edge == children_.end()) return kNone;
+    const auto edge = trie_->children.find(EdgeKey(node, byte));
+    if (edge == trie_->children.end()) return kNone;
     node = edge->second;
   }
   return node;
@@ -63,17 +65,17 @@ StopMatcher::Node StopMatcher::Step(Node node, std::string_view bytes) const {
     const Node next = Descend(node, bytes);
     if (next != kNone) return next;
     if (node == kRoot) return kRoot;
-    node = states_[node].failure;
+    node = trie_->states[node].failure;
   }
 }
 
 // As Step, but skips states whose text begins inside a name.
 StopMatcher::Node StopMatcher::StepNamed(Node node, std::string_view bytes) const {
   while (true) {
-    const Node next = NamedPlace(states_[node].depth) ? Descend(node, bytes) : kNone;
+    const Node next = NamedPlace(trie_->states[node].depth) ? Descend(node, bytes) : kNone;
     if (next != kNone) return next;
     if (node == kRoot) return kRoot;
-    node = states_[node].failure;
+    node = trie_->states[node].failure;
   }
 }
 
@@ -100,13 +102,13 @@ std::optional<StopMatcher::Place> StopMatcher::NamedPlace(int32_t bytes) const {
 }
 
 std::optional<StopMatcher::Place> StopMatcher::ShownMatch() const {
-  const int32_t match = states_[shown_].match;
+  const int32_t match = trie_->states[shown_].match;
   return match > 0 ? std::optional(ShownPlace(match)) : std::nullopt;
 }
 
 std::optional<StopMatcher::Place> StopMatcher::NamedMatch() const {
-  for (Node node = named_; states_[node].match > 0; node = states_[node].failure) {
-    const auto& [depth, match, failure] = states_[node];
+  for (Node node = named_; trie_->states[node].match > 0; node = trie_->states[node].failure) {
+    const auto& [depth, match, failure] = trie_->states[node];
     if (match < depth) continue;  // the stop string is that of another state
     if (const std::optional<Place> begin = NamedPlace(depth)) return begin;
   }
@@ -153,10 +155,12 @@ void StopMatcher::Stop(Place begin) {
 
 // Returns the text that no stop string of either view can begin in.
 std::string StopMatcher::Release() {
-  const Place shown = ShownPlace(states_[shown_].depth), named = *NamedPlace(states_[named_].depth);
+  const Place shown = ShownPlace(trie_->states[shown_].depth), named = *NamedPlace(trie_->states[named_].depth);
   const Place keep{std::min(shown.at, named.at), std::max(shown.names, named.names)};
   names_.erase(names_.begin(), names_.end() - static_cast<std::ptrdiff_t>(keep.names));
-  for (Name& name : names_) name.at -= keep.at;
+  if (keep.at > 0) {
+    for (Name& name : names_) name.at -= keep.at;
+  }
   std::string out = held_.substr(0, keep.at);
   held_.erase(0, keep.at);
   return out;

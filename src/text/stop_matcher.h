@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,7 +21,7 @@ namespace baton {
 // The matcher holds back text that may be the start of a stop string. If several stop strings
 // occur, the one that is complete first counts. If several are complete at the same byte, the one
 // that begins first counts. The time is linear in the text and independent of the number of stop
-// strings (Aho and Corasick 1975).
+// strings (Aho and Corasick 1975). Copies share the trie of the stop strings.
 class StopMatcher {
  public:
   // REQUIRES: no stop string is empty.
@@ -36,7 +37,7 @@ class StopMatcher {
   // Returns true once a stop string is complete.
   bool stopped() const { return stopped_; }
   // Returns true if there are no stop strings.
-  bool empty() const { return states_.size() == 1; }
+  bool empty() const { return trie_->states.size() == 1; }
   // The number of the last names that are held back with the text, or that a stop string dropped.
   size_t held_names() const { return names_.size(); }
 
@@ -45,8 +46,6 @@ class StopMatcher {
   static constexpr Node kRoot = 0;
   static constexpr Node kNone = -1;
 
-  void Insert(std::string_view stop);
-  void LinkFailures();
   Node Descend(Node node, std::string_view bytes) const;
   Node Step(Node node, std::string_view bytes) const;
 
@@ -55,8 +54,12 @@ class StopMatcher {
     int32_t match = 0;  // length of the longest stop string that ends here; 0 if there is none
     Node failure = kRoot;
   };
-  std::vector<State> states_;  // the trie of the stop strings, root first
-  absl::flat_hash_map<uint64_t, Node> children_;
+  struct Trie {
+    std::vector<State> states;  // root first
+    absl::flat_hash_map<uint64_t, Node> children;
+  };
+  void Insert(std::string_view stop, Trie& trie);
+  void LinkFailures(Trie& trie);
 
   // A name behind held_[0, at).
   struct Name {
@@ -78,6 +81,7 @@ class StopMatcher {
   void Stop(Place begin);
   std::string Release();
 
+  std::shared_ptr<const Trie> trie_;
   Node shown_ = kRoot;       // the state of the shown text
   Node named_ = kRoot;       // the state of the text with names; equal to shown_ without names_
   std::string held_;         // the shown text that is held back

@@ -131,7 +131,10 @@ TEST_CASE("A special token's name ends an answer as its id does") {
   CHECK(server.Complete(path, body) == by_id);
   const std::string last = LastOf(by_id.text);
   body["stop"] = {last + "<s>"};
-  CHECK(server.Complete(path, body).text == by_id.text.substr(0, by_id.text.size() - last.size()));
+  const std::string before_last = by_id.text.substr(0, by_id.text.size() - last.size());
+  CHECK(server.Complete(path, body).text == before_last);
+  body["stop_token_ids"] = {0};  // the same token is also a stop id
+  CHECK(server.Complete(path, body).text == before_last);
 }
 
 TEST_CASE("An echo and its output have the text of all their tokens") {

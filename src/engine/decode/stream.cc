@@ -52,7 +52,8 @@ bool DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
   output_.push_back(id);
   if (spec_.sampling.logprobs) logprobs_ = std::move(logprobs);
   const bool stops = IsStop(id);
-  if (!stops && output_text_.has_stops()) Detokenize();
+  // The name of a special token may complete a stop string, also if its id is a stop id.
+  if (output_text_.has_stops() && (!stops || model_.tokenizer->IsSpecial(id))) Detokenize();
   if (stops || output_text_.stopped()) {
     finish_ = FinishReason::kStop;
   } else if (made() == max_new_tokens_) {

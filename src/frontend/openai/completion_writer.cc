@@ -52,6 +52,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       identity_(Identity(call, model, id, created)),
       plain_tail_(Tail(kNull, kNull)),
       choices_(call.choices()) {
+  std::optional<SpecialMarks> marks;  // of all choices
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
     if (stream_) choice.head = StrCat(kData, identity_, "{\"index\":", i, chat_ ? ",\"delta\":{" : ",\"text\":");
@@ -60,18 +61,24 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       choice.logprobs.emplace(tokenizer_, chat_, offset);
     }
     choice.tool_parser = MakeToolParser(call.tools, call.tool_names);
-    if (choice.tool_parser != nullptr) choice.marks.emplace(tokenizer_, choice.tool_parser->marks(), stops_);
+    if (choice.tool_parser == nullptr) continue;
+    if (!marks) marks.emplace(tokenizer_, choice.tool_parser->marks(), stops_);
+    choice.marks.emplace(*marks);
   }
 }
 
 void CompletionWriter::SetThinking(Thinking thinking) {
   if (thinking == Thinking::kNone) return;
+  std::optional<SpecialMarks> of_all;
   for (Choice& choice : choices_) {
     BATON_CHECK(chat_ && !choice.begun, "SetThinking is called before a chat's answer begins");
     choice.reasoning_parser.emplace(thinking);
-    std::vector<std::string> marks = ReasoningParser::marks();
-    if (choice.tool_parser != nullptr) std::ranges::move(choice.tool_parser->marks(), std::back_inserter(marks));
-    choice.marks.emplace(tokenizer_, marks, stops_);
+    if (!of_all) {
+      std::vector<std::string> marks = ReasoningParser::marks();
+      if (choice.tool_parser != nullptr) std::ranges::move(choice.tool_parser->marks(), std::back_inserter(marks));
+      of_all.emplace(tokenizer_, marks, stops_);
+    }
+    choice.marks.emplace(*of_all);
   }
 }
 

@@ -47,10 +47,17 @@ struct ParamReader {
       return true;
     }
     if (!list->is_array()) return Refuse(field.json, "a string or a list of strings", *list);
+    // An answer reads the stop strings before all parameters are checked.
+    if (static_cast<double>(list->size()) > field.range.high) {
+      body.Check(absl::InvalidArgumentError(
+          StrCat(field.json, ": expected at most ", field.range.high, " strings, got ", list->size())));
+      return false;
+    }
     for (size_t i = 0; i < list->size(); ++i) {
       const Json& element = (*list)[i];
       if (!element.is_string()) return Refuse(ElementPath(field.json, i), "a string", element);
       texts.push_back(element.get<std::string>());
+      body.Check(CheckStop(texts.back(), ElementPath(field.json, i)));
     }
     return true;
   }

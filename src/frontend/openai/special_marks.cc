@@ -4,15 +4,24 @@
 #include <iterator>
 
 namespace baton {
+namespace {
+
+std::vector<TokenId> SpecialOf(const Tokenizer& tokenizer, const std::vector<std::string>& names) {
+  std::vector<TokenId> special;
+  for (const std::string& name : names) {
+    const std::vector<TokenId> ids = tokenizer.Encode(name, Tokenizer::SpecialTokens::kParse);
+    if (ids.size() == 1 && tokenizer.IsSpecial(ids[0])) special.push_back(ids[0]);
+  }
+  return special;
+}
+
+}  // namespace
 
 SpecialMarks::SpecialMarks(const Tokenizer& tokenizer, const std::vector<std::string>& names,
                            std::span<const std::string> stops)
-    : tokenizer_(tokenizer), output_text_(tokenizer, stops) {
-  for (const std::string& name : names) {
-    const std::vector<TokenId> ids = tokenizer.Encode(name, Tokenizer::SpecialTokens::kParse);
-    if (ids.size() == 1 && tokenizer.IsSpecial(ids[0])) special_.push_back(ids[0]);
-  }
-}
+    : tokenizer_(tokenizer),
+      special_(SpecialOf(tokenizer, names)),
+      output_text_(tokenizer, special_.empty() ? std::span<const std::string>() : stops) {}
 
 bool SpecialMarks::IsMark(TokenId id) const { return std::ranges::find(special_, id) != special_.end(); }
 

@@ -16,7 +16,7 @@ namespace baton {
 
 // The state of one choice. Text may arrive later than its tokens, or never. The places of marks are
 // therefore derived from the tokens, as the decode worker derives the text. A mark that belongs to
-// a stop string, or whose token is a stop id, is not put back.
+// a stop string, or whose token is a stop id, is not put back. Copies share the stop strings.
 class SpecialMarks {
  public:
   // Looks for those of `names` that are special tokens. `stops` are the request's stop strings. The
@@ -31,7 +31,7 @@ class SpecialMarks {
   bool IsMark(TokenId id) const;
 
   const Tokenizer& tokenizer_;
-  std::vector<TokenId> special_;
+  const std::vector<TokenId> special_;  // none: updates pass unchanged
   OutputText output_text_;
   int64_t shown_ = 0;                    // bytes of text that updates have contained
   std::vector<OutputText::Name> marks_;  // marks not yet inserted, in order

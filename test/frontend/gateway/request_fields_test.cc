@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
 #include "shell/router_cluster.h"
@@ -82,7 +83,8 @@ TEST_CASE("A router checks and shows a float as the client sent it") {
 }
 
 const char kTemplate[] =
-    "{% if messages[0].content == 'no' %}{{ raise_exception('not that') }}{% endif %}{{ messages[0].content }}";
+    "{% if messages[0].content == 'no' %}{{ raise_exception('not that') }}{% endif %}{{ messages[0].content }}"
+    "{% if tools %}<tool_call></tool_call>{% endif %}";
 
 // A router of a model with a template. The model's context length is 64 tokens.
 void ServeChats(Cluster& c) {
@@ -168,6 +170,8 @@ TEST_CASE("An error of a chat names the field as it was sent") {
   const auto chat = [](const std::string& content, const std::string& more = "") {
     return R"({"messages": [{"role": "user", "content": )" + content + "}]" + more + "}";
   };
+  // With tools, the answer reads the stop strings too.
+  const std::string tools = R"(, "tools": [{"type": "function", "function": {"name": "f"}}], )";
   const std::pair<std::string, const char*> cases[] = {
       {chat(R"("hi")", R"(, "max_completion_tokens": -1)"), "max_completion_tokens"},
       {chat(R"("hi")", R"(, "max_completion_tokens": 64)"), "max_completion_tokens"},
@@ -185,6 +189,10 @@ TEST_CASE("An error of a chat names the field as it was sent") {
       {chat(R"([{"type": "output_of", "output_of": {"request_id": "a b"}}])"),
        "messages[0].content[0].output_of.request_id"},
       {chat(R"("hi")", R"(, "context_id": "c")"), "context_id"},
+      {chat(R"("hi")", tools + R"("stop": ["a", ""])"), "stop[1]"},
+      {chat(R"("hi")", tools + R"("stop": [")" + std::string(1025, 'a') + R"("])"), "stop[0]"},
+      {chat(R"("hi")", tools + R"("stop": ["a")" + absl::StrJoin(std::vector<std::string>(64, ",\"b\""), "") + "]"),
+       "stop"},
   };
   for (const auto& [body, name] : cases) CheckNamed(ErrorOf(c, "/v1/chat/completions", Expanded(body)), name);
   CheckNamed(ErrorOf(c, "/tokenize", Expanded(R"({"prompt": "$"})")), "prompt");
