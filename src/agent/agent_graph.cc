@@ -314,8 +314,9 @@ absl::StatusOr<PromptIncrement> AgentGraph::NextIncrement(AgentNode& node) {
                                                    " tokens, limit ", prompt.spec().most_tokens));
   }
   if (prompt.complete()) {
-    if (prompt.given() == 0)
+    if (prompt.given() == 0) {
       return absl::InvalidArgumentError(prompt.spec().path + ": is empty, expected at least one token");
+    }
     return PromptIncrement{&node, std::move(unreported), true};
   }
   // Prefill makes no KV of a prompt's last token, and any token so far may be the last. A block

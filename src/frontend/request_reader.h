@@ -15,10 +15,9 @@ size_t TextBytes(const v1::Segments& segments);
 size_t TextBytes(const v1::Chat& chat);
 
 // Reads and checks a request of an API of this form, in time linear in the text. `now` and `values`
-// are as in ReadPrompt.
-// In the result, the id is empty if the client sent none, and the deadline is not set.
-// Returns INVALID_ARGUMENT if a field is wrong. An error about a field is meant to name the field,
-// the value and the limit. Returns UNIMPLEMENTED if the model of a chat has no template.
+// are as in ReadPrompt. In the result, the id is empty if the client sent none, and the deadline is
+// not set. Returns INVALID_ARGUMENT if a field is wrong. An error about a field is meant to name
+// the field, the value and the limit. Returns UNIMPLEMENTED if the model of a chat has no template.
 absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,
                                           absl::Time now, const RequestForm& form = {},
                                           const ChatValues* values = nullptr);

@@ -208,8 +208,7 @@ constexpr MetricFamily kTable[] = {
     {"baton_low_priority_tokens_total",
      Kind::kCounter,
      "Tokens of low-priority jobs (prefill hints and shadow prefill), by `source` as in baton_worker_tokens_total. "
-     "That "
-     "metric excludes them (prefill).",
+     "That metric excludes them (prefill).",
      {{"source=computed", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.computed; }},
       {"source=cached", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.cached; }},
       {"source=shared", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.shared; }},

@@ -52,7 +52,6 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       identity_(Identity(call, model, id, created)),
       plain_tail_(Tail(kNull, kNull)),
       choices_(call.choices()) {
-  std::optional<SpecialMarks> marks;  // of all choices
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
     if (stream_) choice.head = StrCat(kData, identity_, "{\"index\":", i, chat_ ? ",\"delta\":{" : ",\"text\":");
@@ -61,25 +60,26 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       choice.logprobs.emplace(tokenizer_, chat_, offset);
     }
     choice.tool_parser = MakeToolParser(call.tools, call.tool_names);
-    if (choice.tool_parser == nullptr) continue;
-    if (!marks) marks.emplace(tokenizer_, choice.tool_parser->marks(), stops_);
-    choice.marks.emplace(*marks);
   }
+  const ToolParser* const tools = choices_.front().tool_parser.get();
+  if (tools != nullptr) FindMarks(tools->marks());
+}
+
+void CompletionWriter::FindMarks(const std::vector<std::string>& names) {
+  const SpecialMarks marks(tokenizer_, names, stops_);
+  for (Choice& choice : choices_) choice.marks.emplace(marks);
 }
 
 void CompletionWriter::SetThinking(Thinking thinking) {
   if (thinking == Thinking::kNone) return;
-  std::optional<SpecialMarks> of_all;
   for (Choice& choice : choices_) {
     BATON_CHECK(chat_ && !choice.begun, "SetThinking is called before a chat's answer begins");
     choice.reasoning_parser.emplace(thinking);
-    if (!of_all) {
-      std::vector<std::string> marks = ReasoningParser::marks();
-      if (choice.tool_parser != nullptr) std::ranges::move(choice.tool_parser->marks(), std::back_inserter(marks));
-      of_all.emplace(tokenizer_, marks, stops_);
-    }
-    choice.marks.emplace(*of_all);
   }
+  std::vector<std::string> names = ReasoningParser::marks();
+  const ToolParser* const tools = choices_.front().tool_parser.get();
+  if (tools != nullptr) std::ranges::move(tools->marks(), std::back_inserter(names));
+  FindMarks(names);
 }
 
 std::string CompletionWriter::Tail(std::string_view logprobs, std::string_view finish_reason) const {

@@ -62,6 +62,8 @@ class CompletionWriter {
     int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // set by End
   };
 
+  // Puts the same marks back into all choices. The choices share one search for stop strings.
+  void FindMarks(const std::vector<std::string>& names);
   void Begin(Choice& choice, size_t index, std::string& out);
   // The end of an event, from behind the text or the delta.
   std::string Tail(std::string_view logprobs, std::string_view finish_reason) const;

@@ -40,8 +40,8 @@ std::string SpecialMarks::Push(const TokenUpdate& update) {
   if (update.finish) {
     output_text_.Finish();
     TakeMarks();
-    // The output ended at its last token. If this token completes no stop string, it
-    // is a stop id.
+    // The output ended at its last token. If this token completes no stop string, it is a stop
+    // id.
     const bool by_id = update.finish == FinishReason::kStop && !output_text_.stopped();
     if (by_id && !update.tokens.empty() && IsMark(update.tokens.back())) marks_.pop_back();
   }
