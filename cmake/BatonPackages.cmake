@@ -5,6 +5,14 @@ find_package(absl REQUIRED)
 find_package(Boost 1.74 CONFIG REQUIRED)  # headers only
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
+# src/rpc/grpc_deadline.cc defines gpr_sleep_until in place of libgpr's. With a static libgpr, the
+# linker would find two definitions.
+get_target_property(grpc_kind gRPC::gpr TYPE)
+if(NOT grpc_kind STREQUAL "SHARED_LIBRARY")
+  message(FATAL_ERROR "gRPC: expected shared libraries, got gRPC::gpr as ${grpc_kind} (${gRPC_DIR}). "
+                      "Baton replaces functions of libgpr.so (src/rpc/grpc_deadline.cc). "
+                      "Install Debian's libgrpc++-dev, or build gRPC with -DBUILD_SHARED_LIBS=ON")
+endif()
 find_package(spdlog REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto SSL)
 find_package(nlohmann_json REQUIRED)
