@@ -22,6 +22,7 @@ ALLOWED = {
     "src/frontend/http/http_reply.cc": (1, "the header `Date`"),
     "src/membership/etcd_health.h": (1, "a metric that is the date of etcd's last answer"),
     "src/node/router_node.cc": (1, "`created` of a model"),
+    "src/rpc/grpc_deadline.cc": (2, "waits of gRPC and Abseil, which it moves to the monotonic clock"),
 }
 
 

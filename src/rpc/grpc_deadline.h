@@ -1,5 +1,6 @@
-// Deadlines of gRPC calls. They lie on the monotonic clock. gRPC 1.51 may still act on one late
-// after the wall clock was set back (docs/known-gaps.md).
+// Deadlines of gRPC calls. They lie on the monotonic clock. The source also replaces functions with
+// which gRPC 1.51 and Abseil 20220623 wait by the wall clock. Otherwise a clock that is set back by
+// an hour would delay timeouts, pings and reconnects by an hour.
 #pragma once
 
 #include "absl/time/time.h"
