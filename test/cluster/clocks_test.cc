@@ -35,6 +35,8 @@ namespace {
 constexpr absl::Duration kBegin = absl::Hours(2);
 // The tests set the clock an hour on, and then back.
 constexpr std::array kSteps = {absl::Hours(3), absl::Hours(-1)};
+// In seconds.
+constexpr int kGrace = 3;
 
 // Returns an empty text if libfaketime is absent.
 std::string LibFaketime() {
@@ -114,7 +116,8 @@ struct FakedCluster {
   FakedProcess router{clock,
                       "baton-router",
                       {"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModel, "--prefill-workers",
-                       prefill.Await("listening on "), "--decode-workers", decode.Await("listening on ")}};
+                       prefill.Await("listening on "), "--decode-workers", decode.Await("listening on "), "--grace",
+                       absl::StrCat(kGrace)}};
   const std::string prefill_metrics = MetricsOf(prefill), http = HttpOf(router);
   const std::unique_ptr<v1::Inference::Stub> stub = v1::Inference::NewStub(
       grpc::CreateCustomChannel(router.Await("listening on "), grpc::InsecureChannelCredentials(), SmallWindow()));
@@ -236,33 +239,81 @@ TEST_CASE("Calls with a deadline succeed when the wall clock is set") {
   CHECK(cluster.FailedHandoffs() == failed_before);
 }
 
-TEST_CASE("A quota of tokens holds when the wall clock is set") {
+TEST_CASE("--grace lasts as long as it is when the wall clock is set", "[waits]") {
   if (!CanFakeTime()) return;
+  for (const absl::Duration ahead : kSteps) {
+    FakedCluster cluster;
+    HttpClient client(cluster.http);
+    const auto call = cluster.StopWhileItStreams(MakeRequest(/*max_tokens=*/460), client);
+    const SteadyClock steady;
+    const absl::Time begin = steady.Now();
+    cluster.router.Signal(SIGTERM);
+    cluster.clock.Set(ahead);
+    CHECK_FALSE(call->Finish().ok());
+    CHECK(steady.Now() - begin >= absl::Seconds(kGrace));
+    CHECK(cluster.router.Wait() == 0);
+  }
+}
+
+// `baton serve` with a key, and calls to it.
+struct FakedServe {
+  WallClock clock;
   const NewKey key = DrawKey();
   TempDir directory;
-  directory.Write("keys.toml", absl::StrCat("[alpha]\nkeys = [\"", key.hash, "\"]\ntokens_per_minute = 4\n"));
-  WallClock clock;
-  FakedProcess serve(clock, "baton",
+  const std::string keys = WriteKeys();
+  FakedProcess serve{clock,
+                     "baton",
                      {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
-                      "--kv-memory-mb", "8", "--keys", directory / "keys.toml"});
+                      "--kv-memory-mb", "8", "--keys", keys}};
   const std::string http = HttpOf(serve);
-  const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
-  const auto generate = [&] {
+  const std::unique_ptr<v1::Inference::Stub> stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
+
+  std::string WriteKeys() const {
+    directory.Write("keys.toml", absl::StrCat("[alpha]\nkeys = [\"", key.hash, "\"]\ntokens_per_minute = 4\n"));
+    return directory / "keys.toml";
+  }
+  grpc::StatusCode Generate(const std::string& authorization) {
     grpc::ClientContext context;
-    context.AddMetadata("authorization", "Bearer " + key.key);
+    context.AddMetadata("authorization", authorization);
     const auto reader = stub->Generate(&context, MakeRequest(/*max_tokens=*/100));
     v1::GenerateResponse response;
     while (reader->Read(&response)) continue;
     return reader->Finish().error_code();
-  };
+  }
+};
+
+TEST_CASE("A quota of tokens holds when the wall clock is set") {
+  if (!CanFakeTime()) return;
+  FakedServe server;
+  const auto generate = [&] { return server.Generate("Bearer " + server.key.key); };
   REQUIRE(generate() == grpc::StatusCode::OK);  // exceeds the quota by half an hour
   CHECK(generate() == grpc::StatusCode::RESOURCE_EXHAUSTED);
   for (const absl::Duration ahead : kSteps) {
-    clock.Set(ahead);
+    server.clock.Set(ahead);
     CHECK(generate() == grpc::StatusCode::RESOURCE_EXHAUSTED);
-    clock.AwaitSeen(http);
+    server.clock.AwaitSeen(server.http);
     CHECK(generate() == grpc::StatusCode::RESOURCE_EXHAUSTED);
   }
+}
+
+TEST_CASE("A log line appears once in 10 s when the wall clock is set", "[waits]") {
+  if (!CanFakeTime()) return;
+  FakedServe server;
+  const auto lines = [&] {
+    CHECK(server.Generate("Bearer wrong") == grpc::StatusCode::UNAUTHENTICATED);
+    const std::vector<std::string> parts = absl::StrSplit(server.serve.Output(), "with an unknown key");
+    return std::ssize(parts) - 1;
+  };
+  const SteadyClock steady;
+  const absl::Time begin = steady.Now();
+  REQUIRE(lines() == 1);
+  for (const absl::Duration ahead : kSteps) {
+    server.clock.Set(ahead);
+    server.clock.AwaitSeen(server.http);
+    lines();
+  }
+  Await("a second line about an unknown key", [&] { return lines() > 1; });
+  CHECK(steady.Now() - begin >= absl::Seconds(10));
 }
 
 }  // namespace
