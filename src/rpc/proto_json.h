@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "google/protobuf/message.h"
+#include "inference.pb.h"
 
 namespace baton {
 
@@ -17,5 +18,8 @@ std::string ToJson(const google::protobuf::Message& message);
 // - A field is unknown.
 // - A field appears twice. "cache_salt" and "cacheSalt" are the same field.
 absl::Status ParseRpc(const std::string& json, google::protobuf::Message& message);
+// As above. Also checks the floats of the sampling parameters with all their digits, and sets each
+// as ToFloat does: protobuf's parser rounds a number before it can be checked.
+absl::Status ParseRpc(const std::string& json, v1::GenerateRequest& request);
 
 }  // namespace baton

@@ -50,6 +50,7 @@ TEST_CASE("A router checks and shows a float as the client sent it") {
   Cluster c;
   const std::pair<std::string, std::string> refused[] = {
       {R"("top_p": 1.0000001)", "top_p: expected a number in [0, 1], got 1.0000001"},
+      {R"("top_p": 1.00000001)", "top_p: expected a number in [0, 1], got 1.00000001"},
       {R"("top_p": -1e-50)", "top_p: expected a number in [0, 1], got -1e-50"},
       {R"("min_p": 1)", "min_p: expected a number in [0, 1), got 1"},
       {R"("temperature": 100.000001)", "temperature: expected a number in [0, 100], got 100.000001"},
@@ -59,16 +60,33 @@ TEST_CASE("A router checks and shows a float as the client sent it") {
       {R"("presence_penalty": -2.00000001)", "presence_penalty: expected a number in [-2, 2], got -2.00000001"},
       {R"("frequency_penalty": 2.00000001)", "frequency_penalty: expected a number in [-2, 2], got 2.00000001"},
   };
+  // `fields` are those of sampling, as members of a body.
+  const auto completion = [](const std::string& fields) { return R"({"prompt": "hello", )" + fields + "}"; };
+  const auto generate = [](const std::string& fields) {
+    return R"({"segments": {"segments": [{"text": "hello"}]}, "sampling": {)" + fields + "}}";
+  };
   for (const auto& [field, message] : refused) {
-    const json error = ErrorOf(c, "/v1/completions", R"({"prompt": "a", )" + field + "}");
+    const std::string param = message.substr(0, message.find(':'));
+    json error = ErrorOf(c, "/v1/completions", completion(field));
     CHECK(error["message"] == message);
-    CHECK(error["param"] == message.substr(0, message.find(':')));
+    CHECK(error["param"] == param);
+    error = ErrorOf(c, "/generate", generate(field));
+    CHECK(error["message"] == "sampling." + message);
+    CHECK(error["param"] == "sampling." + param);
   }
-  const std::string call = R"({"prompt": "hello", "max_tokens": 4, )";
-  CHECK(SamplingOf(c, "/v1/completions", call + R"("top_p": 1e-50})").draw.top_p == 0);
-  CHECK(SamplingOf(c, "/v1/completions", call + R"("top_p": 0})").draw.top_p == 0);
-  CHECK(SamplingOf(c, "/v1/completions", call + R"("min_p": 0.99999999999})").draw.min_p == std::nextafter(1.0f, 0.0f));
-  CHECK(SamplingOf(c, "/v1/completions", call + R"("repetition_penalty": 0.01})").draw.repetition_penalty == 0.01f);
+  const auto check_drawn = [&](const std::string& field, float DrawParams::*member, float value) {
+    INFO(field);
+    const std::string fields = R"("max_tokens": 4, )" + field;
+    CHECK(SamplingOf(c, "/v1/completions", completion(fields)).draw.*member == value);
+    CHECK(SamplingOf(c, "/generate", generate(fields)).draw.*member == value);
+  };
+  check_drawn(R"("top_p": 1e-50)", &DrawParams::top_p, 0);
+  check_drawn(R"("top_p": 0)", &DrawParams::top_p, 0);
+  check_drawn(R"("min_p": 0.99999999999)", &DrawParams::min_p, std::nextafter(1.0f, 0.0f));
+  check_drawn(R"("repetition_penalty": 0.01)", &DrawParams::repetition_penalty, 0.01f);
+  check_drawn(R"("presence_penalty": -2)", &DrawParams::presence_penalty, -2);
+  CHECK(ErrorOf(c, "/generate", generate(R"("topP": "1.00000001")"))["message"] ==
+        "sampling.top_p: expected a number in [0, 1], got 1.00000001");
 
   v1::GenerateRequest request = Call::Request("r", "hello");
   request.mutable_sampling()->set_top_p(1.0000001f);
@@ -76,10 +94,6 @@ TEST_CASE("A router checks and shows a float as the client sent it") {
   request = Call::Request("r", "hello");
   request.mutable_sampling()->set_min_p(static_cast<float>(0.99999999999));
   CHECK(Message(Call(c, request).Finish().status) == "sampling.min_p: expected a number in [0, 1), got 1");
-  CHECK(ErrorOf(c, "/generate",
-                R"({"segments": {"segments": [{"text": "a"}]}, "sampling": {"top_p": 1.0000001}})")["message"]
-            .get<std::string>()
-            .ends_with("got 1.0000001"));
 }
 
 const char kTemplate[] =
