@@ -158,9 +158,19 @@ const CLI::Validator kSeed(
 // Adds the flag of one sampling parameter. The type of its value selects the kind of flag.
 struct SamplingFlag {
   CLI::App& app;
+  const SamplingField& field;
   const std::string flag;
   const std::string help;
 
+  // The range applies to the number as given, which may have more digits than a float.
+  CLI::Option* operator()(float& value) const {
+    const auto set = [&value, &field = field, flag = flag](double number) {
+      const absl::StatusOr<float> nearest = ToFloat(field, flag, number);
+      if (!nearest.ok()) throw CLI::ValidationError(std::string(Message(nearest.status())));
+      value = *nearest;
+    };
+    return app.add_option_function<double>(flag, set, help);
+  }
   CLI::Option* operator()(bool& value) const { return app.add_flag(flag, value, help); }
   CLI::Option* operator()(std::optional<uint64_t>& value) const {
     return app.add_option(flag, value, help)->check(kSeed);
@@ -182,7 +192,7 @@ void AddClientFlags(CLI::App& app, ClientOptions& o) {
     std::ranges::replace(flag, '_', '-');
     CLI::Option* option = nullptr;
     VisitValue(o.sampling, field, [&](auto& value) {
-      option = SamplingFlag{app, flag, std::string(field.help)}(value);
+      option = SamplingFlag{app, field, flag, std::string(field.help)}(value);
     });
     o.sampling_flags.emplace_back(option, &field);
   }

@@ -1,5 +1,6 @@
 // Tests of the sampling flags, which follow the table of sampling parameters.
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,29 @@ TEST_CASE("A sampling flag refuses a value of another type") {
     CHECK_THROWS_AS(Sent({flag, "x"}), CLI::ParseError);
   }
   CHECK_THROWS_AS(Sent({"--seed", "-1"}), CLI::ParseError);
+}
+
+TEST_CASE("A sampling flag checks and shows a float as it was given") {
+  const auto error = [](const std::string& flag, const std::string& number) -> std::string {
+    try {
+      Sent({flag, number});
+    } catch (const CLI::ValidationError& refused) {
+      return refused.what();
+    }
+    return "";
+  };
+  CHECK(error("--top-p", "1.0000001") == "--top-p: expected a number in [0, 1], got 1.0000001");
+  CHECK(error("--top-p", "1.00000001") == "--top-p: expected a number in [0, 1], got 1.00000001");
+  CHECK(error("--top-p", "-1e-50") == "--top-p: expected a number in [0, 1], got -1e-50");
+  CHECK(error("--min-p", "1") == "--min-p: expected a number in [0, 1), got 1");
+  CHECK(error("--temperature", "1e300") == "--temperature: expected a number in [0, 100], got 1e+300");
+  CHECK(error("--repetition-penalty", "nan") == "--repetition-penalty: expected a number in [0.01, 100], got nan");
+  CHECK(Sent({"--min-p", "0.99999999999"}).min_p() == std::nextafter(1.0f, 0.0f));
+  for (const char* zero : {"0", "1e-50"}) {
+    const v1::Sampling sent = Sent({"--top-p", zero});
+    CHECK(sent.has_top_p());
+    CHECK(sent.top_p() == 0);
+  }
 }
 
 }  // namespace
