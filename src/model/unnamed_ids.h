@@ -12,7 +12,7 @@ namespace baton {
 
 // Returns the ids in [0, config.vocab) for which the tokenizer has no token, ascending. They are
 // never sampled, and requests cannot contain them. An end-of-sequence id is not among them, because
-// it ends the output even if it has no text.
+// it ends the output even if it has no text. With ignore_eos, an output may contain such an id.
 std::vector<TokenId> UnnamedIds(const Tokenizer& tokenizer, const ModelConfig& config);
 
 }  // namespace baton
