@@ -10,10 +10,12 @@
 #include <regex>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "await.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "inference.grpc.pb.h"
+#include "nlohmann/json.hpp"
 #include "process.h"
 #include "programs.h"
 #include "rpc/grpc_server.h"
@@ -407,6 +409,31 @@ TEST_CASE("baton chat continues a conversation and baton status shows its worker
     REQUIRE(row != std::string::npos);
     CHECK(status.find("ready     tiny ", row) < status.find('\n', row + 1));
   }
+}
+
+TEST_CASE("baton generate fits the default of max_tokens and sends floats as given") {
+  Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+                          "--kv-memory-mb", "8"});
+  const std::string server = serve.Await("listening on ");
+  serve.Await(" serving");
+  const auto generate = [&](const std::string& ids, const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {"generate", "--server", server, "--json", "--ignore-eos", "--ids", ids};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return nlohmann::json::parse(Run("baton", arguments, 0));
+  };
+  constexpr int kContext = 512;
+  const std::string long_prompt = absl::StrJoin(std::vector<int>(kContext - 2, 100), ",");
+  CHECK(generate(long_prompt, {})["usage"]["completion_tokens"] == 2);
+
+  const nlohmann::json greedy = generate("100,101", {"--max-tokens", "8", "--temperature", "0"})["token_ids"];
+  const std::pair<const char*, const char*> likeliest[] = {
+      {"--top-p", "0"}, {"--top-p", "1e-50"}, {"--min-p", "0.99999999999"}};
+  for (const auto& [flag, value] : likeliest) {
+    INFO(flag << " " << value);
+    CHECK(generate("100,101", {"--max-tokens", "8", "--temperature", "3", flag, value})["token_ids"] == greedy);
+  }
+  CHECK(Run("baton", {"generate", "--server", server, "--ids", "1", "--top-p", "1.0000001"}, 1)
+            .find("--top-p: expected a number in [0, 1], got 1.0000001") != std::string::npos);
 }
 
 TEST_CASE("baton names the flag, address or command at fault in its errors") {
