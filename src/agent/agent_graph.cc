@@ -309,9 +309,9 @@ absl::StatusOr<PromptIncrement> AgentGraph::NextIncrement(AgentNode& node) {
   });
   unreported.insert(unreported.end(), fresh.begin(), fresh.end());
   if (prompt.given() > prompt.spec().most_tokens) {
-    return absl::InvalidArgumentError(absl::StrCat(prompt.spec().path,
-                                                   ": with the outputs it refers to it has at least ", prompt.given(),
-                                                   " tokens, limit ", prompt.spec().most_tokens));
+    return absl::InvalidArgumentError(
+        absl::StrCat(prompt.spec().path, ": with the outputs it refers to it has at least ", prompt.given(),
+                     " tokens, limit ", prompt.spec().most_tokens, prompt.spec().most_tokens_reason));
   }
   if (prompt.complete()) {
     if (prompt.given() == 0) {

@@ -52,7 +52,8 @@ struct PromptSpec {
   // Upper bound on the tokens. A longer prompt is refused, and is assembled only far enough to
   // exceed the bound.
   int64_t most_tokens = 0;
-  std::string path = "prompt";  // of the prompt in the client's request, for errors
+  std::string most_tokens_reason{};  // follows the number in errors: " (context length 64 of 'm')"
+  std::string path = "prompt";       // of the prompt in the client's request, for errors
 };
 
 // The tokens of an output so far. Empty until the upstream request is submitted.

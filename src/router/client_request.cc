@@ -38,9 +38,12 @@ std::string ScopedSession(const ClientRequest& request) {
 
 absl::Status PromptLimit::Check(int64_t tokens, std::string_view at_least) const {
   if (tokens <= limit()) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(path, ": ", at_least, tokens, " tokens, limit ", limit(),
-                                           " (context length ", model.context, " of '", model.name, "'",
-                                           reserve > 0 ? ", less one token to generate" : "", ")"));
+  return absl::InvalidArgumentError(StrCat(path, ": ", at_least, tokens, " tokens, limit ", limit(), Reason()));
+}
+
+std::string PromptLimit::Reason() const {
+  return StrCat(" (context length ", model.context, " of '", model.name, "'",
+                reserve > 0 ? ", less one token to generate" : "", ")");
 }
 
 absl::Status PromptLimit::CheckText(std::string_view text, int64_t before) const {
@@ -73,7 +76,9 @@ void ScopePrompt(ClientRequest& request) {
   BATON_CHECK(request.prompt.tokenizer == nullptr, "ScopePrompt called twice");
   request.prompt.tokenizer = request.served->tokenizer.get();
   request.prompt.path = request.form.paths.prompt;
-  request.prompt.most_tokens = PromptLimit{*request.served, request.prefill_only ? 0 : 1}.limit();
+  const PromptLimit limit{*request.served, request.prefill_only ? 0 : 1};
+  request.prompt.most_tokens = limit.limit();
+  request.prompt.most_tokens_reason = limit.Reason();
   for (PromptSegment& segment : request.prompt.segments) {
     auto* reference = std::get_if<Reference>(&segment);
     if (reference != nullptr) reference->upstream = ScopedId(request.spec.cache_domain, reference->upstream);

@@ -92,6 +92,8 @@ struct PromptLimit {
   int32_t reserve;
   std::string_view path = "prompt";  // of the prompt, in errors
   int64_t limit() const { return int64_t{model.context} - reserve; }
+  // Returns the text that follows the limit in errors: " (context length 64 of 'bytes')".
+  std::string Reason() const;
 
   // Returns INVALID_ARGUMENT if `tokens` exceeds the limit. `at_least` precedes the number in the
   // message.

@@ -109,8 +109,9 @@ TEST_CASE("Prompt stops assembly when it exceeds its limit") {
   world.End("a");
   NamedPrompt spec = Spec("b", std::vector<PromptSegment>(4000, Reference{"a"}));
   spec.most_tokens = 1000;
+  spec.most_tokens_reason = " (why)";
   const absl::Status refused = world.Submit(spec);
-  CHECK(Message(refused) == "prompt: with the outputs it refers to it has at least 1200 tokens, limit 1000");
+  CHECK(Message(refused) == "prompt: with the outputs it refers to it has at least 1200 tokens, limit 1000 (why)");
 }
 
 TEST_CASE("Output withholds tokens that a stop string may remove") {

@@ -138,7 +138,8 @@ TEST_CASE("A router refuses unknown upstreams, cycles and too long prompts") {
   const Call::Result result = down.Finish();
   CHECK(absl::IsInvalidArgument(result.status));
   CHECK(Message(result.status) ==
-        "segments.segments: with the outputs it refers to it has at least 70 tokens, limit 63");
+        "segments.segments: with the outputs it refers to it has at least 70 tokens, limit 63 (context length 64 of "
+        "'bytes', less one token to generate)");
 }
 
 TEST_CASE("Metrics show waiting prompts and their upstream requests") {

@@ -41,19 +41,16 @@ std::string_view TypeOf(absl::StatusCode code, int http) {
 }
 
 // Returns the model's context length, if the error is that the prompt exceeds it. Such messages
-// contain "(context length N of 'MODEL'...)" or, for a prompt that grew too long, "tokens, limit
-// N". Empty for other errors.
+// contain "(context length N of 'MODEL'...)". Empty for other errors.
 std::string_view ContextOf(absl::StatusCode code, std::string_view field, std::string_view message) {
   if (code != absl::StatusCode::kInvalidArgument) return "";
   if (field.ends_with(']')) field = field.substr(0, field.find('['));
   if (std::ranges::find(kLengthFields, field) == std::end(kLengthFields)) return "";
-  for (const std::string_view before : {" (context length ", " tokens, limit "}) {
-    const size_t at = message.find(before);
-    if (at == std::string_view::npos) continue;
-    const std::string_view rest = message.substr(at + before.size());
-    return rest.substr(0, rest.find_first_not_of("0123456789"));
-  }
-  return "";
+  constexpr std::string_view kBefore = " (context length ";
+  const size_t at = message.find(kBefore);
+  if (at == std::string_view::npos) return "";
+  const std::string_view rest = message.substr(at + kBefore.size());
+  return rest.substr(0, rest.find_first_not_of("0123456789"));
 }
 
 std::string CodeOf(absl::StatusCode code, std::string_view field, bool too_long) {

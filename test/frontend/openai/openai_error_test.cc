@@ -37,13 +37,15 @@ TEST_CASE("A prompt beyond the context length gets OpenAI's message") {
         "tokens: expected at most 64, got 65 (context length 64 of 'bytes')",
         "prompt[12]: 70 tokens, limit 63 (context length 64 of 'bytes', less one token to generate)",
         "messages: 70 tokens, limit 63 (context length 64 of 'bytes', less one token to generate)",
-        "prompt: with the outputs it refers to it has at least 65 tokens, limit 64"}) {
+        "prompt: with the outputs it refers to it has at least 65 tokens, limit 63 (context length 64 of 'bytes', less "
+        "one token to generate)"}) {
     const std::string body = ErrorBody(absl::InvalidArgumentError(message));
     CHECK(body.find("maximum context length is 64 tokens") != std::string::npos);
     CHECK(body.find("\"code\":\"context_length_exceeded\"") != std::string::npos);
   }
   for (const absl::Status& other :
        {absl::InvalidArgumentError("prompt: expected segments or chat, got none"),
+        absl::InvalidArgumentError("prompt: the prompt has 70 tokens, limit 60 (the smaller of two)"),
         absl::InvalidArgumentError("messages[0].role: 9 tokens, limit 3 (context length 64 of 'bytes')"),
         absl::InvalidArgumentError("stop: 9 tokens, limit 3 (context length 64 of 'bytes')"),
         absl::ResourceExhaustedError("prompt: 64 tokens, limit 63")}) {
