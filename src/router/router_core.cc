@@ -212,6 +212,10 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
   if (!by_prefill && placement.decode != link) return;
   absl::Status reason = failure.status;
   if (reason.ok()) reason = absl::InternalError("the worker failed the request without a reason");
+  if (absl::IsInvalidArgument(reason)) {
+    // Requests were checked before. A worker refuses only prompts that its memory can never hold.
+    reason = absl::InvalidArgumentError(StrCat(request.asked.form.paths.prompt, ": ", Message(reason)));
+  }
   if (placement.state == State::kStarting && (absl::IsFailedPrecondition(reason) || absl::IsDataLoss(reason))) {
     // The hand-off's lease ended before Start, or its bytes were damaged. Another hand-off may
     // succeed.

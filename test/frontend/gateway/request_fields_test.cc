@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -242,6 +243,30 @@ TEST_CASE("An error after the outputs of a prompt names the field as it was sent
                               {"type": "output_of", "output_of": "up"}]}], "max_completion_tokens": 8})";
   CheckNamed(error("/v1/chat/completions", chat, 60), "messages");
   CheckNamed(error("/v1/chat/completions", chat, 50), "max_completion_tokens");
+}
+
+TEST_CASE("An error of a worker about a prompt names the field as it was sent") {
+  Cluster c;
+  ServeChats(c);
+  const std::tuple<const char*, const char*, const char*> cases[] = {
+      {"/v1/completions", R"({"prompt": "a"})", "prompt"},
+      {"/v1/completions", R"({"prompt": ["a"]})", "prompt[0]"},
+      {"/v1/completions", R"({"segments": [{"text": "a"}]})", "segments"},
+      {"/v1/chat/completions", R"({"messages": [{"role": "user", "content": "a"}]})", "messages"},
+      {"/generate", R"({"segments": {"segments": [{"text": "a"}]}})", "segments.segments"},
+      {"/prefill_only", R"({"segments": {"segments": [{"text": "a"}]}})", "segments.segments"},
+  };
+  for (const auto& [path, body, field] : cases) {
+    HttpClient client(c.node->http()->address());
+    client.Post(path, body);
+    c.prefill->Send(FailedEvent<worker::v1::PrefillEvent>(c.prefill->Next().prefill().request_id(),
+                                                          absl::InvalidArgumentError("the prompt can never fit")));
+    const HttpAnswer answer = client.Read();
+    CHECK(answer.status == 400);
+    const json error = json::parse(answer.body)["error"];
+    CheckNamed(error, field);
+    CHECK(error["message"].get<std::string>().ends_with(": the prompt can never fit"));
+  }
 }
 
 TEST_CASE("An error over gRPC names the field of the message") {
