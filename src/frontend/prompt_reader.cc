@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/json/json_body.h"
+#include "base/request_id.h"
 #include "base/status.h"
 #include "base/strings.h"
 
@@ -15,7 +16,6 @@ namespace {
 constexpr int kMaxSegments = 4096;
 constexpr int kMaxMessages = 4096;
 constexpr size_t kMaxRoleBytes = 64;
-constexpr size_t kMaxRequestIdBytes = 128;
 
 // The part of the prompt that has been read so far.
 class Parts {
@@ -266,14 +266,6 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& 
 }
 
 }  // namespace
-
-absl::Status CheckRequestId(std::string_view field, std::string_view id) {
-  if (id.size() > kMaxRequestIdBytes) {
-    return absl::InvalidArgumentError(StrCat(field, ": ", id.size(), " bytes, limit ", kMaxRequestIdBytes));
-  }
-  if (std::ranges::all_of(id, [](char c) { return IsPlain(c, "-_.:"); })) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(field, ": expected letters, digits and \"-_.:\" only"));
-}
 
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const PromptLimit& limit,
                                                       bool with_prefix, const FieldPaths& paths) {

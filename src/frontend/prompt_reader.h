@@ -31,6 +31,4 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
 absl::StatusOr<std::vector<TokenId>> ChatTokens(const v1::Chat& chat, const ServedModel& model, absl::Time now,
                                                 const FieldPaths& paths = {}, const ChatValues* values = nullptr);
 
-absl::Status CheckRequestId(std::string_view field, std::string_view id);
-
 }  // namespace baton

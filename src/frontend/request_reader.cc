@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/request_id.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "frontend/prompt_reader.h"

@@ -8,12 +8,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
+#include "base/request_id.h"
 #include "base/strings.h"
 #include "frontend/gateway/completion_routes.h"
 #include "frontend/gateway/host_check.h"
 #include "frontend/gateway/status_routes.h"
 #include "frontend/gateway/ui_routes.h"
-#include "frontend/prompt_reader.h"
 
 namespace baton {
 namespace {

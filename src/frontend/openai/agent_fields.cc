@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/request_id.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "frontend/openai/body_readers.h"
@@ -37,6 +38,9 @@ void ReadOutputOfFields(FieldReader& fields, v1::OutputOf& out) {
                                                              {"substitute", v1::OutputOf::ON_FAILURE_SUBSTITUTE}});
   if (on_failure) out.set_on_failure(*on_failure);
   if (const auto* substitute = fields.Text("substitute")) out.set_substitute(*substitute);
+  if (!out.substitute().empty() && out.on_failure() != v1::OutputOf::ON_FAILURE_SUBSTITUTE) {
+    fields.Refuse("substitute", "requires on_failure 'substitute'");
+  }
   if (const auto timeout = fields.Integer("timeout_ms")) out.set_timeout_ms(*timeout);
 }
 
@@ -84,7 +88,12 @@ void ReadJoin(BodyDraft& draft, const ApiField& field) {
 void ReadOutputOf(FieldReader& owner, v1::OutputOf& out) {
   const Json* value = owner.Any("output_of");
   if (value == nullptr) return;
-  if (value->is_string()) return out.set_request_id(value->get_ref<const std::string&>());
+  if (value->is_string()) {
+    out.set_request_id(value->get_ref<const std::string&>());
+    // An id that is sent without an object has a path without "request_id".
+    if (out.request_id().empty()) owner.Refuse("output_of", "must not be empty");
+    return owner.Check(CheckRequestId(owner.Path("output_of"), out.request_id()));
+  }
   if (!value->is_object()) return owner.RefuseType("output_of", "a request id or an object", *value);
   FieldReader fields(*value, owner.Path("output_of"));
   ReadOutputOfFields(fields, out);
