@@ -190,20 +190,23 @@ constexpr MetricFamily kTable[] = {
      Kind::kCounter,
      "Tokens, by `role` and `source`. Prefill, once a request has ended in any way: computed (by this worker for the "
      "request), cached (in KV memory), shared (computed by a concurrent request), host, disk (staged), held (by the "
-     "decode worker). Excludes the last token of each prompt, and low-priority jobs. Decode: generated.",
+     "decode worker), not_reached (no KV: the request ended before), dropped (computed, then dropped). Excludes the "
+     "last token of each prompt, and low-priority jobs. Decode: generated.",
      {{"role source=computed", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.computed; }},
       {"role source=cached", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.cached; }},
       {"role source=shared", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.shared; }},
       {"role source=host", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.host; }},
       {"role source=disk", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.disk; }},
       {"role source=held", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.held; }},
+      {"role source=not_reached",
+       [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.not_reached; }},
+      {"role source=dropped", [](const PrefillSnapshot& p) -> double { return p.engine.totals.tokens.dropped; }},
       {"role source=generated", [](const DecodeSnapshot& d) -> double { return d.engine.tokens_out; }}}},
     {"baton_wasted_tokens_total",
      Kind::kCounter,
-     "Part of the computed tokens of baton_worker_tokens_total: tokens of requests that were cancelled (also because "
-     "the client left, or at its deadline) or failed before the end of their prefill, and tokens of other requests "
-     "whose prompt restarted or gave its blocks to another prompt. Excludes requests that a decode worker had no room "
-     "for, because the router sends them again (prefill).",
+     "Part of baton_worker_tokens_total: computed tokens of requests that were cancelled (also because the client "
+     "left, or at its deadline) or failed before the end of their prefill, and all dropped tokens. Excludes requests "
+     "that a decode worker had no room for, because the router sends them again (prefill).",
      {{"", [](const PrefillSnapshot& p) -> double { return p.engine.totals.wasted_tokens; }}}},
     {"baton_low_priority_tokens_total",
      Kind::kCounter,
@@ -213,7 +216,10 @@ constexpr MetricFamily kTable[] = {
       {"source=cached", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.cached; }},
       {"source=shared", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.shared; }},
       {"source=host", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.host; }},
-      {"source=disk", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.disk; }}}},
+      {"source=disk", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.disk; }},
+      {"source=not_reached",
+       [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.not_reached; }},
+      {"source=dropped", [](const PrefillSnapshot& p) -> double { return p.engine.totals.low_priority.dropped; }}}},
     {"baton_transfer_bytes_total",
      Kind::kCounter,
      "KV bytes pushed to decode workers in committed hand-offs (prefill).",

@@ -122,7 +122,7 @@ struct MetricFamily {
   const char* name;
   Kind kind;
   const char* help;      // explains the labels
-  MetricSeries rows[7];  // unused rows have null labels
+  MetricSeries rows[9];  // unused rows have null labels
   std::span<const MetricSeries> series() const {
     return {std::begin(rows), std::ranges::find(rows, nullptr, &MetricSeries::labels)};
   }

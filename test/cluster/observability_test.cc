@@ -187,6 +187,10 @@ TEST_CASE("Computed tokens are counted and wasted when the client leaves") {
   c.AwaitCancelled(2);
   CHECK(c.Tokens("computed") == 199 + 99);
   CHECK(c.Wasted() == 199 + 99);
+  for (const char* source : {"cached", "shared", "host", "disk", "held", "not_reached", "dropped"}) {
+    INFO(source);
+    CHECK(c.Tokens(source) == 0);
+  }
   c.decode.process.Signal(SIGCONT);
 }
 

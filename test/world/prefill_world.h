@@ -187,7 +187,7 @@ class PrefillWorld {
     for (const RequestId& id : ended) with_kv += std::max<int64_t>(std::ssize(requests_.at(id).prompt) - 1, 0);
     const auto grew = [&](int64_t PrefillTokens::*count) { return all.*count - counted_.*count; };
     INFO("ended: " << absl::StrJoin(ended, ", "));
-    const int64_t dropped = grew(&PrefillTokens::dropped), computed = grew(&PrefillTokens::computed) - dropped;
+    const int64_t dropped = grew(&PrefillTokens::dropped), computed = grew(&PrefillTokens::computed);
     const int64_t cached = grew(&PrefillTokens::cached) + grew(&PrefillTokens::host) + grew(&PrefillTokens::disk);
     const int64_t shared = grew(&PrefillTokens::shared), held = grew(&PrefillTokens::held);
     const int64_t not_reached = grew(&PrefillTokens::not_reached);

@@ -492,7 +492,7 @@ void PrefillEngine::CountTokens(const PrefillPrompt& prompt, const PrefillTokens
     totals_.low_priority += tokens;
   } else {
     totals_.tokens += tokens;
-    totals_.wasted_tokens += wasted ? tokens.computed : tokens.dropped;
+    totals_.wasted_tokens += tokens.dropped + (wasted ? tokens.computed : 0);
   }
 }
 

@@ -67,9 +67,9 @@ struct PrefillTotals {
   int64_t steps = 0;
   PrefillTokens tokens{};        // of requests that ended, without low-priority jobs
   PrefillTokens low_priority{};  // of low-priority jobs that ended
-  // Part of tokens.computed: tokens of requests that were cancelled or failed, and dropped tokens
-  // of the others. Excludes requests that found no room at a decode worker, because the router
-  // sends them again and finds their KV in the cache.
+  // Part of tokens.computed and tokens.dropped: tokens computed for requests that were cancelled or
+  // failed, and dropped tokens of all requests. Excludes requests that found no room at a decode
+  // worker, because the router sends them again and finds their KV in the cache.
   int64_t wasted_tokens = 0;
   int64_t bytes_pushed = 0;
   int64_t evictions = 0;  // blocks

@@ -21,7 +21,7 @@ PrefillTokens TokensOf(const PrefillPrompt& prompt) {
   const int64_t with_kv = std::max<int64_t>(std::ssize(prompt.spec.tokens) - 1, 0);
   // Only a decode worker that holds the rest of the KV makes the prompt want less than all of it.
   const int64_t wanted = std::max(prompt.wanted, prompt.planned);
-  return {.computed = counters.computed + counters.dropped,
+  return {.computed = counters.computed,
           .dropped = counters.dropped,
           .cached = counters.cached,
           .shared = counters.shared,

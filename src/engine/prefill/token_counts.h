@@ -9,18 +9,14 @@ namespace baton {
 
 // The tokens of ended requests by the source of their KV. For a request of n >= 1 tokens:
 //
-//   computed - dropped + cached + shared + host + disk + held + not_reached = n - 1
+//   computed + cached + shared + host + disk + held + not_reached = n - 1
 //
 // The last token has no KV before it is decoded, so no source counts it. The tokens of a step that
 // runs when the request ends count as computed.
 struct PrefillTokens {
-  // Computed by steps for the request, whatever its end. A token that is computed again counts
-  // again.
+  // These six are those of PrefillCounters. Tokens count as computed whatever the request's end.
   int64_t computed = 0;
-  // Part of `computed`: computed, and then dropped, because the prompt restarted or gave its blocks
-  // to another prompt.
-  int64_t dropped = 0;
-  // The next four are those of PrefillCounters.
+  int64_t dropped = 0;  // computed in addition to the n - 1
   int64_t cached = 0;
   int64_t shared = 0;
   int64_t host = 0;

@@ -86,10 +86,12 @@ class Chaos {
     CHECK(load.leased_blocks <= load.blocks.total / 2);
     // All requests have ended, so each computed token is counted. A failed step may have been
     // counted for requests that ended during the step.
-    const int64_t computed = load.totals.tokens.computed + load.totals.low_priority.computed;
+    const PrefillTotals& totals = load.totals;
+    const int64_t computed =
+        totals.tokens.computed + totals.low_priority.computed + totals.tokens.dropped + totals.low_priority.dropped;
     CHECK(computed >= world_.backend().tokens_computed());
     CHECK(computed <= world_.tokens_planned());
-    CHECK(load.totals.wasted_tokens <= load.totals.tokens.computed);
+    CHECK(totals.wasted_tokens <= totals.tokens.computed + totals.tokens.dropped);
     for (const auto& [id, request] : world_.requests()) {
       INFO(id);
       CHECK(request.done.has_value() != request.failed.has_value());
