@@ -205,9 +205,14 @@ constexpr MetricFamily kTable[] = {
     {"baton_wasted_tokens_total",
      Kind::kCounter,
      "Part of baton_worker_tokens_total: computed tokens of requests that were cancelled (also because the client "
-     "left, or at its deadline) or failed before the end of their prefill, and all dropped tokens. Excludes requests "
-     "that a decode worker had no room for, because the router sends them again (prefill).",
+     "left, or at its deadline) or failed before the end of their prefill, and all dropped tokens. Excludes "
+     "baton_refused_tokens_total (prefill).",
      {{"", [](const PrefillSnapshot& p) -> double { return p.engine.totals.wasted_tokens; }}}},
+    {"baton_refused_tokens_total",
+     Kind::kCounter,
+     "Part of baton_worker_tokens_total: computed tokens of requests that a decode worker had no room for. The router "
+     "sends such a request again, unless it ends before (prefill).",
+     {{"", [](const PrefillSnapshot& p) -> double { return p.engine.totals.refused_tokens; }}}},
     {"baton_low_priority_tokens_total",
      Kind::kCounter,
      "Tokens of low-priority jobs (prefill hints and shadow prefill), by `source` as in baton_worker_tokens_total. "

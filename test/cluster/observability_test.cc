@@ -191,6 +191,7 @@ TEST_CASE("Computed tokens are counted and wasted when the client leaves") {
     INFO(source);
     CHECK(c.Tokens(source) == 0);
   }
+  CHECK(c.Metric("baton_refused_tokens_total") == 0);
   c.decode.process.Signal(SIGCONT);
 }
 

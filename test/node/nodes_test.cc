@@ -132,15 +132,54 @@ struct Answer {
   absl::Status status;
 };
 
-Answer Generate(v1::Inference::Stub& stub) {
+v1::GenerateRequest RequestOf(int32_t first_token = 3) {
   v1::GenerateRequest request;
   auto& prompt = *request.mutable_segments()->add_segments()->mutable_token_ids();
-  for (int32_t id = 0; id < 50; ++id) prompt.add_ids(3 + id % 7);
+  for (int32_t id = 0; id < 50; ++id) prompt.add_ids(first_token + id % 7);
   request.mutable_sampling()->set_max_tokens(12);
   request.mutable_sampling()->set_temperature(0);
   request.mutable_sampling()->set_ignore_eos(true);
+  return request;
+}
+
+// A call that its client may cancel. The trace of the workflow "w" has it.
+class LiveCall {
+ public:
+  LiveCall(Nodes& nodes, const std::string& id, int32_t first_token) : id_(id), nodes_(nodes) {
+    v1::GenerateRequest request = RequestOf(first_token);
+    request.set_request_id(id);
+    request.set_workflow("w");
+    reader_ = nodes.stub->Generate(&context_, request);
+  }
+  absl::Status Cancel() {
+    context_.TryCancel();
+    v1::GenerateResponse response;
+    while (reader_->Read(&response)) continue;
+    Await("the end of the request", [this] { return Traced().over(); });
+    return FromGrpc(reader_->Finish());
+  }
+  v1::TracedRequest Traced() {
+    v1::TraceRequest asked;
+    asked.set_workflow("w");
+    v1::TraceResponse trace;
+    grpc::ClientContext context;
+    if (!nodes_.stub->Trace(&context, asked, &trace).ok()) return {};
+    for (const v1::TracedRequest& request : trace.requests()) {
+      if (request.request_id() == id_) return request;
+    }
+    return {};
+  }
+
+ private:
+  const std::string id_;
+  Nodes& nodes_;
+  grpc::ClientContext context_{};
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;
+};
+
+Answer Generate(v1::Inference::Stub& stub) {
   grpc::ClientContext context;
-  const auto reader = stub.Generate(&context, request);
+  const auto reader = stub.Generate(&context, RequestOf());
   Answer answer;
   v1::GenerateResponse response;
   while (reader->Read(&response)) {
@@ -199,6 +238,27 @@ TEST_CASE("The wait for a place in the decode batch is a queue and not prefill")
   };
   CHECK(sum("vllm:request_queue_time_seconds") == queues);
   CHECK(sum("vllm:request_prefill_time_seconds") == prefill);
+}
+
+TEST_CASE("Tokens count once when the client leaves while a decode worker has no room") {
+  WorkerOptions options = TinyWorker();
+  options.kv_blocks = 6;  // a call of 50 prompt tokens and 12 new ones needs 4
+  Nodes nodes{.options = options};
+  const auto tokens = [&](const char* source) {
+    return MetricValue(nodes.metrics,
+                       absl::StrCat("baton_worker_tokens_total{role=\"prefill\",source=\"", source, "\"}"));
+  };
+  nodes.held_decode.Hold();
+  LiveCall runs(nodes, "runs", 3);
+  Await("the end of its prefill", [&] { return tokens("computed") == 49; });
+  LiveCall refused(nodes, "refused", 4);
+  Await("a refusal", [&] { return MetricValue(nodes.metrics, "baton_waiting_requests") == 1; });
+  CHECK(absl::IsCancelled(refused.Cancel()));
+  CHECK(tokens("computed") + tokens("not_reached") == 2 * 49);
+  CHECK(MetricValue(nodes.metrics, "baton_refused_tokens_total") == tokens("computed") - 49);
+  CHECK(MetricValue(nodes.metrics, "baton_wasted_tokens_total") == 0);
+  CHECK(tokens("dropped") == 0);
+  nodes.held_decode.Release();
 }
 
 TEST_CASE("Each node accepts more than one shutdown after it has served") {

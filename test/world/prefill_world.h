@@ -195,7 +195,7 @@ class PrefillWorld {
     REQUIRE(std::min({dropped, computed, cached, shared, held, not_reached}) >= 0);
     if (ended.size() == 1) {
       const Request& request = requests_.at(ended[0]);
-      const int64_t wasted = totals.wasted_tokens - wasted_;
+      const int64_t wasted = totals.wasted_tokens - wasted_, refused = totals.refused_tokens - refused_;
       if (request.done) {
         REQUIRE(computed == request.done->computed_tokens);
         REQUIRE(cached == request.done->cached_tokens);
@@ -204,16 +204,19 @@ class PrefillWorld {
         REQUIRE(not_reached == (request.to.empty() ? with_kv % kBlockTokens : 0));
       }
       // The hand-off of a request whose step failed may still be committed.
-      const bool useful = request.done ? !request.cancelled : request.failed->no_room_to_decode;
+      const bool no_room = request.failed && request.failed->no_room_to_decode;
+      const bool useful = request.done && !request.cancelled;
       const bool maybe_failed = request.done.has_value() && tokens_of_failed_steps_ > 0;
       if (request.low_priority) {
-        REQUIRE(wasted == 0);
+        REQUIRE(wasted + refused == 0);
       } else if (!maybe_failed) {
-        REQUIRE(wasted == dropped + (useful ? 0 : computed));
+        REQUIRE(wasted == dropped + (useful || no_room ? 0 : computed));
+        REQUIRE(refused == (no_room ? computed : 0));
       }
     }
     counted_ = all;
     wasted_ = totals.wasted_tokens;
+    refused_ = totals.refused_tokens;
   }
 
   // Carries a call to a decode worker's receiver, and its reply back.
@@ -354,7 +357,7 @@ class PrefillWorld {
   uint64_t incarnations_ = 100;
   std::map<RequestId, Request> requests_;
   PrefillTokens counted_;  // of the requests that have ended
-  int64_t wasted_ = 0;
+  int64_t wasted_ = 0, refused_ = 0;
   int64_t tokens_of_failed_steps_ = 0;
 };
 

@@ -479,7 +479,7 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   done.handoff = now - computed;
   ++totals_.done;
   // A commit that is on its way when the request is cancelled may still arrive.
-  CountTokens(*prompt, tokens, /*wasted=*/!part.failure.ok());
+  CountTokens(*prompt, tokens, part.failure.ok() ? nullptr : &PrefillTotals::wasted_tokens);
   done.bytes_pushed += part.ahead.bytes;
   if (part.failure.ok()) scheduler_.LeaseOrProtect(done.request_id, part.lease, part.lease_holder, now);
   yielding_ -= prompt->Yields();
@@ -487,19 +487,24 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   actions_.push_back(std::move(done));
 }
 
-void PrefillEngine::CountTokens(const PrefillPrompt& prompt, const PrefillTokens& tokens, bool wasted) {
+// Counts the tokens of a request that ends. `unused`: the total that counts its computed tokens
+// too; null if a decode worker or the cache got their KV.
+void PrefillEngine::CountTokens(const PrefillPrompt& prompt, const PrefillTokens& tokens,
+                                int64_t PrefillTotals::*unused) {
   if (prompt.is_low_priority()) {
     totals_.low_priority += tokens;
-  } else {
-    totals_.tokens += tokens;
-    totals_.wasted_tokens += tokens.dropped + (wasted ? tokens.computed : 0);
+    return;
   }
+  totals_.tokens += tokens;
+  totals_.wasted_tokens += tokens.dropped;
+  if (unused != nullptr) totals_.*unused += tokens.computed;
 }
 
 void PrefillEngine::Failed(RequestFailed failed) {
   const PrefillPrompt& prompt = scheduler_.prompt(failed.request_id);
   ++totals_.failed;
-  CountTokens(prompt, TokensOf(prompt), /*wasted=*/!failed.no_room_to_decode);
+  CountTokens(prompt, TokensOf(prompt),
+              failed.no_room_to_decode ? &PrefillTotals::refused_tokens : &PrefillTotals::wasted_tokens);
   yielding_ -= prompt.Yields();
   scheduler_.Remove(failed.request_id);
   actions_.push_back(std::move(failed));

@@ -67,10 +67,13 @@ struct PrefillTotals {
   int64_t steps = 0;
   PrefillTokens tokens{};        // of requests that ended, without low-priority jobs
   PrefillTokens low_priority{};  // of low-priority jobs that ended
-  // Part of tokens.computed and tokens.dropped: tokens computed for requests that were cancelled or
-  // failed, and dropped tokens of all requests. Excludes requests that found no room at a decode
-  // worker, because the router sends them again and finds their KV in the cache.
+  // These two are parts of tokens.computed and tokens.dropped, and no token counts in both. Tokens
+  // computed for requests that were cancelled or failed, and dropped tokens of all requests.
   int64_t wasted_tokens = 0;
+  // Tokens computed for requests that found no room at a decode worker. The router sends most of
+  // these requests again, which then find the KV in the cache. This worker gets no report of the
+  // requests that end while they wait at the router.
+  int64_t refused_tokens = 0;
   int64_t bytes_pushed = 0;
   int64_t evictions = 0;  // blocks
   HandoffTotals handoffs{};
@@ -208,7 +211,7 @@ class PrefillEngine {
   void Handle(Action action, absl::Time now);
   void Fail(const RequestId& id, const absl::Status& status, absl::Time now);
   void Done(PrefillDone done, absl::Time now);
-  void CountTokens(const PrefillPrompt& prompt, const PrefillTokens& tokens, bool wasted);
+  void CountTokens(const PrefillPrompt& prompt, const PrefillTokens& tokens, int64_t PrefillTotals::*unused);
   void Failed(RequestFailed failed);
   StreamingLimits CurrentLimits() const;
 

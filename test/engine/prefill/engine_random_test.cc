@@ -91,7 +91,7 @@ class Chaos {
         totals.tokens.computed + totals.low_priority.computed + totals.tokens.dropped + totals.low_priority.dropped;
     CHECK(computed >= world_.backend().tokens_computed());
     CHECK(computed <= world_.tokens_planned());
-    CHECK(totals.wasted_tokens <= totals.tokens.computed + totals.tokens.dropped);
+    CHECK(totals.wasted_tokens + totals.refused_tokens <= totals.tokens.computed + totals.tokens.dropped);
     for (const auto& [id, request] : world_.requests()) {
       INFO(id);
       CHECK(request.done.has_value() != request.failed.has_value());

@@ -77,7 +77,7 @@ TEST_CASE("Computed tokens count as wasted when their request is cancelled or fa
   CHECK(w.totals().wasted_tokens == 32);
 }
 
-TEST_CASE("Computed tokens are not wasted when the decode worker has no room") {
+TEST_CASE("Computed tokens count as refused and not as wasted without room to decode") {
   Counted w(/*blocks=*/32, /*decode_blocks=*/4);
   w->Submit("fills", PromptOf(50), "d");
   w.Run();
@@ -87,6 +87,18 @@ TEST_CASE("Computed tokens are not wasted when the decode worker has no room") {
   CHECK(w->requests().at("a").failed->no_room_to_decode);
   w->End();
   CHECK(w.tokens().computed == 49 + 32);
+  CHECK(w.totals().refused_tokens == 32);
+  CHECK(w.totals().wasted_tokens == 0);
+  // This worker gets no report of a client that leaves while the router waits for room.
+  SECTION("when the client leaves") { w->Cancel("a"); }
+  SECTION("when the router sends the request again") {
+    REQUIRE(w->FirstToken("fills").ok());
+    w->Submit("a again", PromptOf(50, 2), "d");
+    w.Run();
+    CHECK(w->requests().at("a again").done->cached_tokens == 32);
+    CHECK(w.tokens().computed == 49 + 49);
+  }
+  CHECK(w.totals().refused_tokens == 32);
   CHECK(w.totals().wasted_tokens == 0);
 }
 
