@@ -28,6 +28,13 @@ struct PrefillStep {
 // Upper bound on the size of PrefillDone::steps.
 inline constexpr size_t kMaxPrefillSteps = 64;
 
+// Prefill worker → router: the next step that computes tokens of the complete prompt has begun, or
+// the prompt needs no step. Comes once, before PrefillDone, and before RequestFailed if the request
+// failed after its start.
+struct PrefillStarted {
+  RequestId request_id;
+};
+
 // Prefill worker → router: the KV of the prompt is at the decode worker. For a prefill-only job the
 // KV is in the prefix cache.
 struct PrefillDone {

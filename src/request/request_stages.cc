@@ -5,9 +5,11 @@
 namespace baton {
 
 void RequestStages::Place(absl::Time at) {
-  placed = computing = at;
-  computed = prefilled = decoding = absl::InfiniteFuture();
+  placed = at;
+  computing = computed = prefilled = decoding = absl::InfiniteFuture();
 }
+
+void RequestStages::Started(absl::Time now) { computing = std::min(computing, now); }
 
 void RequestStages::Prefilled(const PrefillDone& done, absl::Time now) {
   const absl::Time earliest = std::min(std::max(complete, placed), now);

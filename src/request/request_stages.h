@@ -17,8 +17,8 @@ struct RequestStages {
   absl::Time admitted = absl::InfiniteFuture();
   absl::Time complete = absl::InfiniteFuture();  // all tokens of the prompt are known
   absl::Time placed = absl::InfiniteFuture();    // sent to a prefill worker
-  // The next step that computed tokens of the complete prompt began. Equals `placed` until
-  // PrefillDone arrives.
+  // The next step that computed tokens of the complete prompt began: PrefillStarted arrived, or as
+  // PrefillDone reports it.
   absl::Time computing = absl::InfiniteFuture();
   absl::Time computed = absl::InfiniteFuture();     // the last prompt token was computed
   absl::Time prefilled = absl::InfiniteFuture();    // PrefillDone arrived
@@ -30,6 +30,7 @@ struct RequestStages {
 
   // The request is sent to a prefill worker, or waits for one (InfiniteFuture).
   void Place(absl::Time at);
+  void Started(absl::Time now);
   void Prefilled(const PrefillDone& done, absl::Time now);
   void Updated(const TokenUpdate& update, absl::Time now);
 };

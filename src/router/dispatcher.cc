@@ -224,6 +224,12 @@ void Dispatcher::NoteWaiting(Request& request) {
   request.done.reset();
 }
 
+void Dispatcher::OnUpdate(const WorkerAddress& link, const PrefillStarted& started, absl::Time now) {
+  Request* request = requests_.FindByWorkerName(started.request_id);
+  if (request == nullptr || request->placed_at != link || request->placement.waits()) return;
+  request->stages.Started(now);
+}
+
 void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now) {
   Request* found = requests_.FindByWorkerName(done.request_id);
   if (found == nullptr) return Discard(done);

@@ -109,6 +109,7 @@ class Dispatcher {
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load) { core_.WorkerLoaded(link, load); }
+  void OnUpdate(const WorkerAddress& link, const PrefillStarted& started, absl::Time now);
   void OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now);
   void OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now);
   void OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::Time now);

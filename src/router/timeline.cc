@@ -60,8 +60,7 @@ std::vector<PhaseSpan> SpansOf(const RequestLife& life, absl::Time now) {
   const absl::Time end = std::min(life.stages.ended, now);
   SpanBuilder spans(life, end);
   if (life.stages.prefilled == absl::InfiniteFuture()) {
-    spans.Idle(std::min(life.stages.placed, end));
-    spans.To(std::min(life.stages.complete, end), Phase::kWaiting);
+    spans.Idle(std::min(life.stages.computing, end));
     spans.To(end, Phase::kPrefill);
     return spans.Take();
   }

@@ -75,6 +75,13 @@ class RouterStreams {
     if (std::ranges::count(streams_, stream) > 0) stream->Send(std::move(event));
   }
 
+  // Sends an event of a request to its router. Does nothing if the router is gone.
+  void Send(const RequestId& id, Event event) {
+    const std::lock_guard lock(mutex_);
+    const auto found = owners_.find(id);
+    if (found != owners_.end()) found->second.stream->Send(std::move(event));
+  }
+
   // Sends the last event of a request to its router. Does nothing if the router is gone.
   void SendLast(const RequestId& id, Event event) {
     const std::lock_guard lock(mutex_);

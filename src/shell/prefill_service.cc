@@ -119,6 +119,12 @@ void PrefillService::OnGone(Streams::Stream* stream) {
   if (worker != nullptr) worker->EndLeases(HolderOf(stream));
 }
 
+void PrefillService::OnPrefillStarted(const PrefillStarted& started) {
+  PrefillEvent event;
+  event.mutable_started()->set_request_id(started.request_id);
+  streams_.Send(started.request_id, std::move(event));
+}
+
 void PrefillService::OnPrefillDone(const PrefillDone& done) {
   counts_.jobs.Increment(absl::StatusCode::kOk);
   counts_.queue->Observe(absl::ToDoubleSeconds(done.queued));

@@ -37,6 +37,7 @@ class PrefillService final : public PrefillServiceBase, public PrefillListener {
   grpc::ServerBidiReactor<worker::v1::PrefillCommand, worker::v1::PrefillEvent>* Attach(
       grpc::CallbackServerContext* context) override;
 
+  void OnPrefillStarted(const PrefillStarted& started) override;
   void OnPrefillDone(const PrefillDone& done) override;
   void OnPrefillFailed(const RequestFailed& failed) override;
 

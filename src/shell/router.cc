@@ -395,6 +395,8 @@ void Router::OnPrefillEvent(const WorkerAddress& link, worker::v1::PrefillEvent&
       return;
     case worker::v1::PrefillEvent::kLoad:
       return OnLoad(link, event.load());
+    case worker::v1::PrefillEvent::kStarted:
+      return OnPrefillStarted(link, {event.started().request_id()});
     case worker::v1::PrefillEvent::kDone:
       return OnPrefillDone(link, FromProto(event.done()));
     case worker::v1::PrefillEvent::kFailed:
@@ -424,6 +426,10 @@ void Router::OnDecodeEvent(const WorkerAddress& link, worker::v1::DecodeEvent& e
 
 void Router::OnLoad(const WorkerAddress& link, const worker::v1::Load& load) {
   Drive([&](Dispatcher& dispatcher, absl::Time) { dispatcher.WorkerLoaded(link, FromProto(load)); });
+}
+
+void Router::OnPrefillStarted(const WorkerAddress& link, const PrefillStarted& started) {
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.OnUpdate(link, started, now); });
 }
 
 void Router::OnPrefillDone(const WorkerAddress& link, PrefillDone done) {

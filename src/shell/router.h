@@ -134,6 +134,7 @@ class Router {
   void OnLost(const WorkerAddress& link);
   absl::Status Attach(const WorkerAddress& link, WorkerRole role, const worker::v1::WorkerInfo& info);
   void OnLoad(const WorkerAddress& link, const worker::v1::Load& load);
+  void OnPrefillStarted(const WorkerAddress& link, const PrefillStarted& started);
   void OnPrefillDone(const WorkerAddress& link, PrefillDone done);
   void OnFailed(const WorkerAddress& link, const RequestFailed& failed);
   void OnRoom(const WorkerAddress& link, const worker::v1::Room& room);

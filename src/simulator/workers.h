@@ -134,6 +134,8 @@ class SimulatedPrefill {
   void Do(SendRelease action);
   void Do(SendHeartbeat action);
   void Do(PushBlocks action);
+  // The router uses it only for the times of requests that end at the worker.
+  void Do(const PrefillStarted&) {}
   void Do(PrefillDone action) { options_.done(std::move(action)); }
   void Do(RequestFailed action) { options_.failed(std::move(action)); }
 

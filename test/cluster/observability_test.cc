@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "await.h"
 #include "catch.h"
 #include "http_client.h"
@@ -111,9 +112,9 @@ TEST_CASE("A program that cannot start logs the reason in its log's form") {
 struct CountingCluster {
   Worker prefill{"prefill"}, decode{"decode"};
   Process router{"baton-router",
-                 {"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModel, "--prefill-workers",
-                  prefill.address, "--decode-workers", decode.address}};
-  const std::string http = HttpOf(router);
+                 {"--log-format", "json", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModel,
+                  "--prefill-workers", prefill.address, "--decode-workers", decode.address}};
+  const std::string http = std::string(absl::StripSuffix(HttpOf(router), "\""));
   std::unique_ptr<v1::Inference::Stub> stub = v1::Inference::NewStub(DialTcp(router.Await("listening on ")));
 
   CountingCluster() {
@@ -129,6 +130,11 @@ struct CountingCluster {
   void AwaitPlanned() const {
     Await("a request to run", [&] { return Metric("baton_worker_requests{role=\"prefill\",state=\"running\"}") == 1; });
     Await("its tokens to be planned", [&] { return Metric("baton_worker_queued_tokens{role=\"prefill\"}") == 0; });
+  }
+  // Returns the log line of the router's only request, when it has ended.
+  json EndLine() {
+    router.Await("a request ended");
+    return With(LinesOf(router), "a request ended").at(0);
   }
   void AwaitCancelled(int jobs) const {
     Await("the prefill worker to cancel a job",
@@ -179,6 +185,7 @@ TEST_CASE("Computed tokens are counted and wasted when the client leaves") {
   c.AwaitCancelled(1);
   CHECK(c.Tokens("computed") == 199);
   CHECK(c.Wasted() == 199);
+  CHECK(c.EndLine().at("prefill_ms") > 0);
 
   Call call(*c.stub, MakeRequest(/*max_tokens=*/1, /*prompt_tokens=*/100));
   c.AwaitPlanned();
@@ -193,6 +200,22 @@ TEST_CASE("Computed tokens are counted and wasted when the client leaves") {
   }
   CHECK(c.Metric("baton_refused_tokens_total") == 0);
   c.decode.process.Signal(SIGCONT);
+}
+
+TEST_CASE("The log has no prefill time of a call that left a prefill worker's queue") {
+  CountingCluster c;
+  c.prefill.process.Signal(SIGSTOP);  // the call stays in the queue
+  HttpClient http(c.http);
+  http.Post("/v1/completions", CompletionOf(200, 5));
+  Await("the call's placement", [&] { return Scrape(c.http, "baton_live_requests") == 1; });
+  http.Close();
+  const json line = c.EndLine();
+  INFO(line.dump());
+  CHECK(line.at("code") == "CANCELLED");
+  CHECK(line.at("prefill_worker") == c.prefill.address);
+  CHECK(line.at("prefill_ms") == 0);
+  CHECK(line.at("queue_ms") > 0);
+  c.prefill.process.Signal(SIGCONT);
 }
 
 }  // namespace

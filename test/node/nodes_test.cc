@@ -95,13 +95,13 @@ struct Nodes {
   // Only the decode backend has an LM head.
   const WorkerBackend prefill_backend = MakeBackend(model, options, false, prefill_transports).value();
   const WorkerBackend decode_backend = MakeBackend(model, options, true, decode_transports).value();
-  HeldBackend held_decode{*decode_backend.backend};
+  HeldBackend held_prefill{*prefill_backend.backend}, held_decode{*decode_backend.backend};
   const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::Load(options.model).value();
   std::unique_ptr<DecodeNode> decode =
       DecodeNode::Start(Parts(held_decode, *decode_backend.connector), {*tokenizer, digest, nullptr}, "", kDecodeName)
           .value();
   std::unique_ptr<PrefillNode> prefill =
-      PrefillNode::Start(Parts(*prefill_backend.backend, *prefill_backend.connector), "", kPrefillName,
+      PrefillNode::Start(Parts(held_prefill, *prefill_backend.connector), "", kPrefillName,
                          [this](const WorkerAddress&) { return decode->server().InProcessChannel(); })
           .value();
   std::unique_ptr<RouterNode> router = StartRouter();
@@ -168,6 +168,14 @@ class LiveCall {
       if (request.request_id() == id_) return request;
     }
     return {};
+  }
+  absl::Duration TimeIn(v1::Span::Phase phase) {
+    absl::Duration time;
+    const v1::TracedRequest traced = Traced();
+    for (const v1::Span& span : traced.spans()) {
+      if (span.phase() == phase) time += absl::Microseconds(span.end_us() - span.begin_us());
+    }
+    return time;
   }
 
  private:
@@ -238,6 +246,26 @@ TEST_CASE("The wait for a place in the decode batch is a queue and not prefill")
   };
   CHECK(sum("vllm:request_queue_time_seconds") == queues);
   CHECK(sum("vllm:request_prefill_time_seconds") == prefill);
+}
+
+TEST_CASE("The wait of a call that ends in a prefill worker's queue is no prefill") {
+  Nodes nodes;
+  nodes.held_prefill.Hold();
+  LiveCall computing(nodes, "computing", 3);
+  Await("the start of a step", [&] {
+    nodes.clock.Advance(absl::Milliseconds(1));  // the trace shows no empty spans
+    return computing.TimeIn(v1::Span::PHASE_PREFILL) > absl::ZeroDuration();
+  });
+  const absl::Duration before = computing.TimeIn(v1::Span::PHASE_PREFILL);
+  LiveCall waiting(nodes, "waiting", 4);
+  const std::string queued = absl::StrCat("baton_worker_queued_tokens{model=\"", nodes.name, "\",role=\"prefill\"}");
+  Await("a prompt in the queue", [&] { return MetricValue(nodes.metrics, queued) == 49; });
+  nodes.clock.Advance(absl::Seconds(1));
+  for (LiveCall* call : {&computing, &waiting}) CHECK(absl::IsCancelled(call->Cancel()));
+  nodes.held_prefill.Release();
+  CHECK(computing.TimeIn(v1::Span::PHASE_PREFILL) == before + absl::Seconds(1));
+  CHECK(waiting.TimeIn(v1::Span::PHASE_QUEUED) == absl::Seconds(1));
+  CHECK(waiting.TimeIn(v1::Span::PHASE_PREFILL) == absl::ZeroDuration());
 }
 
 TEST_CASE("Tokens count once when the client leaves while a decode worker has no room") {

@@ -41,6 +41,7 @@ struct Accepted {
   RequestId worker_id{};
   std::string prompt{};  // as the worker received it
   bool complete = false, decoding = false;
+  absl::Time started = absl::InfiniteFuture();  // the prefill worker reported it
   std::string made{};
   bool over = false;
   absl::Status status{};
@@ -149,6 +150,7 @@ class RandomRequests {
       Work(request);
     }
     Take();
+    if (!request.complete) request.started = absl::InfiniteFuture();  // it waits to be placed
   }
 
   // Submits a prefill hint whose prompt has the call's output once or twice, or substitutes for it.
@@ -196,6 +198,10 @@ class RandomRequests {
       if (Below(2) == 0) update.queued = AnyTime();
       request.made += update.text;
       dispatcher_.OnUpdate(kD, std::move(update), now_);
+    } else if (request.complete && Below(2) == 0) {
+      // Reports after the first have no effect.
+      request.started = std::min(request.started, now_);
+      dispatcher_.OnUpdate(kP, PrefillStarted{request.worker_id}, now_);
     } else if (request.complete) {
       PrefillDone done;
       done.request_id = request.worker_id;
@@ -310,6 +316,10 @@ class RandomRequests {
         request.status = ended->outcome.status;
         CheckEnd(request);
         CheckStages(ended->outcome);
+        if (!ended->outcome.prefilled && !request.status.ok()) {
+          ends.insert(request.started <= now_ ? "in prefill" : "queued");
+          CHECK(ended->outcome.times.prefill == std::max(now_ - request.started, absl::ZeroDuration()));
+        }
         CHECK(ended->outcome.total == now_ - request.arrived);
         NoteEnd(request);
       } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
@@ -331,6 +341,7 @@ class RandomRequests {
     request.worker_id = job.request_id;
     ++request.placed;
     request.complete = request.decoding = false;
+    request.started = absl::InfiniteFuture();
     request.prompt.assign(job.spec.tokens.begin(), job.spec.tokens.end());
     if (!job.streaming) Complete(request);
   }
@@ -434,7 +445,8 @@ TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") 
     ends.insert(requests.ends.begin(), requests.ends.end());
   });
   if (!seeds.all()) return;
-  for (const char* end : {"done", "prefill-only", "placed again", "CANCELLED", "UNAVAILABLE", "ABORTED"}) {
+  for (const char* end :
+       {"done", "prefill-only", "placed again", "queued", "in prefill", "CANCELLED", "UNAVAILABLE", "ABORTED"}) {
     INFO(end);
     CHECK(ends.contains(end));
   }

@@ -81,16 +81,22 @@ TEST_CASE("Dispatcher adds the time of an early end to the last stage reached") 
   Driven d;
   ClientRequest down = d.Request("down", "");
   down.prompt.segments = {std::vector<TokenId>{'c'}, Reference{.upstream = "up", .announced = true}};
-  const bool waits = GENERATE(true, false);
-  const auto ticket = d.Submit(waits ? down : d.Request("r", "prompt"));
+  enum class Stage { kUpstream, kQueue, kPrefill, kDecodeQueue };
+  const Stage stage = GENERATE(Stage::kUpstream, Stage::kQueue, Stage::kPrefill, Stage::kDecodeQueue);
+  const auto ticket = d.Submit(stage == Stage::kUpstream ? down : d.Request("r", "prompt"));
   REQUIRE(ticket.ok());
   d.Take();
   d.now += absl::Milliseconds(5);
   StageTimes expected;
-  if (waits) {
+  if (stage == Stage::kUpstream) {
     expected.upstream = absl::Milliseconds(5);
-  } else if (GENERATE(true, false)) {
-    expected.prefill = absl::Milliseconds(5);
+  } else if (stage != Stage::kDecodeQueue) {
+    expected.queue = absl::Milliseconds(5);
+    if (stage == Stage::kPrefill) {
+      (*d).OnUpdate(kP, PrefillStarted{d.NameOf("r")}, d.now);
+      d.now += absl::Milliseconds(7);
+      expected.prefill = absl::Milliseconds(7);
+    }
   } else {
     d.Prefilled("r", DoneAfter(absl::ZeroDuration(), absl::Milliseconds(2)));
     d.Take();
@@ -101,9 +107,9 @@ TEST_CASE("Dispatcher adds the time of an early end to the last stage reached") 
   }
   (*d).Cancel(*ticket, d.now);
   const RequestOutcome outcome = EndedOf((*d).TakeActions());
-  for (const StageRow& stage : kStageTable) {
-    INFO(stage.name);
-    CHECK(outcome.times.*stage.time == expected.*stage.time);
+  for (const StageRow& row : kStageTable) {
+    INFO(row.name);
+    CHECK(outcome.times.*row.time == expected.*row.time);
   }
 }
 
@@ -111,6 +117,7 @@ TEST_CASE("Dispatcher counts the time at a full worker as queue") {
   Driven d;
   REQUIRE(d.Submit(d.Request("r", "prompt")).ok());
   d.Take();
+  (*d).OnUpdate(kP, PrefillStarted{d.NameOf("r")}, d.now);
   d.now += absl::Milliseconds(50);
   RequestFailed full{d.NameOf("r"), absl::ResourceExhaustedError("full"), absl::Milliseconds(1), true};
   (*d).OnFailed(kP, full, d.now);

@@ -71,9 +71,11 @@ TEST_CASE("SpansOf shows a live request up to now") {
   life.stages.ended = life.stages.complete = absl::InfiniteFuture();
   CHECK(Text(SpansOf(life, At(5))) == "waiting 0-5");
   life.stages.placed = At(2);
-  CHECK(Text(SpansOf(life, At(5))) == "waiting 0-2 waiting 2-5");
+  CHECK(Text(SpansOf(life, At(5))) == "waiting 0-5");
   life.stages.complete = At(4);
-  CHECK(Text(SpansOf(life, At(8))) == "waiting 0-2 waiting 2-4 prefill 4-8");
+  CHECK(Text(SpansOf(life, At(8))) == "waiting 0-4 queued 4-8");
+  life.stages.computing = At(6);
+  CHECK(Text(SpansOf(life, At(8))) == "waiting 0-4 queued 4-6 prefill 6-8");
   life.stages.prefilled = At(9);
   CHECK(Text(SpansOf(life, At(12))) == "waiting 0-4 queued 4-9 decode_queue 9-12");
   life.stages.decoding = At(11);
@@ -87,8 +89,9 @@ TEST_CASE("SpansOf leaves no gap whatever times workers report") {
     const auto any = [&] { return static_cast<int64_t>(random() % 2000) - 500; };
     for (int i = 0; i < 2000; ++i) {
       RequestLife life = Life("r", 1000);
-      for (absl::Time* time : {&life.stages.complete, &life.stages.placed, &life.stages.computed,
-                               &life.stages.prefilled, &life.stages.decoding, &life.stages.first_token}) {
+      for (absl::Time* time :
+           {&life.stages.complete, &life.stages.placed, &life.stages.computing, &life.stages.computed,
+            &life.stages.prefilled, &life.stages.decoding, &life.stages.first_token}) {
         if (random() % 4 != 0) *time = At(any());
       }
       for (size_t step = random() % (kMaxPrefillSteps + 1); step > 0; --step) {

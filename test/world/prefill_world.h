@@ -64,10 +64,12 @@ class PrefillWorld {
   absl::Time Now() const { return clock_.Now(); }
 
   struct Request {
-    std::vector<TokenId> prompt;
-    WorkerAddress to;
-    std::optional<PrefillDone> done;
-    std::optional<RequestFailed> failed;
+    std::vector<TokenId> prompt{};
+    WorkerAddress to{};
+    std::optional<PrefillDone> done{};
+    std::optional<RequestFailed> failed{};
+    absl::Time added{};                   // or closed
+    std::optional<absl::Time> started{};  // PrefillStarted came
     bool low_priority = false, cancelled = false;
   };
   std::map<RequestId, Request>& requests() { return requests_; }
@@ -81,7 +83,7 @@ class PrefillWorld {
     job.decode_worker = to;
     job.lease = lease;
     job.lease_holder = lease_holder;
-    requests_[id] = {std::move(prompt), to, std::nullopt, std::nullopt, IsLowPriority(priority)};
+    requests_[id] = {.prompt = std::move(prompt), .to = to, .added = Now(), .low_priority = IsLowPriority(priority)};
     Add(std::move(job));
   }
   // Adds a streaming prompt that begins with `prompt`. Append adds the rest.
@@ -94,7 +96,7 @@ class PrefillWorld {
     job.spec.priority = priority;
     job.streaming = true;
     job.lease_holder = lease_holder;
-    requests_[id] = {std::move(prompt), "", std::nullopt, std::nullopt, IsLowPriority(priority)};
+    requests_[id] = {.prompt = std::move(prompt), .low_priority = IsLowPriority(priority)};
     Add(std::move(job));
   }
   void Append(const RequestId& id, const std::vector<TokenId>& tokens, bool last, const WorkerAddress& to,
@@ -103,6 +105,7 @@ class PrefillWorld {
     if (restart) request.prompt.clear();
     request.prompt.insert(request.prompt.end(), tokens.begin(), tokens.end());
     request.to = to;
+    if (last) request.added = Now();
     engine_.Append({.request_id = id,
                     .tokens = tokens,
                     .restart = restart,
@@ -324,6 +327,11 @@ class PrefillWorld {
     }
     return absl::OkStatus();
   }
+  void Do(const PrefillStarted& action) {
+    Request& request = requests_.at(action.request_id);
+    BATON_CHECK(!request.started && !request.done && !request.failed, "a start after a start or a result");
+    request.started = Now();
+  }
   void Do(PrefillDone done) {
     log_(absl::StrCat("done ", done.request_id, ": cached ", done.cached_tokens, " shared ", done.shared_tokens,
                       " computed ", done.computed_tokens,
@@ -331,6 +339,9 @@ class PrefillWorld {
                       done.bytes_pushed / FakeBackend::Layout().BlockBytes(), " blocks"));
     Request& request = requests_.at(done.request_id);
     BATON_CHECK(!request.done && !request.failed, "two results for one request");
+    // The hand-off of a request that was cancelled in the queue may still be committed.
+    BATON_CHECK(request.started || request.cancelled, "a result without a start");
+    if (request.started) REQUIRE(done.queued == *request.started - request.added);
     request.done = std::move(done);
   }
   void Do(RequestFailed failed) { Fail(std::move(failed)); }

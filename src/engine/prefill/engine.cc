@@ -200,6 +200,7 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
   part.copied = absl::ZeroDuration();
   part.prefill_only = append.decode_worker.empty();
   part.lease = append.lease;
+  if (prompt.planned > prompt.done) NoteStarted(append.request_id, now);  // by the running step
   if (!part.prefill_only) {
     sender_.Begin(append.decode_worker,
                   {.request_id = append.request_id,
@@ -315,6 +316,10 @@ const Batch* PrefillEngine::StartStep(absl::Time now) {
   step_computes_ = 0;
   for (const SequenceSlice& slice : batch.slices) step_computes_ += std::ssize(slice.tokens);
   OnProgress(now, now);
+  scheduler_.step().ForEachInStep([&](const RequestId& id, int64_t) {
+    const PrefillPrompt* const prompt = scheduler_.Find(id);
+    if (prompt != nullptr && !prompt->streaming) NoteStarted(id, now);
+  });
   return scheduler_.step_running() ? &batch : nullptr;
 }
 
@@ -344,6 +349,13 @@ void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
   OnProgress(step_started_, now);
 }
 
+// Reports once that a closed prompt has left the queue at `at`, when its step began or without one.
+void PrefillEngine::NoteStarted(const RequestId& id, absl::Time at) {
+  PrefillPrompt::EnginePart& part = *scheduler_.FindEngine(id);
+  if (part.started == absl::InfiniteFuture()) actions_.push_back(PrefillStarted{id});
+  part.started = std::min(part.started, std::max(at, part.added));
+}
+
 // Records the running step for the requests that gain KV in it. `only`: for this request alone,
 // unless null.
 void PrefillEngine::NoteStep(absl::Time now, const RequestId* only) {
@@ -359,9 +371,9 @@ void PrefillEngine::NoteStep(absl::Time now, const RequestId* only) {
 
 void PrefillEngine::OnProgress(absl::Time step_started, absl::Time now) {
   for (const auto& progress : scheduler_.progress().Take()) {
-    PrefillPrompt::EnginePart* const part = scheduler_.FindEngine(progress.request_id);
-    if (part == nullptr) continue;  // an earlier part of its progress ended the request
-    part->started = std::min(part->started, std::max(step_started, part->added));
+    // An earlier part of its progress may have ended the request.
+    if (scheduler_.Find(progress.request_id) == nullptr) continue;
+    NoteStarted(progress.request_id, step_started);
     PushReady(scheduler_.prompt(progress.request_id), progress, options_.sender.self.layout.layers, now);
     NoteComplete(progress.request_id, now);
   }
@@ -384,7 +396,7 @@ void PrefillEngine::PushReady(const PrefillPrompt& prompt, const PrefillProgress
 void PrefillEngine::NoteComplete(const RequestId& id, absl::Time now) {
   if (!scheduler_.IsComplete(id)) return;
   PrefillPrompt::EnginePart& part = *scheduler_.FindEngine(id);
-  part.started = std::min(part.started, now);
+  NoteStarted(id, now);
   part.computed = std::min(part.computed, now);
   if (!part.prefill_only) return;
   PrefillDone done;

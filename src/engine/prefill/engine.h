@@ -89,10 +89,11 @@ struct PrefillLoad {
   PrefillTotals totals;
 };
 
-// The actions of HandoffSender, and the results. Each request that was added has one result, a
-// PrefillDone or a RequestFailed.
-using PrefillAction = std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease,
-                                   SendHeartbeat, PushBlocks, DigestBlocks, ForgetPeer, PrefillDone, RequestFailed>;
+// The actions of HandoffSender, starts of requests, and results. Each request that was added has
+// one result, a PrefillDone or a RequestFailed.
+using PrefillAction =
+    std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease, SendHeartbeat,
+                 PushBlocks, DigestBlocks, ForgetPeer, PrefillStarted, PrefillDone, RequestFailed>;
 
 // Runs the requests of a prefill worker. A hand-off moves the KV of a request to a decode worker
 // (docs/design/overview.md, section 4). A request goes through these stages:
@@ -199,6 +200,7 @@ class PrefillEngine {
   void SendAhead(const PrefillPrompt& prompt, absl::Time now);
   void AheadReserved(uint64_t part, absl::Time now);
   void AheadEnded(uint64_t part, int64_t bytes, const absl::Status& status, absl::Time again, absl::Time now);
+  void NoteStarted(const RequestId& id, absl::Time at);
   void NoteStep(absl::Time now, const RequestId* only = nullptr);
   void OnProgress(absl::Time step_started, absl::Time now);
   void PushReady(const PrefillPrompt& prompt, const PrefillProgress& progress, int64_t layers, absl::Time now);

@@ -25,11 +25,12 @@
 
 namespace baton {
 
-// Receives the results of requests. Calls come from any thread, one at a time. A call may come
-// before the Submit or Cancel that causes it returns. REQUIRES: the methods do not block.
+// Receives starts and results of requests. Calls come from any thread, one at a time. A call may
+// come before the Submit or Cancel that causes it returns. REQUIRES: the methods do not block.
 class PrefillListener {
  public:
   virtual ~PrefillListener() = default;
+  virtual void OnPrefillStarted(const PrefillStarted& started) = 0;
   virtual void OnPrefillDone(const PrefillDone& done) = 0;
   virtual void OnPrefillFailed(const RequestFailed& failed) = 0;
 };
@@ -109,6 +110,7 @@ class PrefillWorker {
   void Do(PushBlocks& action);
   void Do(DigestBlocks& action);
   void Do(ForgetPeer& action);
+  void Do(PrefillStarted& action) { parts_.listener.OnPrefillStarted(action); }
   void Do(PrefillDone& action) { parts_.listener.OnPrefillDone(action); }
   void Do(RequestFailed& action) { parts_.listener.OnPrefillFailed(action); }
 

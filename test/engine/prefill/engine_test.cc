@@ -139,6 +139,14 @@ PrefillJob JobOf(const RequestId& id, std::vector<TokenId> tokens) {
   return job;
 }
 
+std::vector<PrefillDone> DoneOf(const std::vector<PrefillAction>& actions) {
+  std::vector<PrefillDone> done;
+  for (const PrefillAction& action : actions) {
+    if (const auto* result = std::get_if<PrefillDone>(&action)) done.push_back(*result);
+  }
+  return done;
+}
+
 TEST_CASE("PrefillEngine refuses a bad request by field, limit and value, leaving nothing") {
   PrefillEngineOptions options = SmallOptions();
   options.max_requests = 1;
@@ -183,7 +191,7 @@ TEST_CASE("PrefillEngine runs tenants' jobs in a fair order, also jobs that stre
   std::vector<RequestId> done;
   while (engine.StartStep(now) != nullptr) {
     engine.FinishStep(absl::OkStatus(), now);
-    for (const auto& action : engine.TakeActions(now)) done.push_back(std::get<PrefillDone>(action).request_id);
+    for (const PrefillDone& result : DoneOf(engine.TakeActions(now))) done.push_back(result.request_id);
   }
   CHECK(done == std::vector<RequestId>{"a1", "b1", "a2"});
 }
@@ -209,7 +217,7 @@ TEST_CASE("PrefillEngine orders whole and streaming jobs by arrival and arrival 
   std::vector<RequestId> done;
   while (engine.StartStep(now) != nullptr) {
     engine.FinishStep(absl::OkStatus(), now);
-    for (const auto& action : engine.TakeActions(now)) done.push_back(std::get<PrefillDone>(action).request_id);
+    for (const PrefillDone& result : DoneOf(engine.TakeActions(now))) done.push_back(result.request_id);
   }
   CHECK(done == std::vector<RequestId>{"second", "first"});
 }
@@ -361,12 +369,43 @@ TEST_CASE("PrefillDone reports how long a request queued, computed and was hande
   REQUIRE_FALSE(engine.Add(JobOf("a", std::vector<TokenId>(33, 1)), now).has_value());
   REQUIRE(engine.StartStep(later(5)) != nullptr);
   engine.FinishStep(absl::OkStatus(), later(7));
-  const auto actions = engine.TakeActions(now);
-  REQUIRE(actions.size() == 1);
-  const auto& done = std::get<PrefillDone>(actions[0]);
+  const PrefillDone done = DoneOf(engine.TakeActions(now)).at(0);
   CHECK(done.queued == absl::Milliseconds(5));
   CHECK(done.compute == absl::Milliseconds(7));
   CHECK(done.handoff == absl::ZeroDuration());
+}
+
+TEST_CASE("PrefillEngine reports that a request left the queue when its first step begins") {
+  PrefillEngineOptions options = SmallOptions();
+  options.blocks = 16;
+  options.step_tokens = 32;
+  PrefillEngine engine(options);
+  const absl::Time now = absl::UnixEpoch();
+  const auto started = [&] {
+    std::vector<RequestId> ids;
+    for (const PrefillAction& action : engine.TakeActions(now)) {
+      if (const auto* start = std::get_if<PrefillStarted>(&action)) ids.push_back(start->request_id);
+    }
+    return ids;
+  };
+  PrefillJob streaming = JobOf("open", std::vector<TokenId>(33, 1));
+  streaming.streaming = true;
+  REQUIRE_FALSE(engine.Add(std::move(streaming), now).has_value());
+  REQUIRE(engine.StartStep(now) != nullptr);
+  CHECK(started().empty());  // the prompt is not complete
+  engine.Append({.request_id = "open", .last = true, .decode_worker = {}}, now);
+  CHECK(started() == std::vector<RequestId>{"open"});  // the running step computes it
+  engine.FinishStep(absl::OkStatus(), now);
+  REQUIRE_FALSE(engine.Add(JobOf("first", std::vector<TokenId>(65, 2)), now).has_value());
+  REQUIRE_FALSE(engine.Add(JobOf("waits", std::vector<TokenId>(65, 3)), now).has_value());
+  CHECK(started().empty());
+  REQUIRE(engine.StartStep(now) != nullptr);
+  CHECK(started() == std::vector<RequestId>{"first"});
+  engine.Cancel("waits", now);
+  engine.FinishStep(absl::OkStatus(), now);
+  REQUIRE(engine.StartStep(now) != nullptr);
+  engine.FinishStep(absl::OkStatus(), now);
+  CHECK(started().empty());
 }
 
 TEST_CASE("PrefillDone counts the last step as compute when the commit comes during it") {
@@ -433,11 +472,7 @@ TEST_CASE("PrefillDone states the time of staged copies apart from compute") {
     engine.FinishStep(absl::OkStatus(), now += absl::Milliseconds(tokens));
     return tokens;
   };
-  const auto done = [&] {
-    const auto actions = engine.TakeActions(now);
-    REQUIRE(actions.size() == 1);
-    return std::get<PrefillDone>(actions[0]);
-  };
+  const auto done = [&] { return DoneOf(engine.TakeActions(now)).at(0); };
   for (const TokenId token : {1, 2, 3}) {
     REQUIRE_FALSE(engine.Add(JobOf(absl::StrCat(token), std::vector<TokenId>(257, token)), now).has_value());
     CHECK(step() == 256);
@@ -489,7 +524,7 @@ TEST_CASE("Streaming prompts delay a first token by at most two shares of a step
     REQUIRE_FALSE(engine.Add(JobOf("job", std::vector<TokenId>(tokens, 2)), now).has_value());
     if (open_jobs > 0) finish(end);
     engine.TakeActions(now);
-    while (engine.TakeActions(now).empty()) finish(begin());
+    while (DoneOf(engine.TakeActions(now)).empty()) finish(begin());
     return now - arrival;
   };
   for (const int64_t tokens : {33, 101, 301, 1201}) {
@@ -544,10 +579,9 @@ TEST_CASE("PrefillDone lists the steps in which a request gained KV, also from o
   engine.Append({.request_id = "open", .tokens = std::vector<TokenId>(16, 1), .last = true, .decode_worker = {}}, now);
   REQUIRE(engine.StartStep(later(3)) != nullptr);
   engine.FinishStep(absl::OkStatus(), later(2));
-  const auto actions = engine.TakeActions(later(1));
-  REQUIRE(actions.size() == 2);
-  for (const PrefillAction& action : actions) {
-    const auto& done = std::get<PrefillDone>(action);
+  const std::vector<PrefillDone> results = DoneOf(engine.TakeActions(later(1)));
+  REQUIRE(results.size() == 2);
+  for (const PrefillDone& done : results) {
     const bool was_streaming = done.request_id == "open";
     INFO(done.request_id);
     REQUIRE(done.steps.size() == (was_streaming ? 2 : 1));

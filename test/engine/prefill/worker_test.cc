@@ -164,6 +164,7 @@ class Results final : public PrefillListener {
     PrefillDone done;
     absl::Status status;
   };
+  void OnPrefillStarted(const PrefillStarted&) override {}
   void OnPrefillDone(const PrefillDone& done) override { Set(done.request_id, {done, absl::OkStatus()}); }
   void OnPrefillFailed(const RequestFailed& failed) override { Set(failed.request_id, {{}, failed.status}); }
 
