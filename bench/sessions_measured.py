@@ -86,6 +86,12 @@ def decoder(setup, name):
     return directory
 
 
+# The series of each figure of Cluster.counts(). Shadow prefill counts as a low-priority job, and
+# dropped tokens were computed too.
+COUNTED = (r"baton_transfer_bytes_total", r'baton_(?:worker_tokens_total\{role="prefill",|low_priority_tokens_total\{)'
+           r'source="(?:computed|dropped)"\}')
+
+
 class Cluster:
     """Four prefill workers, four decode workers and their router."""
 
@@ -117,7 +123,7 @@ class Cluster:
         for log in self.run.glob("prefill-*.log"):
             url = re.search(r"metrics on (http://\S+)", log.read_text())[1]
             text = urllib.request.urlopen(url, timeout=10).read().decode()
-            for i, metric in enumerate(("baton_transfer_bytes_total", r'baton_worker_tokens_total\{role="prefill",source="computed"\}')):
+            for i, metric in enumerate(COUNTED):
                 totals[i] += sum(float(v) for v in re.findall(rf"^{metric} (\S+)$", text, re.MULTILINE))
         return totals
 

@@ -284,7 +284,10 @@ std::map<absl::StatusCode, int64_t> SimulatedCluster::HandoffsEnded() const {
 
 int64_t SimulatedCluster::HostTokens() const {
   int64_t tokens = 0;
-  for (const auto& [address, worker] : prefills_) tokens += worker->engine().load().totals.tokens.host;
+  for (const auto& [address, worker] : prefills_) {
+    const PrefillTotals totals = worker->engine().load().totals;
+    tokens += totals.tokens.host + totals.low_priority.host;
+  }
   return tokens;
 }
 
