@@ -74,8 +74,10 @@ TokenUpdate DecodeStream::TakeUpdate() {
   update.tokens.push_back(output_.back());
   if (spec_.sampling.logprobs) update.logprobs.push_back(std::move(logprobs_));
   update.text = std::exchange(text_, {});
-  update.finish = finish_;
   if (finish_) update.text += output_text_.Finish();
+  // The end turns an incomplete character into U+FFFD, which may complete a stop string.
+  if (finish_ && output_text_.stopped()) finish_ = FinishReason::kStop;
+  update.finish = finish_;
   return update;
 }
 

@@ -1,8 +1,10 @@
-// The text of outputs that end at a special token, or begin inside a character.
+// The text of outputs that end at a stop string or a special token, or begin or end inside a
+// character.
 #include <algorithm>
 #include <random>
 
 #include "outputs.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -49,6 +51,41 @@ TEST_CASE("DecodeEngine begins the text with the character that the prompt begin
   const Output output = RunAlone(TestJob("r", prompt, 3));
   CHECK(output.text.starts_with("é"));
   CHECK(output.text == TextOf(output.tokens, prompt));
+}
+
+TEST_CASE("DecodeEngine reports a stop whenever a stop string cuts the text") {
+  constexpr TokenId kLead = 26;  // the first byte of "é"
+  int completed_by_end = 0;
+  const Seeds seeds = ForEachSeed(200, [&](uint64_t seed) {
+    std::mt19937 rng(seed);
+    const std::vector<TokenId> prompt = RandomPrompt(rng, 5);
+    const std::vector<TokenId> greedy = FakeBackend::Greedy(prompt, 30);
+    const auto lead = std::ranges::find(greedy, kLead);
+    const bool cut = lead != greedy.end();
+    DecodeJob job = TestJob("r", prompt, cut ? static_cast<int32_t>(lead - greedy.begin() + 1) : 30);
+    const Output whole = RunAlone(job);
+    CHECK(whole.finish == FinishReason::kLength);
+    CHECK(whole.text.ends_with("\uFFFD") >= cut);
+
+    // A part of the text is the stop string. Every second one is the end of the text.
+    std::vector<size_t> begins;
+    for (size_t i = 0; i < whole.text.size(); ++i) {
+      if ((whole.text[i] & 0xC0) != 0x80) begins.push_back(i);
+    }
+    begins.push_back(whole.text.size());
+    if (begins.size() == 1) return;
+    const size_t first = rng() % (begins.size() - 1);
+    const size_t last = rng() % 2 == 0 ? begins.size() - 1 : first + 1 + rng() % (begins.size() - 1 - first);
+    const std::string stop = whole.text.substr(begins[first], begins[last] - begins[first]);
+    const size_t at = whole.text.find(stop);
+    completed_by_end += cut && at + stop.size() == whole.text.size();
+
+    job.spec.sampling.stop = {stop};
+    const Output stopped = RunAlone(job);
+    CHECK(stopped.text == whole.text.substr(0, at));
+    CHECK(stopped.finish == FinishReason::kStop);
+  });
+  if (seeds.all()) CHECK(completed_by_end > 20);
 }
 
 }  // namespace
