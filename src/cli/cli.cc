@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -16,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "base/strings.h"
+#include "cli/flag_names.h"
 #include "cli/router_call.h"
 #include "cli/trace_layout.h"
 #include "cli/trace_render.h"
@@ -48,8 +48,9 @@ v1::GenerateRequest RequestFrom(const ClientOptions& options) {
 }
 
 // Sends a request and reads the whole answer. Passes each piece of text to `on_text` as it arrives.
+// Errors name the flags.
 CliAnswer Generate(v1::Inference::Stub& stub, const v1::GenerateRequest& request, const ServerOptions& server,
-                   const std::function<void(const std::string&)>& on_text) {
+                   const FlagNames& flags, const std::function<void(const std::string&)>& on_text) {
   CliAnswer answer;
   grpc::ClientContext context;
   Authorize(context, server);
@@ -62,7 +63,7 @@ CliAnswer Generate(v1::Inference::Stub& stub, const v1::GenerateRequest& request
     if (response.has_final()) answer.final = response.final();
     if (!response.text().empty()) on_text(response.text());
   }
-  answer.status = Explain(FromGrpc(reader->Finish()), server);
+  answer.status = NameFlag(Explain(FromGrpc(reader->Finish()), server), flags);
   answer.retry_after = RetryAfterOf(context);
   return answer;
 }
@@ -188,8 +189,7 @@ struct SamplingFlag {
 void AddClientFlags(CLI::App& app, ClientOptions& o) {
   for (const SamplingField& field : SamplingFields()) {
     if (field.help.empty()) continue;
-    std::string flag = StrCat("--", field.name);
-    std::ranges::replace(flag, '_', '-');
+    const std::string flag = FlagOf(field);
     CLI::Option* option = nullptr;
     VisitValue(o.sampling, field, [&](auto& value) {
       option = SamplingFlag{app, field, flag, std::string(field.help)}(value);
@@ -258,8 +258,8 @@ int RunGenerate(const GenerateOptions& options) {
     request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids()->Assign(ids->begin(), ids->end());
   }
   const auto stub = Connect(options.client.server);
-  const CliAnswer answer =
-      Generate(*stub, request, options.client.server, options.json ? [](const std::string&) {} : PrintNow);
+  const CliAnswer answer = Generate(*stub, request, options.client.server, GenerateFlagNames(options),
+                                    options.json ? [](const std::string&) {} : PrintNow);
   if (options.json) {
     std::cout << ToJson(answer).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     return answer.status.ok() ? 0 : 1;
@@ -281,7 +281,7 @@ int RunChat(ClientOptions options) {
     if (!std::getline(std::cin, line)) break;
     if (line.empty()) continue;
     *request.mutable_chat()->add_messages() = MessageOf("user", line);
-    const CliAnswer answer = Generate(*stub, request, options.server, PrintNow);
+    const CliAnswer answer = Generate(*stub, request, options.server, ChatFlagNames(), PrintNow);
     if (!answer.text.empty()) std::cout << "\n";
     if (!answer.status.ok()) {
       PrintError(answer.status, answer.retry_after);

@@ -402,6 +402,20 @@ TEST_CASE("baton chat continues a conversation and baton status shows its worker
   CHECK(prompt[1] >= prompt[0] + static_cast<int>(std::string("<user>And the second.<assistant>").size()));
   CHECK(cached[1] >= (prompt[0] - 1) / 16 * 16);  // the last token of a prompt has no KV yet
 
+  const std::pair<std::vector<std::string>, const char*> refused[] = {
+      {{"--chat", "a", "--stop-ids", "1", "--stop-ids", "99999"}, "--stop-ids[1]: "},
+      {{"--chat", "a", "--max-tokens", "-1"}, "--max-tokens: "},
+      {{"--ids", "1,99999"}, "--ids[1]: "},
+      {{"--prompt", ""}, "--prompt: is empty"},
+  };
+  for (const auto& [flags, error] : refused) {
+    std::vector<std::string> arguments = {"generate", "--server", server};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const std::string refusal = Run("baton", arguments, 1);
+    INFO(refusal);
+    CHECK(refusal.find(StrCat("baton: INVALID_ARGUMENT: ", error)) != std::string::npos);
+  }
+
   const std::string status = Run("baton", {"status", "--server", server}, 0);
   CHECK(status.find(" at " + server + ": 0 live requests") != std::string::npos);
   for (const char* role : {"\nprefill  ", "\ndecode   "}) {
