@@ -387,5 +387,18 @@ TEST_CASE("A prompt from a context or an output leaves its default of max_tokens
             .max_tokens == 2);
 }
 
+TEST_CASE("An error about a type at /generate names the field") {
+  Cluster c;
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"sampling": {"topK": 1.5}})", "sampling.top_k"},
+      {R"({"sampling": {"stop_ids": [1, true]}})", "sampling.stop_ids[1]"},
+      {R"({"sampling": {"topK": 1, "top_k": 2}})", "sampling.top_k"},
+      {R"({"sampling": {"top_q": 1}})", "sampling.top_q"},
+      {R"({"segments": {"segments": [{"text": 3}]}})", "segments.segments[0].text"},
+      {R"({"priority": "high"})", "priority"},
+  };
+  for (const auto& [body, name] : cases) CheckNamed(ErrorOf(c, "/generate", body), name);
+}
+
 }  // namespace
 }  // namespace baton
