@@ -9,6 +9,7 @@
 #include "frontend/openai/body_readers.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
+#include "request/priority.h"
 
 namespace baton {
 namespace {
@@ -74,9 +75,13 @@ void ReadRequestField(BodyDraft& draft, const ApiField& field) {
   const google::protobuf::Reflection& reflection = *v1::GenerateRequest::GetReflection();
   if (wire->type() == FieldDescriptor::TYPE_STRING) {
     if (const auto* text = draft.body.Text(field.name)) reflection.SetString(&draft.request, wire, *text);
-  } else if (const auto number = draft.body.Integer32(field.name)) {
-    reflection.SetInt32(&draft.request, wire, *number);
+    return;
   }
+  // The others are numbers of tokens.
+  const bool is_priority = field.name == "priority";
+  const auto number =
+      is_priority ? draft.body.Integer32(field.name, -kMaxPriority, kMaxPriority) : draft.body.Integer32(field.name, 0);
+  if (number) reflection.SetInt32(&draft.request, wire, *number);
 }
 
 void ReadJoin(BodyDraft& draft, const ApiField& field) {

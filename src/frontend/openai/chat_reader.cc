@@ -107,7 +107,7 @@ bool ShowsCalls(const ServedModel& model) {
 
 void ReadChatMaxTokens(BodyDraft& draft, const ApiField& field) {
   v1::Sampling& sampling = *draft.request.mutable_sampling();
-  const auto limit = draft.body.Integer32(field.name);
+  const auto limit = draft.body.Integer32(field.name, 0);
   if (!limit) return;
   if (sampling.has_max_tokens() && sampling.max_tokens() != *limit) {
     draft.body.Refuse(field.name, StrCat("expected the same as max_tokens, ", sampling.max_tokens(), ", got ", *limit));
@@ -123,14 +123,11 @@ void ReadChatLogprobs(BodyDraft& draft, const ApiField& field) {
 }
 
 void ReadTopLogprobs(BodyDraft& draft, const ApiField& field) {
-  const auto top = draft.body.Integer32(field.name);
+  const auto top = draft.body.Integer32(field.name, 0, kMaxTopLogprobs);
   if (!top) return;
   if (!draft.call.logprobs) {
     if (*top != 0) draft.body.Refuse(field.name, "requires logprobs: true");
     return;
-  }
-  if (*top < 0 || *top > kMaxTopLogprobs) {
-    draft.body.Refuse(field.name, StrCat("expected [0, ", kMaxTopLogprobs, "], got ", *top));
   }
   draft.call.logprobs = *top;
   draft.request.mutable_sampling()->set_logprobs(*top);

@@ -74,11 +74,11 @@ absl::StatusOr<std::string> EchoOf(const v1::Segments& prompt, const ServedModel
 
 void ReadCompletionMaxTokens(BodyDraft& draft, const ApiField& field) {
   draft.call.form.default_max_tokens = kDefaultCompletionTokens;
-  if (const auto limit = draft.body.Integer32(field.name)) draft.request.mutable_sampling()->set_max_tokens(*limit);
+  if (const auto limit = draft.body.Integer32(field.name, 0)) draft.request.mutable_sampling()->set_max_tokens(*limit);
 }
 
 void ReadCompletionLogprobs(BodyDraft& draft, const ApiField& field) {
-  draft.call.logprobs = draft.body.Integer32(field.name);
+  draft.call.logprobs = draft.body.Integer32(field.name, 0, kMaxTopLogprobs);
   if (draft.call.logprobs) draft.request.mutable_sampling()->set_logprobs(*draft.call.logprobs);
 }
 

@@ -76,13 +76,15 @@ std::optional<int64_t> FieldReader::Integer(std::string_view name, int64_t low, 
   const Json* value = Any(name);
   if (value == nullptr) return std::nullopt;
   const std::optional<int64_t> number = AsInteger(*value, low, high);
-  if (!number) RefuseType(name, StrCat("an integer in [", low, ", ", high, "]"), *value);
-  return number;
+  if (number) return number;
+  using Limits = std::numeric_limits<int64_t>;
+  const bool any = low == Limits::min() && high == Limits::max() && !value->is_number_integer();
+  RefuseType(name, any ? "an integer" : StrCat("an integer in [", low, ", ", high, "]"), *value);
+  return std::nullopt;
 }
 
-std::optional<int32_t> FieldReader::Integer32(std::string_view name) {
-  using Limits = std::numeric_limits<int32_t>;
-  const auto number = Integer(name, Limits::min(), Limits::max());
+std::optional<int32_t> FieldReader::Integer32(std::string_view name, int32_t low, int32_t high) {
+  const auto number = Integer(name, low, high);
   if (!number) return std::nullopt;
   return static_cast<int32_t>(*number);
 }

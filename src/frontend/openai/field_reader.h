@@ -27,10 +27,11 @@ class FieldReader {
   const Json* Array(std::string_view name);
   const std::string* Text(std::string_view name);
   std::optional<bool> Bool(std::string_view name);
-  // An integer in [low, high].
+  // An integer in [low, high]. An error names the range if one is given.
   std::optional<int64_t> Integer(std::string_view name, int64_t low = std::numeric_limits<int64_t>::min(),
                                  int64_t high = std::numeric_limits<int64_t>::max());
-  std::optional<int32_t> Integer32(std::string_view name);
+  std::optional<int32_t> Integer32(std::string_view name, int32_t low,
+                                   int32_t high = std::numeric_limits<int32_t>::max());
   std::optional<double> Number(std::string_view name);
 
   // The name of a field in errors: "messages[2].role" for "role".

@@ -1,5 +1,7 @@
 #include "frontend/openai/request_fields.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/status.h"
@@ -27,12 +29,12 @@ struct ParamReader {
     return nearest.ok();
   }
   bool operator()(int32_t& value) const {
-    const bool read = Take(body.Integer32(field.json), value);
+    const bool read = Take(ReadInteger(), value);
     if (read && field.zero_is_off && value == -1) value = 0;
     return read;
   }
   bool operator()(bool& value) const { return Take(body.Bool(field.json), value); }
-  bool operator()(std::optional<int32_t>& value) const { return Take(body.Integer32(field.json), value); }
+  bool operator()(std::optional<int32_t>& value) const { return Take(ReadInteger(), value); }
   bool operator()(std::optional<uint64_t>& value) const {
     const auto read = body.Integer(field.json);
     if (read) value = static_cast<uint64_t>(*read);
@@ -73,6 +75,11 @@ struct ParamReader {
   }
 
  private:
+  std::optional<int32_t> ReadInteger() const {
+    const double high = std::min<double>(field.range.high, std::numeric_limits<int32_t>::max());
+    return body.Integer32(field.json, field.zero_is_off ? -1 : static_cast<int32_t>(field.range.low),
+                          static_cast<int32_t>(high));
+  }
   template <typename Read, typename T>
   static bool Take(const std::optional<Read>& read, T& value) {
     if (read) value = *read;

@@ -115,7 +115,8 @@ TEST_CASE("Two fields request log probabilities") {
   CHECK(MustRead(WithHello(R"("logprobs": true, "top_logprobs": 20)")).requests[0].sampling().logprobs() == 20);
   CHECK_FALSE(MustRead(WithHello(R"("logprobs": false, "top_logprobs": 0)")).logprobs);
   CHECK(ErrorOf(WithHello(R"("top_logprobs": 2)")) == "top_logprobs: requires logprobs: true");
-  CHECK(ErrorOf(WithHello(R"("logprobs": true, "top_logprobs": 21)")) == "top_logprobs: expected [0, 20], got 21");
+  CHECK(ErrorOf(WithHello(R"("logprobs": true, "top_logprobs": 21)")) ==
+        "top_logprobs: expected an integer in [0, 20], got 21");
   CHECK(ErrorOf(WithHello(R"("logprobs": 3)")) == "logprobs: expected true or false, got 3");
 }
 
