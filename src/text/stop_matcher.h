@@ -20,8 +20,8 @@ namespace baton {
 //
 // The matcher holds back text that may be the start of a stop string. If several stop strings
 // occur, the one that is complete first counts. If several are complete at the same byte, the one
-// that begins first counts. The time is linear in the text and independent of the number of stop
-// strings (Aho and Corasick 1975). Copies share the trie of the stop strings.
+// that begins first counts. The time is linear in the text (Aho and Corasick 1975). A byte behind
+// a held name may take the square of a stop string's length. Copies share one trie.
 class StopMatcher {
  public:
   // REQUIRES: no stop string is empty.
