@@ -72,7 +72,7 @@ struct TokenUpdate {
   // The prompt's last tokens, if the prompt ends inside a character. The text of the output then
   // begins with that character. The router sets them on the first update.
   std::vector<TokenId> before{};
-  // From Start until the first step with the request. Set on the update with the first token.
+  // From Start until the first step with the request. Set on an update of its own.
   std::optional<absl::Duration> queued{};
 };
 

@@ -302,6 +302,10 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
     actions_.push_back(WorkerCommand{link, CancelJob{update.request_id}});
     return OnFailed(link, {update.request_id, absl::InternalError(what), absl::ZeroDuration(), false}, now);
   }
+  if (update.tokens.empty() && update.text.empty() && !update.finish) {  // the first step began
+    if (request.placement.decode == link) request.stages.Updated(update, now);
+    return;
+  }
   update.request_id = request.id;
   if (!core_.TokensArrived(link, request, update.finish.has_value())) return;
   const auto tokens = static_cast<int32_t>(update.tokens.size());

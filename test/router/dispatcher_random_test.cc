@@ -42,6 +42,8 @@ struct Accepted {
   std::string prompt{};  // as the worker received it
   bool complete = false, decoding = false;
   absl::Time started = absl::InfiniteFuture();  // the prefill worker reported it
+  absl::Time prefilled = absl::InfiniteFuture();
+  absl::Time stepping = absl::InfiniteFuture();  // as the decode worker reported it
   std::string made{};
   bool over = false;
   absl::Status status{};
@@ -192,10 +194,17 @@ class RandomRequests {
     if (request.decoding) {
       TokenUpdate update;
       update.request_id = request.worker_id;
-      update.text = Words(20);
-      update.tokens = Ids(update.text);
-      if (Below(3) == 0) update.finish = FinishReason::kStop;
+      // Without tokens, the first step begins.
+      if (Below(3) > 0) {
+        update.text = Words(20);
+        update.tokens = Ids(update.text);
+        if (Below(3) == 0) update.finish = FinishReason::kStop;
+      }
       if (Below(2) == 0) update.queued = AnyTime();
+      if (update.queued || !update.tokens.empty()) {
+        const absl::Duration queued = std::max(update.queued.value_or(absl::ZeroDuration()), absl::ZeroDuration());
+        if (request.stepping > now_) request.stepping = std::min(request.prefilled + queued, now_);
+      }
       request.made += update.text;
       dispatcher_.OnUpdate(kD, std::move(update), now_);
     } else if (request.complete && Below(2) == 0) {
@@ -208,6 +217,7 @@ class RandomRequests {
       for (absl::Duration* time : {&done.compute, &done.copied, &done.handoff}) *time = AnyTime();
       for (int i = Below(4); i > 0; --i) done.steps.push_back({AnyTime(), AnyTime(), 1});
       if (!request.prefill_only) done.decode_incarnation = Incarnation(22);
+      request.prefilled = now_;
       dispatcher_.OnPrefillDone(kP, std::move(done), now_);
     }
   }
@@ -320,6 +330,10 @@ class RandomRequests {
           ends.insert(request.started <= now_ ? "in prefill" : "queued");
           CHECK(ended->outcome.times.prefill == std::max(now_ - request.started, absl::ZeroDuration()));
         }
+        if (request.decoding && request.made.empty()) {
+          ends.insert(request.stepping <= now_ ? "in the first step" : "in the decode queue");
+          CHECK(ended->outcome.times.first_step == std::max(now_ - request.stepping, absl::ZeroDuration()));
+        }
         CHECK(ended->outcome.total == now_ - request.arrived);
         NoteEnd(request);
       } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
@@ -341,7 +355,7 @@ class RandomRequests {
     request.worker_id = job.request_id;
     ++request.placed;
     request.complete = request.decoding = false;
-    request.started = absl::InfiniteFuture();
+    request.started = request.prefilled = request.stepping = absl::InfiniteFuture();
     request.prompt.assign(job.spec.tokens.begin(), job.spec.tokens.end());
     if (!job.streaming) Complete(request);
   }
@@ -445,8 +459,8 @@ TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") 
     ends.insert(requests.ends.begin(), requests.ends.end());
   });
   if (!seeds.all()) return;
-  for (const char* end :
-       {"done", "prefill-only", "placed again", "queued", "in prefill", "CANCELLED", "UNAVAILABLE", "ABORTED"}) {
+  for (const char* end : {"done", "prefill-only", "placed again", "queued", "in prefill", "in the decode queue",
+                          "in the first step", "CANCELLED", "UNAVAILABLE", "ABORTED"}) {
     INFO(end);
     CHECK(ends.contains(end));
   }

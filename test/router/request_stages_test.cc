@@ -81,8 +81,9 @@ TEST_CASE("Dispatcher adds the time of an early end to the last stage reached") 
   Driven d;
   ClientRequest down = d.Request("down", "");
   down.prompt.segments = {std::vector<TokenId>{'c'}, Reference{.upstream = "up", .announced = true}};
-  enum class Stage { kUpstream, kQueue, kPrefill, kDecodeQueue };
-  const Stage stage = GENERATE(Stage::kUpstream, Stage::kQueue, Stage::kPrefill, Stage::kDecodeQueue);
+  enum class Stage { kUpstream, kQueue, kPrefill, kDecodeQueue, kFirstStep };
+  const Stage stage =
+      GENERATE(Stage::kUpstream, Stage::kQueue, Stage::kPrefill, Stage::kDecodeQueue, Stage::kFirstStep);
   const auto ticket = d.Submit(stage == Stage::kUpstream ? down : d.Request("r", "prompt"));
   REQUIRE(ticket.ok());
   d.Take();
@@ -90,7 +91,7 @@ TEST_CASE("Dispatcher adds the time of an early end to the last stage reached") 
   StageTimes expected;
   if (stage == Stage::kUpstream) {
     expected.upstream = absl::Milliseconds(5);
-  } else if (stage != Stage::kDecodeQueue) {
+  } else if (stage == Stage::kQueue || stage == Stage::kPrefill) {
     expected.queue = absl::Milliseconds(5);
     if (stage == Stage::kPrefill) {
       (*d).OnUpdate(kP, PrefillStarted{d.NameOf("r")}, d.now);
@@ -104,6 +105,13 @@ TEST_CASE("Dispatcher adds the time of an early end to the last stage reached") 
     expected.queue = absl::Milliseconds(3);
     expected.handoff = absl::Milliseconds(2);
     expected.decode_queue = absl::Milliseconds(6);
+    if (stage == Stage::kFirstStep) {
+      d.Made(d.NameOf("r"), "", {}, absl::Milliseconds(4));
+      CHECK((*d).TakeActions().empty());  // the client gets nothing
+      d.now += absl::Milliseconds(8);
+      expected.decode_queue = absl::Milliseconds(4);
+      expected.first_step = absl::Milliseconds(2 + 8);
+    }
   }
   (*d).Cancel(*ticket, d.now);
   const RequestOutcome outcome = EndedOf((*d).TakeActions());

@@ -16,7 +16,7 @@ namespace baton {
 class DecodeListener {
  public:
   virtual ~DecodeListener() = default;
-  // The updates of one step. A request has at most two of them: a token, and its cancellation.
+  // The updates of one step. A request has at most three: its start, a token and its cancellation.
   virtual void OnUpdates(std::span<TokenUpdate> updates) = 0;
   virtual void OnFailed(const RequestFailed& failed) = 0;
   // `requests` is DecodeEvents::room.

@@ -163,7 +163,11 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
     Fill(running_, plan);
   }
   for (Request* request : running_.requests) {
-    if (request != nullptr) request->began = std::min(request->began, now);
+    if (request == nullptr || std::exchange(request->began, true)) continue;
+    TokenUpdate start;
+    start.request_id = request->stream.request_id();
+    start.queued = now - request->added;
+    Emit(std::move(start));
   }
   return &running_.step;
 }
@@ -265,7 +269,7 @@ void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl:
   ++totals_.tokens_out;
   if (options_.shares_output) SetOutputBlockKey(row.sequence, request);
   if (*row.ended) {
-    Emit(UpdateOf(request));
+    Emit(request.stream.TakeUpdate());
     Forget(row.sequence);
     return;
   }
@@ -273,15 +277,9 @@ void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl:
   if (request.cancelled && !request.copied) End(row.sequence, request);
 }
 
-TokenUpdate DecodeEngine::UpdateOf(Request& request) {
-  TokenUpdate update = request.stream.TakeUpdate();
-  if (request.stream.made() == 1) update.queued = request.began - request.added;
-  return update;
-}
-
 void DecodeEngine::MakeUpdates() {
   events_.updates.reserve(events_.updates.size() + without_update_.size());
-  for (Request* request : without_update_) Emit(UpdateOf(*request));
+  for (Request* request : without_update_) Emit(request->stream.TakeUpdate());
   without_update_.clear();
 }
 

@@ -164,11 +164,11 @@ class DecodeEngine {
   struct Request {
     DecodeStream stream;
     absl::Time added;
-    absl::Time began = absl::InfiniteFuture();  // begin of its first step
-    int32_t steps_in_flight = 0;                // unfinished steps that have a row for it
-    int64_t row = 0;                            // its row in the last of these steps
-    bool copied = false;                        // the running step swaps it out or in
-    bool cancelled = false;                     // by an event during the step
+    bool began = false;           // its first step began
+    int32_t steps_in_flight = 0;  // unfinished steps that have a row for it
+    int64_t row = 0;              // its row in the last of these steps
+    bool copied = false;          // the running step swaps it out or in
+    bool cancelled = false;       // by an event during the step
     Request(DecodeJob job, const DecodeModel& model, uint64_t seed, absl::Time now)
         : stream(std::move(job.request_id), std::move(job.spec), model, seed), added(now) {}
   };
@@ -188,7 +188,6 @@ class DecodeEngine {
   void DropNext();
   void FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward);
   void End(const SequenceId& id, Request& request);
-  TokenUpdate UpdateOf(Request& request);
   void MakeUpdates();
   void SetOutputBlockKey(const SequenceId& id, const Request& request);
   void Emit(TokenUpdate update);

@@ -24,16 +24,18 @@ TEST_CASE("DecodeEngine makes the tokens of one pass over the whole sequence") {
   }
 }
 
-TEST_CASE("DecodeEngine reports the time in the queue in a request's first update only") {
+TEST_CASE("DecodeEngine reports the time in the queue once, when the first step begins") {
   DecodeEngineOptions options = TestOptions(16);
   options.max_batch = 1;
   DecodeWorld world(options);
   world.StartJob(TestJob("first", {1, 2, 3}, 4));
   world.StartJob(TestJob("second", {4, 5, 6}, 4));
+  DecodeStep* step = world.Begin();
+  CHECK(world.outputs["first"].queued == std::vector{absl::ZeroDuration()});
+  world.Finish(*step);
   world.RunAll();
-  CHECK(world.outputs["first"].queued == std::vector{absl::Milliseconds(10)});
-  // Waited for four steps of "first".
-  CHECK(world.outputs["second"].queued == std::vector{absl::Milliseconds(50)});
+  CHECK(world.outputs["first"].queued.size() == 1);
+  CHECK(world.outputs["second"].queued == std::vector{absl::Milliseconds(40)});  // four steps
 }
 
 TEST_CASE("DecodeEngine ends an output without text at a stop id unless ignore_eos is set") {
