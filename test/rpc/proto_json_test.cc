@@ -47,12 +47,11 @@ TEST_CASE("ParseRpc refuses a duplicate member, an unknown field and invalid JSO
 TEST_CASE("ParseRpc names the field that has a value of another type") {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"sampling":{"topK":1.5}})", "sampling.top_k: expected int32, got 1.5"},
-      {R"({"sampling":{"topK":{"a":1}}})", "sampling.topK: expected no object, got an object"},
+      {R"({"sampling":{"topK":{"a":1}}})", "sampling.top_k: expected no object, got an object"},
       {R"({"sampling":{"topK":[1]}})", "sampling.topK: expected one value, got a list"},
       {R"({"sampling":{"stop":[1]}})", "sampling.stop[0]: expected string, got 1"},
-      {R"({"sampling":{"stop":[{"a":1}]}})", "sampling.stop[0]: expected no object, got an object"},
-      {R"({"sampling":{"ignore_eos":": x for type y"}})",
-       "sampling.ignore_eos: expected bool, got \": x for type y\""},
+      {R"({"sampling":{"stop":[{"a":1}]}})", "sampling.stop: expected no object, got an object"},
+      {R"({"sampling":{"ignore_eos":": x for type y"}})", "sampling.ignore_eos: expected bool, got \": x for type y\""},
       {R"({"sampling":5})", "sampling: expected baton.v1.Sampling, got 5"},
       {R"({"sampling":{"topq":1}})", "sampling.topq: is not supported"},
       {R"({"segments":{"segments":[{"text":"a"},{"text":{"a":1}}]}})",
@@ -63,7 +62,7 @@ TEST_CASE("ParseRpc names the field that has a value of another type") {
       {R"({"model":{"a":1}})", "model: expected no object, got an object"},
       {R"({"join":"LATE"})", "join: expected baton.v1.Join, got \"LATE\""},
       {R"({"nonsense":1})", "nonsense: is not supported"},
-      {R"({"non: sense)":1})", "non: sense): is not supported"},
+      {R"({"non: sense":1})", "non: sense: is not supported"},
       {"[1]", "body: Root element must be a message."},
   };
   for (const auto& [body, error] : cases) CHECK(RefusalOf(body) == error);

@@ -45,6 +45,7 @@ void EachId(worker::v1::DecodeCommand& command, Visit visit) {
 }
 template <typename Visit>
 void EachId(worker::v1::PrefillEvent& event, Visit visit) {
+  if (event.has_started()) visit(*event.mutable_started()->mutable_request_id());
   if (event.has_done()) visit(*event.mutable_done()->mutable_request_id());
   if (event.has_failed()) visit(*event.mutable_failed()->mutable_request_id());
 }
@@ -154,6 +155,12 @@ using FakePrefill = FakeWorker<worker::v1::PrefillWorker::WithCallbackMethod_Att
                                worker::v1::PrefillCommand, worker::v1::PrefillEvent>;
 using FakeDecode = FakeWorker<worker::v1::DecodeWorker::WithCallbackMethod_Attach<worker::v1::DecodeWorker::Service>,
                               worker::v1::DecodeCommand, worker::v1::DecodeEvent>;
+
+inline worker::v1::PrefillEvent StartedEvent(const RequestId& id) {
+  worker::v1::PrefillEvent event;
+  event.mutable_started()->set_request_id(id);
+  return event;
+}
 
 inline worker::v1::PrefillEvent DoneEvent(const RequestId& id, Incarnation decode) {
   PrefillDone done;

@@ -106,6 +106,7 @@ TEST_CASE("A trace contains the reason of a failed request") {
   REQUIRE(c.prefill->Next().prefill().request_id() == "r");
   // The 256th byte is inside a character.
   const std::string reason = std::string(245, 'x') + "éé";
+  c.prefill->Send(StartedEvent("r"));
   c.prefill->Send(FailedEvent<worker::v1::PrefillEvent>("r", absl::InternalError(reason)));
   CHECK(absl::IsInternal(call.Finish().status));
   const Traced traced = TraceOf(c, "w");
@@ -119,7 +120,10 @@ TEST_CASE("A trace shows that a request without room waits in a queue again") {
   Cluster c;
   Call call(c, Request("r", "a"));
   REQUIRE(c.prefill->Next().prefill().request_id() == "r");
-  CHECK(PhasesOf(TraceOf(c, "w").trace.requests(0)).back() == v1::Span::PHASE_PREFILL);
+  CHECK(PhasesOf(TraceOf(c, "w").trace.requests(0)).back() == v1::Span::PHASE_QUEUED);
+  c.prefill->Send(StartedEvent("r"));
+  Await("the router to show the step",
+        [&] { return PhasesOf(TraceOf(c, "w").trace.requests(0)).back() == v1::Span::PHASE_PREFILL; });
   // The last field is no_room_to_decode.
   RequestFailed full{"r", absl::ResourceExhaustedError("full"), absl::Hours(1), true};
   worker::v1::PrefillEvent event;
