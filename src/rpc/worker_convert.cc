@@ -32,10 +32,12 @@ void ToProto(const RequestSpec& spec, worker::v1::RequestSpec& proto) {
   proto.set_handicap_us(absl::ToInt64Microseconds(spec.arrival_offset));
   *proto.mutable_sampling() = ToProto(spec.sampling);
   proto.set_traceparent(spec.traceparent);
+  proto.set_generated(spec.generated);
 }
 
 RequestSpec FromProto(const worker::v1::RequestSpec& proto) {
   return {.tokens = Tokens(proto.tokens()),
+          .generated = proto.generated(),
           .cache_domain = proto.cache_salt(),
           .tenant = proto.tenant(),
           .priority = proto.priority(),

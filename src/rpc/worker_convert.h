@@ -15,8 +15,8 @@ namespace baton {
 // The version of proto/worker.proto. Every change of that file raises the version, and tools/tidy
 // checks this by the digest below. A router refuses workers of another version, because all
 // processes of a cluster run one version.
-// proto/worker.proto: 95dcc6135388a16f
-inline constexpr uint32_t kWorkerProtocolVersion = 5;
+// proto/worker.proto: d9a7019ed7b6282e
+inline constexpr uint32_t kWorkerProtocolVersion = 6;
 
 worker::v1::KvLayout ToProto(const KvLayout& layout);
 absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto);

@@ -18,8 +18,9 @@ class RandomSpec {
   // does not compile.
   RequestSpec Draw() {
     RequestSpec spec;
-    auto& [tokens, cache_domain, tenant, priority, arrival_offset, sampling, traceparent] = spec;
+    auto& [tokens, generated, cache_domain, tenant, priority, arrival_offset, sampling, traceparent] = spec;
     if (Half()) tokens = Many<TokenId>([this] { return Int(0, 200'000); });
+    if (Half()) generated = Int(0, 1000);
     if (Half()) cache_domain = Word();
     if (Half()) tenant = Word();
     if (Half()) priority = Int(-1001, 1000);
@@ -79,6 +80,7 @@ void CheckSame(const SamplingParams& a, const SamplingParams& b) {
 
 void CheckSame(const RequestSpec& a, const RequestSpec& b) {
   CHECK(a.tokens == b.tokens);
+  CHECK(a.generated == b.generated);
   CHECK(a.cache_domain == b.cache_domain);
   CHECK(a.tenant == b.tenant);
   CHECK(a.priority == b.priority);
@@ -113,6 +115,9 @@ TEST_CASE("Both workers receive the spec of the router's caller") {
     request.spec.priority = std::max(request.spec.priority, -1000);
     // The router computes arrival offsets itself, and this router leaves them zero.
     request.spec.arrival_offset = absl::ZeroDuration();
+    request.spec.generated = 0;
+    // The router draws a seed for a request without one.
+    if (!request.spec.sampling.seed) request.spec.sampling.seed = 7;
     const RequestSpec spec = request.spec;
     REQUIRE(d.Submit(std::move(request)).ok());
     const auto sent = [&] {

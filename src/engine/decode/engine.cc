@@ -57,6 +57,12 @@ absl::Status DecodeEngine::CheckJob(const DecodeJob& job) const {
                                                    options_.model.positions,
                                                    " (the smaller of the model's context length and the KV blocks)"));
   }
+  if (job.spec.generated < 0 ||
+      job.spec.generated >= std::min<int64_t>(std::ssize(job.spec.tokens), job.spec.sampling.max_tokens)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("generated is ", job.spec.generated, ", expected at least 0, less than max_tokens, which is ",
+                     job.spec.sampling.max_tokens, ", and less than the number of tokens, ", job.spec.tokens.size()));
+  }
   for (size_t i = 0; i < job.spec.tokens.size(); ++i) {
     if (job.spec.tokens[i] < 0 || job.spec.tokens[i] >= options_.model.vocab) {
       return absl::InvalidArgumentError(absl::StrCat("tokens[", i, "] is ", job.spec.tokens[i],
@@ -90,7 +96,8 @@ absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
 }
 
 void DecodeEngine::Schedule(std::unique_ptr<Request> request, ClaimedKv kv) {
-  const DecodeStream& stream = request->stream;
+  DecodeStream& stream = request->stream;
+  if (stream.spec().generated > 0) stream.Resume(kv.kv_tokens);
   const SequenceId id = scheduler_.Add(std::move(kv), stream.spec(), request->added);
   by_id_[stream.request_id()] = id;
   requests_[id] = std::move(request);
@@ -266,7 +273,7 @@ void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl:
     Fail(row.sequence, status);
     return;
   }
-  ++totals_.tokens_out;
+  totals_.tokens_out += request.stream.made() > request.stream.spec().generated;
   if (options_.shares_output) SetOutputBlockKey(row.sequence, request);
   if (*row.ended) {
     Emit(request.stream.TakeUpdate());
@@ -298,6 +305,7 @@ void DecodeEngine::SetOutputBlockKey(const SequenceId& id, const Request& reques
 }
 
 void DecodeEngine::Emit(TokenUpdate update) {
+  if (update.tokens.empty() && !update.finish && !update.queued) return;  // a replayed token
   totals_.finished += update.finish.has_value();
   events_.updates.push_back(std::move(update));
 }

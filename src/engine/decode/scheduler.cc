@@ -67,7 +67,10 @@ SequenceId DecodeScheduler::Add(ClaimedKv kv, const RequestSpec& spec, absl::Tim
   sequence.spec = &spec;
   sequence.arrived = arrived;
   order_changed_ = true;
-  sequence.max_kv_tokens = std::min<int64_t>(options_.positions, int64_t{kv.kv_tokens} + spec.sampling.max_tokens);
+  // Output that a lost worker made counts against max_tokens, and it may have KV already.
+  const int64_t made = spec.generated == 0 ? 0 : int64_t{kv.kv_tokens} + 1 - std::ssize(spec.tokens) + spec.generated;
+  sequence.max_kv_tokens = std::min<int64_t>(options_.positions, kv.kv_tokens + spec.sampling.max_tokens - made);
+  sequence.replayed_until = spec.generated == 0 ? 0 : std::ssize(spec.tokens);
   sequence.kv = std::move(kv);
   ShareBlocks(sequence);
   return id;
@@ -168,7 +171,10 @@ const DecodePlan& DecodeScheduler::BeginStep() {
 
 // Returns true if the sequence may run in a step after those that have it.
 bool DecodeScheduler::MayRunAgain(const Sequence& sequence) {
-  return !sequence.stopped && sequence.kv.kv_tokens + sequence.steps_in_flight < sequence.max_kv_tokens;
+  const int64_t kv_tokens = sequence.kv.kv_tokens + sequence.steps_in_flight;
+  // The device must not choose a token that is replayed.
+  const bool replays = kv_tokens < sequence.replayed_until;
+  return !sequence.stopped && (sequence.steps_in_flight == 0 || !replays) && kv_tokens < sequence.max_kv_tokens;
 }
 
 bool DecodeScheduler::MayBeginNext() const {

@@ -154,6 +154,7 @@ class DecodeScheduler {
     // Blocks [0, shared) of the table are the blocks of the tree's nodes for keys [0, shared).
     size_t shared = 0;
     int64_t max_kv_tokens = 0;    // upper bound on kv.kv_tokens at its end
+    int64_t replayed_until = 0;   // tokens at earlier positions are known (DecodeStream::Resume)
     int32_t steps_in_flight = 0;  // unfinished steps that have it
     bool stopped = false;         // it ends with these steps (StopPlanning)
     bool swapped = false;

@@ -12,11 +12,29 @@ DecodeStream::DecodeStream(RequestId request_id, RequestSpec spec, const DecodeM
     : model_(model),
       request_id_(std::move(request_id)),
       spec_(std::move(spec)),
-      max_new_tokens_(std::min<int64_t>(spec_.sampling.max_tokens, model.positions + 1 - std::ssize(spec_.tokens))),
-      sampler_(spec_.sampling, spec_.tokens, default_seed),
+      max_new_tokens_(std::min<int64_t>(spec_.sampling.max_tokens, model.positions + 1 - std::ssize(prompt()))),
+      sampler_(spec_.sampling, prompt(), default_seed),
       output_text_(*model.tokenizer, spec_.sampling.stop) {
-  output_text_.BeginAfter(spec_.tokens);
+  output_text_.BeginAfter(prompt());
   output_.reserve(static_cast<size_t>(std::min<int64_t>(max_new_tokens_, 4096)));
+}
+
+void DecodeStream::Resume(int64_t kv_tokens) {
+  BATON_CHECK(output_.empty() && kv_tokens + 1 >= std::ssize(prompt()) && kv_tokens < std::ssize(spec_.tokens),
+              "KV of other tokens than the prompt and its output");
+  while (std::ssize(prompt()) + made() <= kv_tokens) {
+    Replay();
+    TakeUpdate();
+  }
+}
+
+bool DecodeStream::Replay() {
+  const TokenId id = spec_.tokens[size()];
+  sampler_.Accept(id);
+  Take(id, {});
+  // The lost worker went on after this token, so it ends nothing.
+  finish_.reset();
+  return false;
 }
 
 bool DecodeStream::IsStop(TokenId id) const {
@@ -31,12 +49,14 @@ std::optional<SampleSpec> DecodeStream::next_sample(int64_t ahead) const {
 }
 
 absl::StatusOr<bool> DecodeStream::Advance(std::span<const float> logits, SamplerScratch& scratch) {
+  if (replays()) return Replay();
   TokenLogprobs logprobs;
   ASSIGN_OR_RETURN(const TokenId id, sampler_.Sample(logits, scratch, spec_.sampling.logprobs ? &logprobs : nullptr));
   return Take(id, std::move(logprobs));
 }
 
 absl::StatusOr<bool> DecodeStream::Advance(const SampledToken& sampled) {
+  if (replays()) return Replay();
   BATON_CHECK(!wants_top_logprobs(), "the backend sampled a row that needs logits");
   if (sampled.id == kNotFinite) return sampler_.NotFinite(sampled.logprob);
   BATON_CHECK(sampled.id >= 0 && sampled.id < model_.vocab, "the sampled token is not in the vocabulary");
@@ -71,6 +91,10 @@ TokenUpdate DecodeStream::TakeUpdate() {
   if (!output_text_.has_stops() && finish_ != FinishReason::kStop) Detokenize();
   TokenUpdate update;
   update.request_id = request_id_;
+  if (made() <= spec_.generated) {
+    text_.clear();
+    return update;
+  }
   update.tokens.push_back(output_.back());
   if (spec_.sampling.logprobs) update.logprobs.push_back(std::move(logprobs_));
   update.text = std::exchange(text_, {});

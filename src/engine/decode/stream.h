@@ -1,5 +1,9 @@
 // The tokens of one request. It takes the prompt and the model's logits, and makes tokens and text.
 // It does not depend on blocks and batches.
+//
+// A resumed request brings output of a lost decode worker. The stream takes this output up as its
+// own and returns no update for it. Sampler, text and stop strings are then in the same state as
+// those of the lost worker were.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +41,15 @@ class DecodeStream {
   DecodeStream(const DecodeStream&) = delete;
   DecodeStream& operator=(const DecodeStream&) = delete;
 
+  // Takes up the output that the spec brings, of which KV of the tokens [0, kv_tokens) exists.
+  // Advance replays the output behind these tokens, one token in each call. REQUIRES: called once,
+  // before Advance; prompt_tokens() - 1 <= kv_tokens < tokens.size() of the spec.
+  void Resume(int64_t kv_tokens);
+
   // Returns the token that the next step runs: the last token of the output, or first the prompt's
   // last token (design idea 1). Valid until Advance.
   std::span<const TokenId> next_input() const {
-    return (output_.empty() ? std::span<const TokenId>(spec_.tokens) : std::span<const TokenId>(output_)).last(1);
+    return (output_.empty() ? prompt() : std::span<const TokenId>(output_)).last(1);
   }
   int32_t next_position() const { return static_cast<int32_t>(size()) - 1; }
 
@@ -56,9 +65,9 @@ class DecodeStream {
   // As above, for a token that the backend chose with next_sample(). Returns Sampler::NotFinite if
   // the logits were not finite. REQUIRES: also sampled.id != kNotSampled.
   absl::StatusOr<bool> Advance(const SampledToken& sampled);
-  // Returns the update with the token of the last Advance. Changes nothing that the next step
-  // reads, so it may be called while that step runs. REQUIRES: Advance was called since the last
-  // `TakeUpdate`.
+  // Returns the update with the token of the last Advance. The update of a replayed token is empty.
+  // Changes nothing that the next step reads, so it may be called while that step runs. REQUIRES:
+  // Advance was called since the last `TakeUpdate`.
   TokenUpdate TakeUpdate();
   // Ends the stream for `reason`. Returns its last update, with the text that was held back.
   // REQUIRES: `TakeUpdate` was called for the last token.
@@ -67,15 +76,19 @@ class DecodeStream {
   const RequestId& request_id() const { return request_id_; }
   const RequestSpec& spec() const { return spec_; }
   // The number of tokens of prompt and output, and the token at `position`.
-  size_t size() const { return spec_.tokens.size() + output_.size(); }
+  size_t size() const { return spec_.prompt_tokens() + output_.size(); }
   TokenId token(size_t position) const {
-    const size_t prompt = spec_.tokens.size();
+    const size_t prompt = spec_.prompt_tokens();
     return position < prompt ? spec_.tokens[position] : output_[position - prompt];
   }
-  // The number of tokens of the output.
+  // The number of tokens of the output, with those that were taken up.
   int64_t made() const { return std::ssize(output_); }
 
  private:
+  std::span<const TokenId> prompt() const { return std::span(spec_.tokens).first(spec_.prompt_tokens()); }
+  // Returns whether the next token is output of the lost worker.
+  bool replays() const { return made() < spec_.generated; }
+  bool Replay();
   bool Take(TokenId id, TokenLogprobs logprobs);
   void Detokenize();
   bool wants_top_logprobs() const { return spec_.sampling.logprobs.value_or(0) > 0; }

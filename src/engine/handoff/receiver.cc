@@ -299,9 +299,11 @@ absl::Status HandoffReceiver::CheckStart(const DecodeJob& job, const Reservation
     return absl::FailedPreconditionError(
         absl::StrCat(what, " has ", reservation.table.size(), " blocks, expected ", job.blocks));
   }
-  if (static_cast<int64_t>(job.spec.tokens.size()) != int64_t{reservation.request.kv_tokens} + 1) {
+  // The KV of a resumed request may end anywhere in its output.
+  const int64_t tokens = int64_t{reservation.request.kv_tokens} + 1;
+  if (tokens < static_cast<int64_t>(job.spec.prompt_tokens()) || tokens > std::ssize(job.spec.tokens)) {
     return absl::FailedPreconditionError(absl::StrCat(what, " holds KV of ", reservation.request.kv_tokens,
-                                                      " tokens for a prompt of ", job.spec.tokens.size()));
+                                                      " tokens for a prompt of ", job.spec.prompt_tokens()));
   }
   const std::span<const TokenId> kv_tokens(job.spec.tokens.data(), static_cast<size_t>(reservation.request.kv_tokens));
   if (BlockKeys(RootKey(options_.module_digest, job.spec.cache_domain), kv_tokens) != reservation.request.keys) {

@@ -87,6 +87,68 @@ TEST_CASE("DecodeEngine gives the same output whatever runs beside the request")
   }
 }
 
+// Starts a job that resumes `job` after its first `made` tokens. The prefill worker hands off KV of
+// the prompt and this output, or of the prompt alone. Runs steps until there is room.
+void StartResumed(DecodeWorld& world, DecodeJob job, std::span<const TokenId> made, bool has_kv) {
+  DecodeJob handed = job;
+  job.spec.tokens.Append(made);
+  job.spec.generated = static_cast<int32_t>(made.size());
+  if (has_kv) handed.spec.tokens = job.spec.tokens;
+  while (!world.HandOffJob(handed)) BATON_CHECK(world.Step(), "no room, and nothing runs");
+  job.reservation = handed.reservation;
+  job.blocks = handed.blocks;
+  const absl::Status started = world.engine.Start(std::move(job), world.now);
+  BATON_CHECK(started.ok(), started.ToString());
+}
+
+TEST_CASE("DecodeEngine resumes an output with the tokens and text that were to follow") {
+  int64_t resumed = 0, ahead = 0;
+  const Seeds seeds = ForEachSeed(60, [&](uint64_t seed) {
+    std::mt19937 rng(seed);
+    std::vector<DecodeJob> jobs = RandomJobs(rng, 8, 60, 60);
+    for (DecodeJob& job : jobs) job.spec.sampling.seed = rng();
+    // The lost worker ran all jobs for some steps.
+    DecodeWorld lost(TestOptions(64));
+    for (const DecodeJob& job : jobs) lost.StartJob(job);
+    for (uint32_t i = rng() % 40; i > 0; --i) lost.Step();
+    lost.TakeEvents();
+
+    DecodeEngineOptions options = TestOptions(16);
+    options.max_batch = seed % 3 == 0 ? 2 : 64;
+    options.shares_output = seed % 5 == 0;
+    DecodeWorld world(options);
+    world.backend.samples = seed % 4 < 2;
+    world.backend.ahead = std::array{Ahead::kNever, Ahead::kAtOnce, Ahead::kLate, Ahead::kDeclined}[seed / 4 % 4];
+    for (const DecodeJob& job : jobs) {
+      const Output& before = lost.outputs[job.request_id];
+      if (before.ended()) continue;
+      StartResumed(world, job, before.tokens, /*has_kv=*/rng() % 2 == 0);
+      ++resumed;
+    }
+    world.RunAll();
+    for (const DecodeJob& job : jobs) {
+      INFO(job.request_id);
+      Output whole = lost.outputs.at(job.request_id);
+      if (!whole.ended()) {
+        const Output& after = world.outputs.at(job.request_id);
+        whole.tokens.insert(whole.tokens.end(), after.tokens.begin(), after.tokens.end());
+        whole.logprobs.insert(whole.logprobs.end(), after.logprobs.begin(), after.logprobs.end());
+        whole.text += after.text;
+        whole.finish = after.finish;
+        whole.failure = after.failure;
+        CHECK(after.queued.size() == 1);
+      }
+      CheckSame(whole, RunAlone(job), world.backend.samples);
+    }
+    CHECK(world.AllBlocksBack());
+    ahead += world.backend.steps_ahead();
+  });
+  if (seeds.all()) {
+    CHECK(resumed > 100);
+    CHECK(ahead > 100);
+  }
+}
+
 TEST_CASE("DecodeEngine reports a prefix of the output and one end when a request is cut") {
   int64_t cancelled = 0, failed = 0;
   const Seeds seeds = ForEachSeed(60, [&](uint64_t seed) {
