@@ -73,6 +73,8 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
     out.mutable_usage()->set_cached_tokens(life->outcome.cached_tokens);
     out.mutable_usage()->set_completion_tokens(life->outcome.completion_tokens);
     out.set_upstreams_omitted(life->upstreams_omitted);
+    out.set_resumed(life->outcome.resumed);
+    out.set_mixed_numerics(life->outcome.mixed_numerics);
     indices[life->outcome.id] = response.requests_size() - 1;
   }
   for (int i = 0; i < response.requests_size(); ++i) {

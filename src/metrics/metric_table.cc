@@ -133,6 +133,11 @@ constexpr MetricFamily kTable[] = {
      Kind::kCounter,
      "Attached workers that were lost without an announced shutdown, by `role`.",
      {{"role=prefill", &RouterCounts::lost_prefill_workers}, {"role=decode", &RouterCounts::lost_decode_workers}}},
+    {"baton_resumed_requests_total",
+     Kind::kCounter,
+     "Requests with output whose decode worker was lost, by `result`: resumed (another worker sent further tokens; "
+     "counted at each loss), failed (the request ended with an error before).",
+     {{"result=resumed", &RouterCounts::resumed}, {"result=failed", &RouterCounts::not_resumed}}},
     {"baton_http_connections", Kind::kGauge, "Open HTTP connections; limit 4096.", {{"", &HttpCounts::connections}}},
     {"baton_http_connections_shed_total",
      Kind::kCounter,

@@ -53,6 +53,7 @@ struct RouterCounts {
   LabelCounter requests, prefill_hints;  // by gRPC status code
   prometheus::Counter *prompt_tokens = nullptr, *cached_tokens = nullptr, *completion_tokens = nullptr;
   prometheus::Counter *lost_prefill_workers = nullptr, *lost_decode_workers = nullptr;
+  prometheus::Counter *resumed = nullptr, *not_resumed = nullptr;
   prometheus::Histogram *queue = nullptr, *router_queue = nullptr, *prefill = nullptr, *handoff = nullptr,
                         *first_token = nullptr, *inter_token = nullptr, *request = nullptr, *session_wait = nullptr;
 };

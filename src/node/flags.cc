@@ -186,6 +186,11 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
                  "upper bound on live requests; further requests fail with RESOURCE_EXHAUSTED")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  app.add_option_function<double>(
+         "--worker-wait", [&o](double seconds) { o.limits.worker_wait = absl::Seconds(seconds); },
+         "seconds for which a request waits if no worker that could serve it is attached")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->default_str(absl::StrCat(absl::ToInt64Seconds(o.limits.worker_wait)));
   AddRetired(app, "--routing",
              "the router always places a request by its session, or else by the prefix of its prompt");
   app.add_option(

@@ -6,9 +6,11 @@
 #include <tuple>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "model/sampler.h"
 #include "router/request_context.h"
 #include "router/shadow_prefill.h"
 #include "text/detokenizer.h"
@@ -16,7 +18,8 @@
 namespace baton {
 
 Dispatcher::Dispatcher(const Options& options)
-    : requests_(options.nonce),
+    : nonce_(options.nonce),
+      requests_(options.nonce),
       core_(options.limits),
       graph_(options.agents,
              [this](const RequestId& id) {
@@ -46,6 +49,9 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
   Request& request = requests_.Add(std::move(prepared));
   request.number = ticket.number;
   request.stages.arrived = now;
+  // Drawn here, so that another decode worker can go on with the output.
+  SamplingParams& sampling = request.asked.spec.sampling;
+  if (!sampling.seed && !request.asked.prefill_only) sampling.seed = ChoiceSeed(nonce_, ticket.number);
   if (request.asked.prompt.segments.empty()) request.stages.complete = now;
   if (absl::Status status = Enter(request, now); !status.ok()) {
     EndContext(contexts_, request.asked, "", now);
@@ -220,23 +226,35 @@ void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
 
 void Dispatcher::NoteWaiting(Request& request) {
   if (!request.placement.waits()) return;
-  request.stages.Place(absl::InfiniteFuture());
+  ForgetPlace(request, absl::InfiniteFuture());
+}
+
+// Forgets the last prefill of a request that is placed at `at`. The stages of a resumed request
+// stay those of its first place, so all later time counts as decode.
+void Dispatcher::ForgetPlace(Request& request, absl::Time at) {
+  if (request.output.empty()) {
+    request.stages.Place(at);
+  } else if (!request.first_done) {
+    request.first_done = request.done;
+  }
   request.done.reset();
 }
 
 void Dispatcher::OnUpdate(const WorkerAddress& link, const PrefillStarted& started, absl::Time now) {
   Request* request = requests_.FindByWorkerName(started.request_id);
   if (request == nullptr || request->placed_at != link || request->placement.waits()) return;
-  request->stages.Started(now);
+  core_.PrefillStarted(*request);
+  if (request->output.empty()) request->stages.Started(now);
 }
 
 void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now) {
   Request* found = requests_.FindByWorkerName(done.request_id);
   if (found == nullptr) return Discard(done);
   Request& request = *found;
-  if (core_.PrefillDone(link, request, done.decode_incarnation)) {
-    if (workload_) workload_->Prefilled(request);
-    request.stages.Prefilled(done, now);
+  const bool resumes = !request.output.empty();
+  if (core_.PrefillDone(link, request, done.decode_incarnation, now)) {
+    if (workload_ && !resumes) workload_->Prefilled(request);
+    if (!resumes) request.stages.Prefilled(done, now);
     request.prefilled_by = link;
     request.done = std::move(done);
     NotePrefill(request, request.placement.route.keys, now);
@@ -246,8 +264,8 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
 
 void Dispatcher::NotePrefill(const Request& request, std::span<const BlockKey> keys, absl::Time now) {
   const PrefillDone& done = *request.done;
-  // A prefill hint need not be a turn of the session.
-  if (gate_ && !request.asked.session.empty() && !request.prefill_hint) {
+  // A prefill hint need not be a turn of the session. A resumed request is no new turn.
+  if (gate_ && !request.asked.session.empty() && !request.prefill_hint && request.output.empty()) {
     gate_->Prefilled(SessionOf(request.asked),
                      {.worker = request.prefilled_by,
                       .keys = keys,
@@ -314,6 +332,8 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   request.stages.Updated(update, now);
   request.last_update = now;
   request.completion_tokens += tokens;
+  request.resumed += std::exchange(request.resuming, false);
+  request.output.insert(request.output.end(), update.tokens.begin(), update.tokens.end());
   request.finish = update.finish;
   if (first) {
     const auto before = UnfinishedEnd(*request.asked.served->tokenizer, request.asked.spec.tokens);
@@ -404,8 +424,7 @@ void Dispatcher::Act(PromptFailed& failed, absl::Time) { core_.Fail(*failed.node
 void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
   Request& request = *action.request;
   requests_.NameForWorkers(request);
-  request.stages.Place(now);
-  request.done.reset();
+  ForgetPlace(request, now);
   PrefillJob job = request.StartPrefill(action);
   job.spec.arrival_offset = ArrivalOffset(request, now);
   job.lease = PrefillLease(contexts_, request.asked);
@@ -423,9 +442,18 @@ void Dispatcher::AppendPrompt(const RouterAction& action, absl::Time now) {
 void Dispatcher::StartDecode(const RouterAction& action, absl::Time now) {
   Request& request = *action.request;
   request.decoded_by = action.worker;
+  NoteDecodeWorker(request);
   DecodeJob job = request.StartDecode();
   job.spec.arrival_offset = ArrivalOffset(request, now);
   actions_.push_back(WorkerCommand{action.worker, std::move(job)});
+}
+
+void Dispatcher::NoteDecodeWorker(Request& request) const {
+  const std::string& numerics_id = core_.registry().workers().at(request.decoded_by).info.numerics_id;
+  if (!request.output.empty()) {
+    request.mixed_numerics |= numerics_id != request.numerics_id || absl::StrContains(numerics_id, "varying-bits");
+  }
+  request.numerics_id = numerics_id;
 }
 
 void Dispatcher::End(const RouterAction& action, absl::Time now) {

@@ -74,7 +74,8 @@ class Dispatcher {
     std::optional<WorkloadOptions> shortest_first{};
     // Unset: any number of sessions is active.
     std::optional<SessionLimits> sessions{};
-    // Random for each router. Part of the workers' names for requests.
+    // Random for each router. Part of the workers' names for requests, and the base of the seeds of
+    // requests without one.
     uint64_t nonce = 0;
     bool shadow_prefill = true;
   };
@@ -163,6 +164,9 @@ class Dispatcher {
   static bool IsAwaited(const Request& request);
   // Resets the stages of prefill if the request waits to be placed again.
   void NoteWaiting(Request& request);
+  void ForgetPlace(Request& request, absl::Time at);
+  // Notes that the request's present decode worker begins, or goes on with its output.
+  void NoteDecodeWorker(Request& request) const;
 
   // Carries out the actions of core, graph and gate.
   void Act(absl::Time now);
@@ -175,6 +179,7 @@ class Dispatcher {
   void StartDecode(const RouterAction& action, absl::Time now);
   void End(const RouterAction& action, absl::Time now);
 
+  const uint64_t nonce_;
   RequestTable requests_;
   RouterCore core_;
   // Outputs of the live requests, and of requests that ended recently.

@@ -76,7 +76,7 @@ struct Placement {
   };
 
   Route route{};
-  // Tokens of the prompt so far.
+  // Tokens of the prompt so far. Those of a resumed request include the output so far.
   int32_t prompt_tokens = 0;
   State state = State::kNone;
   int64_t sequence = 0;  // order of submission
@@ -96,9 +96,11 @@ struct Placement {
   // Refusals of workers that are left out for now. A worker occurs at most once.
   std::vector<Refusal> refusals{};
   absl::Status last_refusal{};
-  // True if the request was placed again after a worker was lost that had not announced its
-  // shutdown.
-  bool placed_again = false;
+  // Whether a step of the prefill worker had the request, since it was placed.
+  bool in_step = false;
+  // Numbers of events since the request's last token: workers that were lost without an announced
+  // shutdown while they ran the request, and hand-offs that a decode worker could not start.
+  int32_t lost_workers = 0, failed_starts = 0;
   absl::Time timer = absl::InfiniteFuture();
 
   // Returns whether the request waits for a worker, or for room on a worker.

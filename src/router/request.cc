@@ -56,15 +56,30 @@ std::vector<BlockKey> Request::FixedKeys() const {
 
 std::vector<BlockKey> Request::CurrentKeys() const { return RouterKeys(asked, asked.spec.tokens, FixedKeys()); }
 
+void Request::ExtendByOutput() {
+  resuming = !output.empty();
+  const size_t extended = asked.spec.tokens.size() + output.size();
+  if (output.empty() || static_cast<size_t>(placement.prompt_tokens) == extended) return;
+  TokenBuffer tokens = asked.spec.tokens;
+  tokens.Append(output);
+  placement.route.keys = RouterKeys(asked, tokens, FixedKeys());
+  placement.prompt_tokens = static_cast<int32_t>(extended);
+}
+
 PrefillJob Request::StartPrefill(const RouterAction& action) {
   sent = asked.spec.tokens.size();
   restart = false;
   placed_at = action.worker;
   decoded_by.clear();
-  return {.request_id = worker_id,
-          .spec = asked.spec,
-          .decode_worker = action.decode_worker,
-          .streaming = action.streaming};
+  PrefillJob job{.request_id = worker_id,
+                 .spec = asked.spec,
+                 .decode_worker = action.decode_worker,
+                 .streaming = action.streaming};
+  if (action.with_output) {
+    job.spec.tokens.Append(output);
+    job.spec.sampling.max_tokens -= completion_tokens;
+  }
+  return job;
 }
 
 PrefillAppend Request::AppendPrompt(const RouterAction& action) {
@@ -80,21 +95,20 @@ PrefillAppend Request::AppendPrompt(const RouterAction& action) {
 }
 
 DecodeJob Request::StartDecode() const {
-  return {.request_id = worker_id,
-          .spec = asked.spec,
-          .reservation = done->reservation,
-          .decode_incarnation = done->decode_incarnation,
-          .blocks = done->blocks};
+  DecodeJob job{.request_id = worker_id,
+                .spec = asked.spec,
+                .reservation = done->reservation,
+                .decode_incarnation = done->decode_incarnation,
+                .blocks = done->blocks};
+  job.spec.tokens.Append(output);
+  job.spec.generated = completion_tokens;
+  return job;
 }
 
 size_t Request::BlocksAt(size_t blocks) const {
   const int64_t tokens = int64_t{done->cached_tokens} + done->shared_tokens + done->computed_tokens;
   return std::min(blocks, static_cast<size_t>(std::max<int64_t>(tokens, 0) / kBlockTokens));
 }
-
-// Returns how many of the prompt's tokens were cached, at the prefill worker or at the decode
-// worker. The last token has no KV before it is decoded, so it never counts.
-int32_t Request::CachedTokens() const { return done->cached_tokens + done->shared_tokens + done->held_tokens; }
 
 RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) const {
   RequestOutcome outcome;
@@ -114,10 +128,15 @@ RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) cons
   outcome.times = TimesOf(stages, now);
   outcome.total = std::max(now - stages.arrived, absl::ZeroDuration());
   if (completion_tokens > 0) outcome.first_token = outcome.total - outcome.times.decode;
-  outcome.prefilled = done.has_value();
-  if (done) {
-    outcome.cached_tokens = CachedTokens();
-    outcome.shared_tokens = done->shared_tokens;
+  outcome.resumed = resumed;
+  outcome.was_resuming = resuming;
+  outcome.mixed_numerics = mixed_numerics;
+  outcome.prefilled = counted().has_value();
+  if (const std::optional<PrefillDone>& prefilled = counted()) {
+    // Cached at the prefill worker or at the decode worker. The last token of the prompt has no KV
+    // before it is decoded, so it never counts.
+    outcome.cached_tokens = prefilled->cached_tokens + prefilled->shared_tokens + prefilled->held_tokens;
+    outcome.shared_tokens = prefilled->shared_tokens;
     outcome.router_queue = std::max(stages.placed - stages.complete, absl::ZeroDuration());
   }
   return outcome;
@@ -133,7 +152,7 @@ RequestLife Request::Life(RequestOutcome outcome) const {
   life.upstreams.assign(upstreams.begin(), upstreams.begin() + static_cast<std::ptrdiff_t>(reported));
   life.upstreams_omitted = static_cast<int32_t>(upstreams.size() - reported);
   life.stages = stages;
-  if (done) life.steps = done->steps;
+  if (counted()) life.steps = counted()->steps;
   return life;
 }
 

@@ -76,6 +76,18 @@ struct Request {
   std::optional<FinishReason> finish;
   int32_t completion_tokens = 0;
 
+  // The state that a request needs to go on at another decode worker.
+
+  std::vector<TokenId> output;  // all that decode workers have sent; empty for internal requests
+  bool resuming = false;        // a decode worker was lost since the last token
+  int32_t resumed = 0;          // how often another decode worker went on with the output
+  // The first `done` of a resumed request. Usage counts this one.
+  std::optional<PrefillDone> first_done;
+  // The numerics id of the last decode worker. Empty until one has the request.
+  std::string numerics_id;
+  // Whether decode workers with other numerics, or with varying bits, made parts of the output.
+  bool mixed_numerics = false;
+
   // PrefillAhead's part. Shadow prefills and prefill hints are internal requests, without a client.
 
   // Whether the request is a shadow prefill.
@@ -98,6 +110,9 @@ struct Request {
   // upstream request that failed may have voided the tokens of the last ones.
   std::vector<BlockKey> CurrentKeys() const;
 
+  // Makes the output part of the prompt that is placed next.
+  void ExtendByOutput();
+
   // Returns the job for the prefill worker of a kStartPrefill action. All tokens so far then count
   // as sent.
   PrefillJob StartPrefill(const RouterAction& action);
@@ -115,7 +130,8 @@ struct Request {
   RequestLife Life(RequestOutcome outcome) const;
 
  private:
-  int32_t CachedTokens() const;  // REQUIRES: `done` is set
+  // Returns the PrefillDone that usage counts.
+  const std::optional<PrefillDone>& counted() const { return first_done ? first_done : done; }
 };
 
 }  // namespace baton

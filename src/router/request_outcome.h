@@ -26,6 +26,13 @@ struct RequestOutcome {
   int32_t cached_tokens = 0;  // all with KV that this request's prefill did not compute
   int32_t shared_tokens = 0;  // part of cached_tokens: computed or copied back by another request
   int32_t completion_tokens = 0;
+  // How often another decode worker went on with the output, because the one before was lost.
+  int32_t resumed = 0;
+  // No other decode worker has gone on yet since the last one was lost.
+  bool was_resuming = false;
+  // The output of a resumed request may differ from that of one decode worker, because the numerics
+  // ids of its decode workers differ or contain "varying-bits".
+  bool mixed_numerics = false;
   StageTimes times;
   // Since the request's arrival. `first_token` is zero without a token.
   absl::Duration first_token, total;

@@ -17,6 +17,9 @@ namespace {
 constexpr absl::Duration kShortestRetry = absl::Milliseconds(10);
 constexpr absl::Duration kRetrySpacing = absl::Milliseconds(1);
 
+// How often a request's hand-off may fail at its start, since the last token.
+constexpr int32_t kMostFailedStarts = 3;
+
 using State = Placement::State;
 
 void LeaveOut(Placement& placement, const WorkerAddress& link, absl::Time until) {
@@ -59,8 +62,8 @@ void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
 void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   const AttachedWorker* worker = registry_.Find(link);
   if (worker == nullptr) return;
-  const std::string what = absl::StrCat(worker->info.role == WorkerRole::kPrefill ? "prefill" : "decode", " worker ",
-                                        link, " was lost; the request may be sent again");
+  const bool is_prefill = worker->info.role == WorkerRole::kPrefill;
+  const std::string what = absl::StrCat(is_prefill ? "prefill" : "decode", " worker ", link, " was lost");
   const bool left = worker->load.draining;
   // Removed first, so that no action goes to the worker.
   const std::vector<Request*> requests = assignments_.LeaveWorker(*worker);
@@ -68,18 +71,20 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   for (Request* request : requests) {
     Placement& placement = request->placement;
     const bool streams = placement.state == State::kStreaming;
-    const bool again = placement.state != State::kDecoding && (left || !placement.placed_again);
-    if (again && !streams) {
-      placement.placed_again |= !left;
+    // The request may be the cause if the worker ran it.
+    const bool ran = is_prefill ? placement.in_step && !streams : placement.state != State::kPrefilling;
+    if (!left && ran && ++placement.lost_workers >= kMostLostWorkers) {
+      End(*request, absl::InternalError(absl::StrCat(what, ", and ", kMostLostWorkers - 1,
+                                                     " workers before it; this request may be the cause")));
+      continue;
+    }
+    if (!streams) {
       // The request now waits for a worker to attach, not for these refusals.
       placement.refusals.clear();
       placement.refused_at.reset();
     }
-    if (again || streams) {
-      PlaceOrWait(*request, now);
-    } else {
-      End(*request, absl::UnavailableError(what), limits_.retry_hint);
-    }
+    request->ExtendByOutput();
+    PlaceOrWait(*request, now);
   }
   // The lost worker reports no room, so requests that it refused wait for another worker.
   for (Request* request : waiting_.InServiceOrder()) {
@@ -175,7 +180,8 @@ void RouterCore::EndBy(Request& request, absl::Time deadline) {
   Arm(request);
 }
 
-bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarnation decode_incarnation) {
+bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarnation decode_incarnation,
+                             absl::Time now) {
   Placement& placement = request.placement;
   if (placement.state != State::kPrefilling || placement.prefill != link) {
     // The request ended before the commit arrived. No request will start the decode worker's
@@ -193,8 +199,9 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarn
     return true;
   }
   if (registry_.At(placement.decode).info.incarnation != decode_incarnation) {
-    End(request, absl::UnavailableError(absl::StrCat("decode worker ", placement.decode,
-                                                     " restarted during the hand-off; the request may be sent again")));
+    // This router has not noticed yet.
+    placement.state = State::kStarting;
+    Failed(placement.decode, request, {absl::FailedPreconditionError("the decode worker has restarted")}, now);
     return false;
   }
   placement.state = State::kStarting;
@@ -216,24 +223,28 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
     // Requests were checked before. A worker refuses only prompts that its memory can never hold.
     reason = absl::InvalidArgumentError(StrCat(request.asked.form.paths.prompt, ": ", Message(reason)));
   }
-  if (placement.state == State::kStarting && (absl::IsFailedPrecondition(reason) || absl::IsDataLoss(reason))) {
-    // The hand-off's lease ended before Start, or its bytes were damaged. Another hand-off may
-    // succeed.
+  // The hand-off's lease ended before Start, or its bytes were damaged. Another hand-off may
+  // succeed.
+  const bool failed_start =
+      placement.state == State::kStarting && (absl::IsFailedPrecondition(reason) || absl::IsDataLoss(reason));
+  if (failed_start) {
+    ++placement.failed_starts;
     reason =
         absl::UnavailableError(StrCat("the hand-off failed: ", Message(reason), "; the request may be sent again"));
   }
   const bool streaming = placement.state == State::kStreaming;
   const bool cannot_hand_off = by_prefill && failure.no_room_to_decode && absl::IsUnavailable(reason);
   const WorkerAddress refuser = by_prefill && failure.no_room_to_decode ? placement.decode : link;
-  // The worker shuts down and no token has come, so the request is placed again as if the worker
-  // were lost.
+  // The worker shuts down, so the request is placed again as if the worker were lost.
   const bool leaves =
       (absl::IsUnavailable(reason) || absl::IsResourceExhausted(reason)) && registry_.IsDraining(refuser);
-  const bool again = (absl::IsResourceExhausted(reason) || cannot_hand_off || leaves) && !placement.route.at_holder &&
-                     (by_prefill || placement.state == State::kStarting);
+  const bool again = (absl::IsResourceExhausted(reason) || cannot_hand_off || leaves ||
+                      (failed_start && placement.failed_starts < kMostFailedStarts)) &&
+                     !placement.route.at_holder;
   if (again) {
-    const absl::Duration delay =
-        std::max({failure.retry_after, kShortestRetry, (waiting_requests() + 1) * kRetrySpacing});
+    absl::Duration delay = std::max({failure.retry_after, kShortestRetry, (waiting_requests() + 1) * kRetrySpacing});
+    // One failed start is no reason to avoid the worker.
+    if (failed_start) delay = std::max(delay, (placement.failed_starts - 1) * limits_.retry_hint);
     const bool until_room = absl::IsResourceExhausted(reason) && failure.no_room_to_decode &&
                             !placement.decode.empty() && failure.retry_after == absl::ZeroDuration();
     absl::Time left_out_until = now + delay;
@@ -245,9 +256,10 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
     if (streaming) return PlaceOrWait(request, now);
     if (leaves || !placement.refused_at) placement.refused_at = now;
     placement.last_refusal = reason;
+    request.ExtendByOutput();
     if (now < *placement.refused_at + limits_.capacity_wait) {
       if (TryPlace(request, now)) return;
-      if (waiting_.HasRoom(request.asked.spec)) return Wait(request, now);
+      if (waiting_.HasRoom(request.asked.spec) || request.completion_tokens > 0) return Wait(request, now);
     }
   }
   PassOnRoom(placement);
@@ -300,6 +312,7 @@ bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, bool
   if (placement.decode != link) return false;
   if (placement.state != State::kStarting && placement.state != State::kDecoding) return false;
   placement.state = State::kDecoding;
+  placement.lost_workers = placement.failed_starts = 0;
   if (finished) {
     assignments_.LeaveDecode(request);
     End(request, absl::OkStatus());
@@ -359,6 +372,7 @@ void RouterCore::Place(Request& request, const AttachedWorker& prefill, const At
   const bool streaming = placement.route.streaming;
   waiting_.Remove(request);
   placement.state = streaming ? State::kStreaming : State::kPrefilling;
+  placement.in_step = false;
   assignments_.ToPrefill(request, prefill);
   if (streaming) {
     assignments_.Expect(request, decode);
@@ -369,7 +383,8 @@ void RouterCore::Place(Request& request, const AttachedWorker& prefill, const At
                       .request = &request,
                       .worker = prefill.link,
                       .decode_worker = decode == nullptr ? "" : decode->info.address,
-                      .streaming = streaming});
+                      .streaming = streaming,
+                      .with_output = decode != nullptr && decode->info.has_module_weights()});
   Arm(request);
 }
 

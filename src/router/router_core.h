@@ -39,11 +39,14 @@
 
 namespace baton {
 
+// A request that lost this many workers since its last token ends.
+inline constexpr int32_t kMostLostWorkers = 3;
+
 struct RouterLimits {
   int32_t live_requests = 4096;
   int32_t waiting_requests = 1024;
   // How long a request waits for a worker to attach that could serve it.
-  absl::Duration worker_wait = absl::Seconds(2);
+  absl::Duration worker_wait = absl::Seconds(30);
   // The same if such a worker announced its shutdown before it left.
   absl::Duration restart_wait = absl::Seconds(30);
   // How long a request waits after workers refused it for lack of room. A deadline may end the wait
@@ -67,6 +70,9 @@ struct RouterAction {
   WorkerAddress decode_worker{};
   // kStartPrefill: whether kAppend and kClose actions follow.
   bool streaming = false;
+  // kStartPrefill: whether the prefill worker computes KV of the output too, to resume the request.
+  // If not, the decode worker computes this KV, because its weights are not the prefill module's.
+  bool with_output = false;
   absl::Status status{};  // for kEnd
   // For kEnd with RESOURCE_EXHAUSTED or UNAVAILABLE. Zero: unknown.
   absl::Duration retry_after{};
@@ -83,9 +89,10 @@ class RouterCore {
   // --- workers -----------------------------------------------------------------------------------
   // As WorkerRegistry::Attach.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
-  // Removes a worker; does nothing if it is not attached. The core places its requests again if no
-  // token has come: streaming prompts always, other requests once. A worker that was shutting down
-  // does not count for this limit. The remaining requests end with UNAVAILABLE.
+  // Removes a worker; does nothing if it is not attached. The core places its requests again, and
+  // another decode worker resumes those that have output. A request ends with INTERNAL if
+  // kMostLostWorkers workers that ran it were lost since its last token, because it may be the
+  // cause. Streaming prompts and workers that were shutting down do not count.
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load);
 
@@ -104,10 +111,12 @@ class RouterCore {
   void Closed(Request& request, absl::Time now);
   // Sets the deadline if it is earlier than the present one.
   void EndBy(Request& request, absl::Time deadline);
+  // Records that a step of the prefill worker has the request.
+  void PrefillStarted(Request& request) { request.placement.in_step = true; }
   // Handles a committed hand-off. Returns true if the hand-off is valid. Then kStartDecode follows,
   // or kEnd with OK for a prefill-only request. Otherwise cancels the hand-off at the decode worker
   // with this incarnation.
-  bool PrefillDone(const WorkerAddress& link, Request& request, Incarnation decode_incarnation);
+  bool PrefillDone(const WorkerAddress& link, Request& request, Incarnation decode_incarnation, absl::Time now);
   // Records that a prefill worker has these first blocks of a prompt that it has prefilled.
   void Remember(const WorkerAddress& link, std::span<const BlockKey> keys);
   struct Failure {

@@ -34,6 +34,10 @@ struct WorkerInfo {
   int64_t host_blocks = 0;
   int32_t context = 0;    // the context length
   int32_t max_batch = 0;  // requests in one step
+
+  // Returns whether the worker's own weights are the prefill module's, so that a prefill worker can
+  // compute KV of its output.
+  bool has_module_weights() const { return weights_digest == module_digest; }
 };
 
 // A worker's report of its load.

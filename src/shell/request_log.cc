@@ -45,6 +45,7 @@ void LogRequestEnd(const RequestOutcome& outcome) {
              {"prompt_tokens", int64_t{outcome.prompt_tokens}},
              {"cached_tokens", int64_t{outcome.cached_tokens}},
              {"completion_tokens", int64_t{outcome.completion_tokens}},
+             {"resumed", int64_t{outcome.resumed}},
              {"upstream_ms", Milliseconds(outcome.times.upstream)},
              {"queue_ms", Milliseconds(outcome.times.queue)},
              {"prefill_ms", Milliseconds(outcome.times.prefill)},

@@ -19,6 +19,9 @@ void RouterMetrics::OnProgress(const RequestProgress& progress) {
 
 void RouterMetrics::OnEnd(const RequestOutcome& outcome) {
   OnRefused(outcome.status.code());
+  counts_.resumed->Increment(outcome.resumed);
+  const bool failed = !outcome.status.ok() && !absl::IsCancelled(outcome.status);
+  if (outcome.was_resuming && failed) counts_.not_resumed->Increment();
   counts_.request->Observe(absl::ToDoubleSeconds(outcome.total));
   if (outcome.session_wait > absl::ZeroDuration()) {
     counts_.session_wait->Observe(absl::ToDoubleSeconds(outcome.session_wait));

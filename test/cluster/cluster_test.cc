@@ -33,10 +33,10 @@ struct Cluster {
   std::unique_ptr<v1::Inference::Stub> stub;
 
   Cluster() {
-    router.emplace("baton-router",
-                   std::vector<std::string>{"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModel,
-                                            "--prefill-workers", prefill->address, "--decode-workers",
-                                            absl::StrCat(decode_a->address, ",", decode_b->address)});
+    router.emplace("baton-router", std::vector<std::string>{"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+                                                            "--model", kModel, "--worker-wait", "2",
+                                                            "--prefill-workers", prefill->address, "--decode-workers",
+                                                            absl::StrCat(decode_a->address, ",", decode_b->address)});
     stub = v1::Inference::NewStub(DialTcp(router->Await("listening on ")));
     for (const auto* worker : {&*prefill, &*decode_a, &*decode_b}) {
       router->Await(absl::StrCat("worker ", worker->address, ": attached"));
@@ -278,9 +278,14 @@ TEST_CASE("Every request ends and blocks are freed when a prefill worker dies un
   cluster.decode_b->AwaitBlocksFree();
 }
 
-TEST_CASE("Requests fail and blocks are freed when a decode worker dies") {
+TEST_CASE("Requests go on, or fail without any worker, when a decode worker dies") {
   Cluster cluster;
   SECTION("the decode worker dies while it decodes") {
+    v1::GenerateRequest undisturbed = MakeRequest(1);
+    undisturbed.mutable_sampling()->set_max_tokens(450);
+    undisturbed.set_cache_salt("undisturbed");
+    Call expected(*cluster.stub, undisturbed);
+    REQUIRE(expected.Finish().ok());
     v1::GenerateRequest request = MakeRequest(1);
     request.set_session_id("s");
     REQUIRE(Call(*cluster.stub, request).Finish().ok());
@@ -291,9 +296,15 @@ TEST_CASE("Requests fail and blocks are freed when a decode worker dies") {
     (*used)->process.Signal(SIGKILL);
     const absl::Status status = call->Finish();
     INFO(Message(status));
-    CHECK(absl::IsUnavailable(status));
+    REQUIRE(status.ok());
+    CHECK(call->ids == expected.ids);
+    CHECK(call->logprobs == expected.logprobs);
+    CHECK(call->final.usage().prompt_tokens() == expected.final.usage().prompt_tokens());
+    CHECK(call->final.usage().completion_tokens() == 450);
+    const std::string metrics = MetricsOf(*cluster.router);
+    Await("the router to count it",
+          [&] { return Scrape(metrics, R"(baton_resumed_requests_total{result="resumed"})") == 1; });
     (*unused)->AwaitBlocksFree();
-    // The other worker serves it.
     CHECK(Call(*cluster.stub, MakeRequest(3)).Finish().ok());
   }
   SECTION("both decode workers die while the prompts prefill") {

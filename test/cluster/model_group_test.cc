@@ -30,8 +30,8 @@ struct Group {
   std::unique_ptr<v1::Inference::Stub> stub;
 
   explicit Group(const std::vector<const Worker*>& decoders)
-      : router("baton-router", {"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModule,
-                                "--prefill-workers", prefill.address, "--decode-workers", Addresses(decoders)}),
+      : router("baton-router", {"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModule, "--worker-wait",
+                                "2", "--prefill-workers", prefill.address, "--decode-workers", Addresses(decoders)}),
         stub(v1::Inference::NewStub(DialTcp(router.Await("listening on ")))) {
     router.Await(absl::StrCat("worker ", prefill.address, ": attached"));
     for (const Worker* decoder : decoders) router.Await(absl::StrCat("worker ", decoder->address, ": attached"));
@@ -162,7 +162,7 @@ TEST_CASE("A session's next turn finds its KV after its decoder died in mid-answ
   const absl::Status status = broken->Finish();
   REQUIRE(broken->ids.size() < 440);  // it had not finished
   CHECK(absl::IsUnavailable(status));
-  CHECK(Message(status) == absl::StrCat("decode worker ", tuned.address, " was lost; the request may be sent again"));
+  CHECK(Message(status) == "no decode worker for model 'tuned' is attached");
   group.prefill.AwaitBlocksFree();
 
   // The prompt continues with the output so far, of which a client may keep any part.
@@ -176,6 +176,42 @@ TEST_CASE("A session's next turn finds its KV after its decoder died in mid-answ
   for (Worker* worker : {&group.prefill, &copy}) worker->AwaitBlocksFree();
 }
 
+// Returns the decode worker that has served requests, and the one that has not.
+std::pair<Worker*, Worker*> UsedAndOther(Worker& first, Worker& second) {
+  const auto served = [](const Worker& worker) {
+    return Scrape(worker.metrics, "baton_worker_jobs_total{code=\"OK\",role=\"decode\"}").value_or(0) >= 1;
+  };
+  Await("a worker to count its job", [&] { return served(first) || served(second); });
+  const bool is_first = served(first);
+  CHECK_FALSE(served(is_first ? second : first));
+  return is_first ? std::pair(&first, &second) : std::pair(&second, &first);
+}
+
+TEST_CASE("A tuned decoder goes on with an equal decoder's output when that one dies") {
+  const Decoders made;
+  const std::string directory = made.Reversed("tuned");
+  Worker first("decode", DecoderOf(directory)), second("decode", DecoderOf(directory));
+  Group group({&first, &second});
+  v1::GenerateRequest request = Ask("tuned", std::vector<int32_t>(50, 9), 1);
+  request.set_session_id("s");
+  Get(*group.stub, request);
+  const auto [home, other] = UsedAndOther(first, second);
+  request.mutable_sampling()->set_max_tokens(440);
+  v1::GenerateRequest undisturbed = request;
+  undisturbed.set_cache_salt("undisturbed");
+  const Answer expected = Get(*group.stub, undisturbed);
+
+  const std::unique_ptr<Call> call = StopWhileItDecodes(*home, *group.stub, request);
+  home->process.Signal(SIGKILL);
+  const absl::Status status = call->Finish();
+  INFO(Message(status));
+  REQUIRE(status.ok());
+  // KV of the output by the prefill module would give other tokens.
+  CHECK(call->ids == expected.ids);
+  CHECK(call->logprobs == expected.logprobs);
+  for (Worker* worker : {&group.prefill, other}) worker->AwaitBlocksFree();
+}
+
 TEST_CASE("A request restarts at an equal decoder when its first one dies early") {
   const Decoders made;
   const std::string directory = made.Reversed("tuned");
@@ -184,25 +220,19 @@ TEST_CASE("A request restarts at an equal decoder when its first one dies early"
   v1::GenerateRequest request = Ask("tuned", std::vector<int32_t>(50, 9), 40);
   request.set_session_id("s");
   const Answer expected = Get(*group.stub, request);
-  const auto served = [](const Worker& worker) {
-    return Scrape(worker.metrics, "baton_worker_jobs_total{code=\"OK\",role=\"decode\"}").value_or(0) >= 1;
-  };
-  Await("a worker to count its job", [&] { return served(first) || served(second); });
-  Worker& home = served(first) ? first : second;
-  Worker& other = served(first) ? second : first;
-  CHECK_FALSE(served(other));
+  const auto [home, other] = UsedAndOther(first, second);
 
-  home.process.Signal(SIGSTOP);  // a stopped worker sends no token
+  home->process.Signal(SIGSTOP);  // a stopped worker sends no token
   Call call(*group.stub, request);
   Await("the router to take the request", [&] { return ServerInfoOf(*group.stub).live_requests() >= 1; });
-  home.process.Signal(SIGKILL);
+  home->process.Signal(SIGKILL);
   const absl::Status status = call.Finish();
   INFO(Message(status));
   REQUIRE(status.ok());
   CHECK(call.ids == expected.ids);
   CHECK(call.logprobs == expected.logprobs);
   CHECK(call.final.usage().cached_tokens() >= 48);
-  for (Worker* worker : {&group.prefill, &other}) worker->AwaitBlocksFree();
+  for (Worker* worker : {&group.prefill, other}) worker->AwaitBlocksFree();
 }
 
 TEST_CASE("A context of one model continues at all models of its prefill module") {

@@ -202,8 +202,8 @@ TEST_CASE("A router restarts a request without output when its worker comes back
   CHECK(call.Finish().status.ok());
 }
 
-TEST_CASE("A router fails started requests of a lost worker as retryable") {
-  Cluster c;
+TEST_CASE("A router fails a request as retryable when no worker can go on with its output") {
+  Cluster c({.worker_wait = absl::Milliseconds(100)});
   Call call(c);
   PassPrefill(c);
   c.decode->Send(TokensEvent("r", "x", std::nullopt));
@@ -212,29 +212,32 @@ TEST_CASE("A router fails started requests of a lost worker as retryable") {
   c.decode->Die();
   const absl::Status status = call.Finish().status;
   CHECK(absl::IsUnavailable(status));
-  CHECK(Message(status).find("was lost; the request may be sent again") != std::string::npos);
+  CHECK(Message(status).find("no decode worker") != std::string::npos);
   CHECK(RetryAfterOf(call.context) > absl::ZeroDuration());
+  CHECK(MetricValue(c.metrics, R"(baton_resumed_requests_total{result="failed"})") == 1);
 }
 
-TEST_CASE("A router uses a worker again when it comes back") {
+TEST_CASE("A router goes on with an output when its decode worker comes back") {
   Cluster c;
-  {
-    Call call(c, "first");
-    PassPrefill(c, "first");
-    c.decode->Send(TokensEvent("first", "x", std::nullopt));
-    v1::GenerateResponse response;
-    REQUIRE(call.reader->Read(&response));
-    const std::string address = c.decode->address();
-    c.decode.reset();
-    CHECK(absl::IsUnavailable(call.Finish().status));
-    c.decode.emplace(WorkerRole::kDecode, 33, address);
-  }
-  Call call(c, "second");
-  c.prefill->Next();
-  c.prefill->Send(DoneEvent("second", Incarnation(33)));
-  CHECK(c.decode->Next().decode().request_id() == "second");
-  c.decode->Send(TokensEvent("second", "ok", FinishReason::kStop));
-  CHECK(call.Finish().text == "ok");
+  Call call(c);
+  PassPrefill(c);
+  c.decode->Send(TokensEvent("r", "x", std::nullopt));
+  v1::GenerateResponse response;
+  REQUIRE(call.reader->Read(&response));
+  const std::string address = c.decode->address();
+  c.decode.reset();
+  c.decode.emplace(WorkerRole::kDecode, 33, address);
+  const auto prefill = c.prefill->Next();
+  CHECK(prefill.prefill().spec().tokens().end()[-1] == 'x');
+  c.prefill->Send(DoneEvent("r", Incarnation(33)));
+  const auto decode = c.decode->Next();
+  CHECK(decode.decode().spec().generated() == 1);
+  CHECK(decode.decode().spec().tokens().end()[-1] == 'x');
+  c.decode->Send(TokensEvent("r", "y", FinishReason::kStop));
+  const auto answer = call.Finish();
+  CHECK(answer.status.ok());
+  CHECK(answer.text == "y");  // Finish reads what follows `response`
+  CHECK(MetricValue(c.metrics, R"(baton_resumed_requests_total{result="resumed"})") == 1);
 }
 
 TEST_CASE("A router returns a worker's failure to the client unchanged") {

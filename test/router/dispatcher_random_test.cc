@@ -86,6 +86,7 @@ class RandomRequests {
 
   std::map<absl::StatusCode, int> refusals;
   int hints_prefilled = 0;
+  int resumed = 0;
   std::set<std::string> ends;  // the kinds of ends that occurred
 
  private:
@@ -148,6 +149,8 @@ class RandomRequests {
       AddPrefillHint(request);
     } else if (what == 6 && !hints_.empty()) {
       WorkOnHint();
+    } else if (what == 7 && Below(4) == 0) {
+      RestartDecodeWorker();
     } else {
       Work(request);
     }
@@ -175,6 +178,14 @@ class RandomRequests {
     if (dispatcher_.AddPrefillHint({id, call.ticket}, std::move(prompt), now_).ok()) Take();
     adding_ = nullptr;
     if (!hint.worker_id.empty()) hints_.push_back(std::move(hint));
+  }
+
+  // The requests that the worker had go on without a failure.
+  void RestartDecodeWorker() {
+    for (const Accepted& request : all_) resumed += !request.over && request.decoding && !request.made.empty();
+    dispatcher_.WorkerLoaded(kD, {.draining = true});
+    dispatcher_.WorkerLost(kD, now_);
+    dispatcher_.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now_);
   }
 
   // A complete prefill hint may end at any time. An incomplete one may fail.
@@ -388,6 +399,7 @@ class RandomRequests {
   void Sent(const DecodeJob& job) {
     Accepted& request = Called(job.request_id);
     CHECK(std::string(job.spec.tokens.begin(), job.spec.tokens.end()) == request.prompt);
+    CHECK(job.spec.generated == std::ssize(request.made));
     request.decoding = true;
   }
 
@@ -412,7 +424,7 @@ class RandomRequests {
       }
     }
     INFO(request.name.first << " " << request.name.second);
-    REQUIRE(request.prompt == expected);
+    REQUIRE(request.prompt == expected + request.made);
   }
 
   void NoteEnd(const Accepted& request) {
@@ -451,11 +463,12 @@ class RandomRequests {
 
 TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") {
   std::map<absl::StatusCode, int> refusals;
-  int hints_prefilled = 0;
+  int hints_prefilled = 0, resumed = 0;
   std::set<std::string> ends;
   const Seeds seeds = ForEachWorld<RandomRequests>(300, [&](const RandomRequests& requests) {
     for (const auto& [code, count] : requests.refusals) refusals[code] += count;
     hints_prefilled += requests.hints_prefilled;
+    resumed += requests.resumed;
     ends.insert(requests.ends.begin(), requests.ends.end());
   });
   if (!seeds.all()) return;
@@ -465,6 +478,7 @@ TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") 
     CHECK(ends.contains(end));
   }
   CHECK(hints_prefilled > 0);
+  CHECK(resumed > 50);
   for (const auto code : {absl::StatusCode::kNotFound, absl::StatusCode::kAlreadyExists, absl::StatusCode::kAborted,
                           absl::StatusCode::kInvalidArgument, absl::StatusCode::kResourceExhausted}) {
     INFO(absl::StatusCodeToString(code));

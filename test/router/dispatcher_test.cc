@@ -142,6 +142,7 @@ TEST_CASE("Dispatcher holds no worker when a complete prompt has no decode worke
   REQUIRE(d.Submit(down).ok());
   REQUIRE((*d).LivesOf("w", "", d.now).at(0)->stages.placed == d.now);
   (*d).WorkerLost(kD, d.now);
+  (*d).Cancel(up, d.now);
   CHECK((*d).LivesOf("w", "", d.now).at(0)->stages.placed == absl::InfiniteFuture());
   d.Take();
   (*d).WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 23), d.now += absl::Seconds(1));

@@ -126,10 +126,6 @@ TEST_CASE("Dispatcher ends prefill hints when their call fails") {
   SECTION("the decode worker fails the call") {
     (*d).OnFailed(kD, {d.NameOf("call"), absl::InternalError("broken"), {}}, d.now);
   }
-  SECTION("the call's decode worker is lost") {
-    d.Made(d.NameOf("call"), "x", std::nullopt);
-    (*d).WorkerLost(kD, d.now);
-  }
   const Lines lines = d.Take();
   CHECK(std::ranges::count(lines, "prefill-1: cancel call~2#ab.2") == 1);
   CHECK(std::ranges::count(lines, "prefill-1: cancel call~3#ab.3") == 1);

@@ -64,7 +64,7 @@ TEST_CASE("Dispatcher divides a request's time into its stages") {
   d.Take();
   d.now += absl::Milliseconds(30);
   SECTION("it is done") { d.Made(d.NameOf("r"), "y", FinishReason::kStop, absl::Milliseconds(1)); }
-  SECTION("its worker is lost") { (*d).WorkerLost(kD, d.now); }
+  SECTION("its worker fails") { (*d).OnFailed(kD, {d.NameOf("r"), absl::InternalError("broken"), {}}, d.now); }
   const RequestOutcome outcome = EndedOf((*d).TakeActions());
   CHECK(outcome.times.upstream == absl::ZeroDuration());
   CHECK(outcome.times.queue == absl::Milliseconds(13));

@@ -119,7 +119,7 @@ class RandomCluster {
       core_.Failed(link, id, {status, absl::Milliseconds(Draw(100)), Draw(2) == 0}, now_);
     } else if (is_prefill) {
       const std::string decode = absl::StrCat(2 + Draw(3));
-      const bool done = core_.PrefillDone(link, id, incarnation_[decode]);
+      const bool done = core_.PrefillDone(link, id, incarnation_[decode], now_);
       // A worker cannot complete a prompt that it has not received whole.
       if (streaming_.contains(id)) {
         CHECK_FALSE(done);

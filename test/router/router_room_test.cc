@@ -5,7 +5,7 @@ namespace baton {
 namespace {
 
 TEST_CASE("RouterCore retries a refused request until it fits or its wait ends") {
-  Cluster c({.capacity_wait = absl::Seconds(30)});
+  Cluster c({.worker_wait = absl::Seconds(2), .capacity_wait = absl::Seconds(30)});
   const absl::Duration until = GENERATE(absl::Seconds(10), absl::Seconds(100));
   REQUIRE(c.core.Submit(Ask("r", c.now + until), c.now).ok());
   Take(c.core);
@@ -16,7 +16,7 @@ TEST_CASE("RouterCore retries a refused request until it fits or its wait ends")
   c.core.Tick(c.now + absl::Milliseconds(300));
   CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
   SECTION("the request fits when it is tried again") {
-    CHECK(c.core.PrefillDone(kP, "r", Incarnation(22)));
+    CHECK(c.core.PrefillDone(kP, "r", Incarnation(22), c.now));
     CHECK(Take(c.core) == Lines{"decode r decode-1"});
   }
   SECTION("the request never fits") {
@@ -67,7 +67,7 @@ TEST_CASE("RouterCore tries another worker when a prefill-only request is refuse
 }
 
 TEST_CASE("RouterCore waits for the successor of a draining worker that refuses") {
-  Cluster c({.restart_wait = absl::Seconds(30), .capacity_wait = absl::Seconds(30)});
+  Cluster c({.worker_wait = absl::Seconds(2), .restart_wait = absl::Seconds(30), .capacity_wait = absl::Seconds(30)});
   const bool decode = GENERATE(true, false);
   const char* link = decode ? kD : kP;
   c.core.WorkerLoaded(link, {.draining = true});
@@ -106,7 +106,7 @@ TEST_CASE("RouterCore places a session elsewhere at once when its decode worker 
   CHECK(Take(c.core) == Lines{"prefill turn 2 prefill-1 decode-1"});
   SECTION("the decode worker refuses the hand-off") { c.core.Failed(kP, "turn 2", Full(), c.now); }
   SECTION("the decode worker refuses the request's start") {
-    REQUIRE(c.core.PrefillDone(kP, "turn 2", Incarnation(22)));
+    REQUIRE(c.core.PrefillDone(kP, "turn 2", Incarnation(22), c.now));
     Take(c.core);
     c.core.Failed(kD, "turn 2", Full(), c.now);
   }
@@ -229,7 +229,7 @@ TEST_CASE("RouterCore alternates between tenants when a worker is asked again") 
 }
 
 TEST_CASE("RouterCore asks a full decode worker again when it reports room") {
-  Cluster c({.capacity_wait = absl::Seconds(30)});
+  Cluster c({.worker_wait = absl::Seconds(2), .capacity_wait = absl::Seconds(30)});
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   Take(c.core);
   c.core.Failed(kP, "r", NoRoom(), c.now);
@@ -258,7 +258,7 @@ TEST_CASE("RouterCore asks a full decode worker again when it reports room") {
 }
 
 TEST_CASE("RouterCore ends a request with UNAVAILABLE when a quarantine takes the room") {
-  Cluster c({.capacity_wait = absl::Seconds(30)});
+  Cluster c({.worker_wait = absl::Seconds(2), .capacity_wait = absl::Seconds(30)});
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   c.core.Failed(kP, "r", NoRoom(), c.now);
   const auto end = [&](const WorkerLoad& load) {
@@ -397,7 +397,7 @@ TEST_CASE("RouterCore leaves out a decode worker that a prefill worker cannot re
 }
 
 TEST_CASE("RouterCore ends a request when workers refuse it one after the other") {
-  Cluster c({.capacity_wait = absl::Seconds(30)});
+  Cluster c({.worker_wait = absl::Seconds(2), .capacity_wait = absl::Seconds(30)});
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   absl::Time t = c.now;

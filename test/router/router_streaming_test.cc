@@ -16,7 +16,7 @@ TEST_CASE("RouterCore assigns a decode worker when a streaming prompt is complet
   CHECK(c.core.workers().at(kD).requests.empty());
   c.core.Closed("r", 30, 10, c.now);
   CHECK(Take(c.core) == Lines{"close r prefill-1 decode-1"});
-  CHECK(c.core.PrefillDone(kP, "r", Incarnation(22)));
+  CHECK(c.core.PrefillDone(kP, "r", Incarnation(22), c.now));
   CHECK(Take(c.core) == Lines{"decode r decode-1"});
   CHECK(c.core.workers().at(kP).prompt_tokens == 0);
 }

@@ -98,7 +98,7 @@ class TwoRouters {
     }
     REQUIRE(workers_.contains(places.second));
     if (Draw(5) != 0) {
-      REQUIRE(core.PrefillDone(places.first, id, workers_[places.second].incarnation));
+      REQUIRE(core.PrefillDone(places.first, id, workers_[places.second].incarnation, now_));
       core.Remember(places.first, request.keys);
       core.TokensArrived(places.second, id, true);
     } else {

@@ -134,7 +134,8 @@ class Driven {
     return absl::StrCat(append.last ? "close " : "append ", append.request_id, " ", TextOf(append.tokens));
   }
   static std::string Line(const DecodeJob& job) {
-    return absl::StrCat("decode ", job.request_id, " ", TextOf(job.spec.tokens));
+    const std::string line = absl::StrCat("decode ", job.request_id, " ", TextOf(job.spec.tokens));
+    return job.spec.generated == 0 ? line : absl::StrCat(line, ", ", job.spec.generated, " of them output");
   }
   static std::string Line(const CancelJob& cancel) { return absl::StrCat("cancel ", cancel.request_id); }
 

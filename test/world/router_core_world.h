@@ -64,9 +64,10 @@ class CoreById {
     core_.Closed(At(id), now);
   }
   void EndBy(const RequestId& id, absl::Time deadline) { core_.EndBy(At(id), deadline); }
-  bool PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation) {
-    return core_.PrefillDone(link, At(id), decode_incarnation);
+  bool PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation, absl::Time now) {
+    return core_.PrefillDone(link, At(id), decode_incarnation, now);
   }
+  void PrefillStarted(const RequestId& id) { core_.PrefillStarted(At(id)); }
   void Remember(const WorkerAddress& link, std::span<const BlockKey> keys) { core_.Remember(link, keys); }
   void Failed(const WorkerAddress& link, const RequestId& id, const RouterCore::Failure& failure, absl::Time now) {
     core_.Failed(link, At(id), failure, now);
@@ -132,7 +133,7 @@ using Lines = std::vector<std::string>;
 struct Cluster {
   absl::Time now = absl::UnixEpoch();
   CoreById core;
-  explicit Cluster(RouterLimits limits = {}) : core(limits) {
+  explicit Cluster(RouterLimits limits = {.worker_wait = absl::Seconds(2)}) : core(limits) {
     core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 11), now);
     core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now);
   }
@@ -143,7 +144,7 @@ enum class Stage { kPrefilling, kStarting, kDecoding };
 // Submits request "r" and brings it to the given stage. Takes all actions.
 inline void Bring(Cluster& c, Stage stage) {
   REQUIRE(c.core.Submit(Ask("r", c.now + absl::Seconds(60)), c.now).ok());
-  if (stage != Stage::kPrefilling) REQUIRE(c.core.PrefillDone(kP, "r", Incarnation(22)));
+  if (stage != Stage::kPrefilling) REQUIRE(c.core.PrefillDone(kP, "r", Incarnation(22), c.now));
   if (stage == Stage::kDecoding) REQUIRE(c.core.TokensArrived(kD, "r", false));
   Take(c.core);
 }

@@ -132,6 +132,10 @@ class TracedRequest:
     usage: Usage
     # Id of the request's W3C trace.
     trace_id: str
+    # How often another decode worker went on with the output, because the one before was lost.
+    resumed: int = 0
+    # These decode workers may differ in bits, so one worker alone may have made other tokens.
+    mixed_numerics: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,7 +195,7 @@ def _read_traced(response: Any, shift_us: int) -> list[TracedRequest]:
         ended_us=request.ended_us + shift_us, over=request.over, error=request.error,
         spans=tuple(_read_span(span, shift_us) for span in request.spans),
         upstreams=tuple(ids[index] for index in request.upstreams), usage=_fields(Usage, request.usage),
-        trace_id=request.trace_id)
+        trace_id=request.trace_id, resumed=request.resumed, mixed_numerics=request.mixed_numerics)
         for request in response.requests]
 
 

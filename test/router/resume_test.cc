@@ -1,0 +1,82 @@
+// Another decode worker goes on with the output of a lost one.
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "catch.h"
+#include "router/dispatcher.h"
+#include "world/dispatcher_world.h"
+
+namespace baton {
+namespace {
+
+TEST_CASE("Dispatcher resumes an output when its decode worker is lost") {
+  Driven d;
+  const bool has_module_weights = GENERATE(true, false);
+  WorkerInfo info = BytesWorker(WorkerRole::kDecode, kD, 22);
+  info.weights_digest[0] = has_module_weights ? 0 : 1;
+  info.numerics_id = "one";
+  (*d).WorkerLost(kD, d.now);
+  (*d).WorkerAttached(kD, info, d.now);
+  const RequestTicket ticket = d.Run("r", "ab", {});
+  d.Take();
+  const RequestId lost_name = d.NameOf("r");
+  d.now += absl::Seconds(1);
+  (*d).WorkerLost(kD, d.now);
+  CHECK(d.Take().empty());
+  d.now += absl::Seconds(1);
+  const bool varies = GENERATE(true, false);
+  if (varies) info.numerics_id = "another";
+  (*d).WorkerAttached(kD, info, d.now);
+  // A prefill worker computes KV of the output only for a decoder with the module's weights.
+  CHECK(d.Take() == Lines{has_module_weights ? "prefill-1: prefill r#ab.2 pab" : "prefill-1: prefill r#ab.2 p"});
+  d.Prefilled("r");
+  CHECK(d.Take() == Lines{"decode-1: decode r#ab.2 pab, 2 of them output"});
+  d.Made(lost_name, "z", {});  // late
+  CHECK(d.Take().empty());
+  d.now += absl::Seconds(1);
+  d.Made(d.NameOf("r"), "c", FinishReason::kStop);
+  const std::vector<DispatchAction> actions = (*d).TakeActions();
+  REQUIRE(actions.size() == 2);
+  const auto& progress = std::get<RequestProgress>(actions[0]);
+  CHECK(progress.update.text == "c");
+  CHECK_FALSE(progress.first);
+  CHECK(progress.wait == absl::Seconds(3));
+  const auto& ended = std::get<RequestEnded>(actions[1]);
+  CHECK(ended.ticket.number == ticket.number);
+  CHECK(ended.outcome.status.ok());
+  CHECK(ended.outcome.prompt_tokens == 1);
+  CHECK(ended.outcome.completion_tokens == 3);
+  CHECK(ended.outcome.cached_tokens == 0);
+  CHECK(ended.outcome.resumed == 1);
+  CHECK(ended.outcome.mixed_numerics == varies);
+  CHECK(ended.outcome.times.decode == absl::Seconds(3));
+}
+
+TEST_CASE("Dispatcher draws a seed for a request without one, and keeps it") {
+  Driven d;
+  ClientRequest with_seed = d.Request("seeded", "p");
+  with_seed.spec.sampling.seed = 7;
+  REQUIRE(d.Submit(with_seed).ok());
+  REQUIRE(d.Submit(d.Request("r", "p")).ok());
+  const auto seeds = [&] {
+    std::vector<std::optional<uint64_t>> found;
+    for (const DispatchAction& action : (*d).TakeActions()) {
+      const auto* command = std::get_if<WorkerCommand>(&action);
+      const auto* job = command == nullptr ? nullptr : std::get_if<PrefillJob>(&command->what);
+      if (job != nullptr) found.push_back(job->spec.sampling.seed);
+    }
+    return found;
+  };
+  const auto first = seeds();
+  REQUIRE(first.size() == 2);
+  CHECK(first[0] == 7);
+  REQUIRE(first[1].has_value());
+  (*d).WorkerLost(kP, d.now);
+  d.AttachPrefill(/*host_blocks=*/0);
+  CHECK(seeds() == first);
+}
+
+}  // namespace
+}  // namespace baton
