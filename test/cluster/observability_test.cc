@@ -131,6 +131,18 @@ struct CountingCluster {
     Await("a request to run", [&] { return Metric("baton_worker_requests{role=\"prefill\",state=\"running\"}") == 1; });
     Await("its tokens to be planned", [&] { return Metric("baton_worker_queued_tokens{role=\"prefill\"}") == 0; });
   }
+  // Waits until the router has the report that a step has the only request of the workflow.
+  void AwaitStarted(const std::string& workflow) const {
+    v1::TraceRequest wanted;
+    wanted.set_workflow(workflow);
+    Await("the report of the request's first step", [&] {
+      v1::TraceResponse trace;
+      grpc::ClientContext context;
+      if (!stub->Trace(&context, wanted, &trace).ok() || trace.requests_size() != 1) return false;
+      const auto& spans = trace.requests(0).spans();
+      return !spans.empty() && spans.rbegin()->phase() == v1::Span::PHASE_PREFILL;
+    });
+  }
   // Returns the log line of the router's only request, when it has ended.
   json EndLine() {
     router.Await("a request ended");
@@ -144,7 +156,7 @@ struct CountingCluster {
 
 std::string CompletionOf(int prompt_tokens, int id) {
   std::vector<int> ids(static_cast<size_t>(prompt_tokens), id);
-  return nlohmann::json{{"prompt", ids}, {"max_tokens", 1}, {"temperature", 0}}.dump();
+  return nlohmann::json{{"prompt", ids}, {"max_tokens", 1}, {"temperature", 0}, {"workflow", "w"}}.dump();
 }
 
 TEST_CASE("Usage and the prefill worker's metrics count the same cached tokens") {
@@ -180,6 +192,7 @@ TEST_CASE("Computed tokens are counted and wasted when the client leaves") {
   HttpClient http(c.http);
   http.Post("/v1/completions", CompletionOf(200, 5));
   c.AwaitPlanned();
+  c.AwaitStarted("w");
   CHECK(c.Tokens("computed") == 0);
   http.Close();
   c.AwaitCancelled(1);
