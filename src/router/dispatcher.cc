@@ -243,7 +243,7 @@ void Dispatcher::ForgetPlace(Request& request, absl::Time at) {
 void Dispatcher::OnUpdate(const WorkerAddress& link, const PrefillStarted& started, absl::Time now) {
   Request* request = requests_.FindByWorkerName(started.request_id);
   if (request == nullptr || request->placed_at != link || request->placement.waits()) return;
-  core_.PrefillStarted(*request);
+  core_.StepStarted(*request);
   if (request->output.empty()) request->stages.Started(now);
 }
 
@@ -258,6 +258,8 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
     request.prefilled_by = link;
     request.done = std::move(done);
     NotePrefill(request, request.placement.route.keys, now);
+  } else {
+    NoteWaiting(request);
   }
   Act(now);
 }
@@ -321,7 +323,9 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
     return OnFailed(link, {update.request_id, absl::InternalError(what), absl::ZeroDuration(), false}, now);
   }
   if (update.tokens.empty() && update.text.empty() && !update.finish) {  // the first step began
-    if (request.placement.decode == link) request.stages.Updated(update, now);
+    if (request.placement.decode != link) return;
+    core_.StepStarted(request);
+    request.stages.Updated(update, now);
     return;
   }
   update.request_id = request.id;
@@ -449,7 +453,10 @@ void Dispatcher::StartDecode(const RouterAction& action, absl::Time now) {
 }
 
 void Dispatcher::NoteDecodeWorker(Request& request) const {
-  const std::string& numerics_id = core_.registry().workers().at(request.decoded_by).info.numerics_id;
+  const auto& workers = core_.registry().workers();
+  // KV of the prompt, and perhaps of the output, comes from the prefill worker.
+  const std::string numerics_id = absl::StrCat(workers.at(request.prefilled_by).info.numerics_id, " ",
+                                               workers.at(request.decoded_by).info.numerics_id);
   if (!request.output.empty()) {
     request.mixed_numerics |= numerics_id != request.numerics_id || absl::StrContains(numerics_id, "varying-bits");
   }

@@ -182,8 +182,10 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, 
 const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> all, const Request& request,
                                    const AttachedWorker* ahead, const PlacementOptions& options) {
   if (all.empty()) return nullptr;
-  const auto candidates =
-      LargeEnough(all, int64_t{request.placement.prompt_tokens} + request.asked.spec.sampling.max_tokens);
+  // The prompt of a resumed request has the output so far.
+  const int64_t tokens =
+      int64_t{request.placement.prompt_tokens} + request.asked.spec.sampling.max_tokens - std::ssize(request.output);
+  const auto candidates = LargeEnough(all, tokens);
   return PolicyOf(options).decode(candidates, request, ahead);
 }
 

@@ -96,7 +96,10 @@ struct Placement {
   // Refusals of workers that are left out for now. A worker occurs at most once.
   std::vector<Refusal> refusals{};
   absl::Status last_refusal{};
-  // Whether a step of the prefill worker had the request, since it was placed.
+  // The weights that began the output. Unset before a decode worker has the request. Only workers
+  // with these weights go on with the output.
+  std::optional<DecoderDigests> decoder{};
+  // Whether a step of its present worker had the request.
   bool in_step = false;
   // Numbers of events since the request's last token: workers that were lost without an announced
   // shutdown while they ran the request, and hand-offs that a decode worker could not start.

@@ -70,7 +70,7 @@ PrefillJob Request::StartPrefill(const RouterAction& action) {
   sent = asked.spec.tokens.size();
   restart = false;
   placed_at = action.worker;
-  decoded_by.clear();
+  if (output.empty()) decoded_by.clear();
   PrefillJob job{.request_id = worker_id,
                  .spec = asked.spec,
                  .decode_worker = action.decode_worker,

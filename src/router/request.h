@@ -83,7 +83,8 @@ struct Request {
   int32_t resumed = 0;          // how often another decode worker went on with the output
   // The first `done` of a resumed request. Usage counts this one.
   std::optional<PrefillDone> first_done;
-  // The numerics id of the last decode worker. Empty until one has the request.
+  // The numerics ids of the last prefill worker and decode worker. Empty until a decode worker has
+  // the request.
   std::string numerics_id;
   // Whether decode workers with other numerics, or with varying bits, made parts of the output.
   bool mixed_numerics = false;

@@ -71,8 +71,8 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   for (Request* request : requests) {
     Placement& placement = request->placement;
     const bool streams = placement.state == State::kStreaming;
-    // The request may be the cause if the worker ran it.
-    const bool ran = is_prefill ? placement.in_step && !streams : placement.state != State::kPrefilling;
+    // The request may be the cause if a step of the worker had it.
+    const bool ran = placement.in_step && !streams && is_prefill == (placement.state == State::kPrefilling);
     if (!left && ran && ++placement.lost_workers >= kMostLostWorkers) {
       End(*request, absl::InternalError(absl::StrCat(what, ", and ", kMostLostWorkers - 1,
                                                      " workers before it; this request may be the cause")));
@@ -201,10 +201,13 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarn
   if (registry_.At(placement.decode).info.incarnation != decode_incarnation) {
     // This router has not noticed yet.
     placement.state = State::kStarting;
-    Failed(placement.decode, request, {absl::FailedPreconditionError("the decode worker has restarted")}, now);
+    const WorkerAddress decode = placement.decode;
+    Failed(decode, request, {absl::FailedPreconditionError("the decode worker has restarted")}, now);
     return false;
   }
   placement.state = State::kStarting;
+  placement.in_step = false;
+  placement.decoder = registry_.At(placement.decode).info.decoder();
   actions_.push_back({.kind = RouterAction::Kind::kStartDecode, .request = &request, .worker = placement.decode});
   return true;
 }
@@ -311,7 +314,12 @@ bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, bool
   Placement& placement = request.placement;
   if (placement.decode != link) return false;
   if (placement.state != State::kStarting && placement.state != State::kDecoding) return false;
+  if (placement.state == State::kStarting) {
+    placement.refusals.clear();
+    placement.refused_at.reset();
+  }
   placement.state = State::kDecoding;
+  placement.in_step = true;
   placement.lost_workers = placement.failed_starts = 0;
   if (finished) {
     assignments_.LeaveDecode(request);
@@ -340,6 +348,15 @@ int64_t RouterCore::FewestUncached(const Request& request) const {
   return fewest;
 }
 
+RouterCore::Candidates RouterCore::DecodesFor(const Request& request) const {
+  Candidates decodes = registry_.Decodes(request.asked.served->name);
+  if (!request.output.empty()) {
+    std::erase_if(decodes,
+                  [&](const AttachedWorker* worker) { return worker->info.decoder() != request.placement.decoder; });
+  }
+  return decodes;
+}
+
 bool RouterCore::TryPlace(Request& request, absl::Time now) {
   Placement& placement = request.placement;
   const ClientRequest& asked = request.asked;
@@ -347,7 +364,7 @@ bool RouterCore::TryPlace(Request& request, absl::Time now) {
   const auto refused = [&](const AttachedWorker* worker) {
     return std::ranges::count(placement.refusals, worker->link, &Placement::Refusal::link) > 0;
   };
-  Candidates decodes = registry_.Decodes(asked.served->name);
+  Candidates decodes = DecodesFor(request);
   std::erase_if(decodes, refused);
   Candidates prefills = registry_.Prefills(asked.served->name, asked.prefill_only, decodes);
   std::erase_if(prefills, refused);
@@ -384,7 +401,8 @@ void RouterCore::Place(Request& request, const AttachedWorker& prefill, const At
                       .worker = prefill.link,
                       .decode_worker = decode == nullptr ? "" : decode->info.address,
                       .streaming = streaming,
-                      .with_output = decode != nullptr && decode->info.has_module_weights()});
+                      .with_output = decode != nullptr && decode->info.has_module_weights() &&
+                                     prefill.info.numerics_id == decode->info.numerics_id});
   Arm(request);
 }
 
@@ -413,6 +431,11 @@ void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
 void RouterCore::Wait(Request& request, absl::Time now) {
   Placement& placement = request.placement;
   placement.reason = registry_.Readiness(request.asked.served->name, request.asked.prefill_only);
+  if (placement.reason.ok() && !request.output.empty() && DecodesFor(request).empty()) {
+    placement.reason =
+        absl::UnavailableError(StrCat("no decode worker with the weights that began the output is attached; model '",
+                                      request.asked.served->name, "' has other weights now"));
+  }
   if (placement.reason.ok() && placement.route.streaming) {
     waiting_.Remove(request);
     placement.state = State::kCollecting;

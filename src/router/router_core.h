@@ -71,7 +71,8 @@ struct RouterAction {
   // kStartPrefill: whether kAppend and kClose actions follow.
   bool streaming = false;
   // kStartPrefill: whether the prefill worker computes KV of the output too, to resume the request.
-  // If not, the decode worker computes this KV, because its weights are not the prefill module's.
+  // If not, the decode worker computes this KV, because its weights are not the prefill module's,
+  // or because the prefill worker's numerics differ.
   bool with_output = false;
   absl::Status status{};  // for kEnd
   // For kEnd with RESOURCE_EXHAUSTED or UNAVAILABLE. Zero: unknown.
@@ -111,8 +112,8 @@ class RouterCore {
   void Closed(Request& request, absl::Time now);
   // Sets the deadline if it is earlier than the present one.
   void EndBy(Request& request, absl::Time deadline);
-  // Records that a step of the prefill worker has the request.
-  void PrefillStarted(Request& request) { request.placement.in_step = true; }
+  // Records that a step of the request's present worker has it.
+  void StepStarted(Request& request) { request.placement.in_step = true; }
   // Handles a committed hand-off. Returns true if the hand-off is valid. Then kStartDecode follows,
   // or kEnd with OK for a prefill-only request. Otherwise cancels the hand-off at the decode worker
   // with this incarnation.
@@ -156,6 +157,8 @@ class RouterCore {
  private:
   using Candidates = WorkerRegistry::Candidates;
 
+  // Returns the decode workers for the request's model, and for its output if it has any.
+  Candidates DecodesFor(const Request& request) const;
   bool TryPlace(Request& request, absl::Time now);
   // Makes the request wait for a worker, or for room on a worker.
   void Wait(Request& request, absl::Time now);

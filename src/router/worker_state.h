@@ -12,6 +12,12 @@ namespace baton {
 
 enum class WorkerRole { kPrefill, kDecode };
 
+// The weights of a decode worker, and the prefill module whose KV it reads.
+struct DecoderDigests {
+  std::array<uint8_t, 32> module{}, weights{};
+  friend bool operator==(const DecoderDigests&, const DecoderDigests&) = default;
+};
+
 // A worker's identity and capacity.
 struct WorkerInfo {
   WorkerRole role = WorkerRole::kPrefill;
@@ -38,6 +44,7 @@ struct WorkerInfo {
   // Returns whether the worker's own weights are the prefill module's, so that a prefill worker can
   // compute KV of its output.
   bool has_module_weights() const { return weights_digest == module_digest; }
+  DecoderDigests decoder() const { return {module_digest, weights_digest}; }
 };
 
 // A worker's report of its load.

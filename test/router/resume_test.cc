@@ -16,7 +16,6 @@ TEST_CASE("Dispatcher resumes an output when its decode worker is lost") {
   const bool has_module_weights = GENERATE(true, false);
   WorkerInfo info = BytesWorker(WorkerRole::kDecode, kD, 22);
   info.weights_digest[0] = has_module_weights ? 0 : 1;
-  info.numerics_id = "one";
   (*d).WorkerLost(kD, d.now);
   (*d).WorkerAttached(kD, info, d.now);
   const RequestTicket ticket = d.Run("r", "ab", {});
@@ -29,8 +28,10 @@ TEST_CASE("Dispatcher resumes an output when its decode worker is lost") {
   const bool varies = GENERATE(true, false);
   if (varies) info.numerics_id = "another";
   (*d).WorkerAttached(kD, info, d.now);
-  // A prefill worker computes KV of the output only for a decoder with the module's weights.
-  CHECK(d.Take() == Lines{has_module_weights ? "prefill-1: prefill r#ab.2 pab" : "prefill-1: prefill r#ab.2 p"});
+  // A prefill worker computes KV of the output only for a decoder with the module's weights and
+  // with its own numerics.
+  const bool with_output = has_module_weights && !varies;
+  CHECK(d.Take() == Lines{with_output ? "prefill-1: prefill r#ab.2 pab" : "prefill-1: prefill r#ab.2 p"});
   d.Prefilled("r");
   CHECK(d.Take() == Lines{"decode-1: decode r#ab.2 pab, 2 of them output"});
   d.Made(lost_name, "z", {});  // late
@@ -52,6 +53,27 @@ TEST_CASE("Dispatcher resumes an output when its decode worker is lost") {
   CHECK(ended.outcome.resumed == 1);
   CHECK(ended.outcome.mixed_numerics == varies);
   CHECK(ended.outcome.times.decode == absl::Seconds(3));
+}
+
+TEST_CASE("Dispatcher does not go on with an output at a worker with other weights") {
+  Driven d;
+  d.Run("r", "ab", {});
+  d.Take();
+  (*d).WorkerLost(kD, d.now);
+  WorkerInfo other = BytesWorker(WorkerRole::kDecode, kD, 23);
+  other.weights_digest[0] = 1;
+  (*d).WorkerAttached(kD, other, d.now);
+  CHECK(d.Take().empty());
+  SECTION("a worker with the same weights attaches") {
+    (*d).WorkerLost(kD, d.now);
+    (*d).WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 24), d.now);
+    CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.2 pab"});
+  }
+  SECTION("no such worker attaches") {
+    d.now += RouterLimits().worker_wait;
+    (*d).Tick(d.now);
+    CHECK(d.Take() == Lines{"r ends UNAVAILABLE, 2 tokens"});
+  }
 }
 
 TEST_CASE("Dispatcher draws a seed for a request without one, and keeps it") {

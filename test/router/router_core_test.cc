@@ -88,7 +88,7 @@ TEST_CASE("RouterCore places a prompt again when its prefill worker is lost") {
     SECTION("it fails after three workers that ran it, because it may be the cause") {
       const bool runs = GENERATE(true, false);
       for (uint64_t restart = 1; restart <= 3; ++restart) {
-        if (runs) c.core.PrefillStarted("r");
+        if (runs) c.core.StepStarted("r");
         c.core.WorkerLost("prefill-2", c.now);
         CHECK(Take(c.core) ==
               (runs && restart == 3 ? Lines{"cancel r decode-1", "end r INTERNAL"} : Lines{"cancel r decode-1"}));
@@ -135,9 +135,10 @@ TEST_CASE("RouterCore places a request again when its decode worker is lost earl
       CHECK(Take(c.core) == Lines{"end r OK"});
     }
     SECTION("it fails after three workers that ran it, because it may be the cause") {
-      // The first worker was lost while the prompt was computed, or had the request.
-      const int more = stage == Stage::kPrefilling ? 3 : 2;
+      // No step of the first worker had the request.
+      const int more = 3;
       for (int restart = 1; restart <= more; ++restart) {
+        c.core.StepStarted("r");
         c.core.WorkerLost(kD, c.now);
         CHECK(Take(c.core) == (restart == more ? Lines{"end r INTERNAL"} : Lines{}));
         if (restart == more) return;
@@ -180,7 +181,7 @@ TEST_CASE("RouterCore counts only unannounced losses of workers as attempts") {
   Bring(c, Stage::kPrefilling);
   int placed = 0;
   for (const bool draining : {true, false, true, false, true, false}) {
-    c.core.PrefillStarted("r");
+    c.core.StepStarted("r");
     c.core.WorkerLoaded(kP, {.draining = draining});
     c.core.WorkerLost(kP, c.now);
     Take(c.core);

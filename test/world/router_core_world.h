@@ -67,7 +67,7 @@ class CoreById {
   bool PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation, absl::Time now) {
     return core_.PrefillDone(link, At(id), decode_incarnation, now);
   }
-  void PrefillStarted(const RequestId& id) { core_.PrefillStarted(At(id)); }
+  void StepStarted(const RequestId& id) { core_.StepStarted(At(id)); }
   void Remember(const WorkerAddress& link, std::span<const BlockKey> keys) { core_.Remember(link, keys); }
   void Failed(const WorkerAddress& link, const RequestId& id, const RouterCore::Failure& failure, absl::Time now) {
     core_.Failed(link, At(id), failure, now);

@@ -30,8 +30,8 @@ class RestartTest(unittest.TestCase):
                           "--decode-workers", self.workers["decode"].grpc)
 
     def start_router_without_workers(self):
-        return self.start("router", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--prefill-workers", "127.0.0.1:1",
-                          "--decode-workers", "127.0.0.1:2", until=" HTTP on ")
+        return self.start("router", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--worker-wait", "2",
+                          "--prefill-workers", "127.0.0.1:1", "--decode-workers", "127.0.0.1:2", until=" HTTP on ")
 
     def metrics(self):
         with urllib.request.urlopen(f"{self.router.http}/metrics") as page:
