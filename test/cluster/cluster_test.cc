@@ -281,16 +281,16 @@ TEST_CASE("Every request ends and blocks are freed when a prefill worker dies un
 TEST_CASE("Requests go on, or fail without any worker, when a decode worker dies") {
   Cluster cluster;
   SECTION("the decode worker dies while it decodes") {
-    v1::GenerateRequest undisturbed = MakeRequest(1);
-    undisturbed.mutable_sampling()->set_max_tokens(450);
-    undisturbed.set_cache_salt("undisturbed");
-    Call expected(*cluster.stub, undisturbed);
-    REQUIRE(expected.Finish().ok());
     v1::GenerateRequest request = MakeRequest(1);
     request.set_session_id("s");
     REQUIRE(Call(*cluster.stub, request).Finish().ok());
     // The session's next request goes to `used`.
     const auto [used, unused] = cluster.UsedAndUnused();
+    v1::GenerateRequest undisturbed = MakeRequest(1);
+    undisturbed.mutable_sampling()->set_max_tokens(450);
+    undisturbed.set_cache_salt("undisturbed");
+    Call expected(*cluster.stub, undisturbed);
+    REQUIRE(expected.Finish().ok());
     request.mutable_sampling()->set_max_tokens(450);
     const std::unique_ptr<Call> call = StopWhileItDecodes(**used, *cluster.stub, request);
     (*used)->process.Signal(SIGKILL);
