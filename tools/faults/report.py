@@ -1,0 +1,54 @@
+"""The figures of a run."""
+
+import collections
+
+from faults.load import KINDS
+
+
+def percentile(values, share):
+    """Returns the nearest-rank percentile in milliseconds, or None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000)
+
+
+def latencies(answers):
+    """Returns percentiles of TTFT and of the whole times, of answers that ended well."""
+    good = [answer for answer in answers if not answer.error]
+    first = [answer.first - answer.begun for answer in good if answer.tokens]
+    whole = [answer.ended - answer.begun for answer in good]
+    return {"requests": len(good), "ttft_p50_ms": percentile(first, 0.5), "ttft_p99_ms": percentile(first, 0.99),
+            "ttft_max_ms": percentile(first, 1), "whole_p50_ms": percentile(whole, 0.5),
+            "whole_p99_ms": percentile(whole, 0.99), "whole_max_ms": percentile(whole, 1)}
+
+
+def split(answers, faults):
+    """Returns the answers that were running when a fault began, and the others.
+
+    A graph counts as running from its first request, so its reader may count as one of the others.
+    """
+    def was_running(answer):
+        return any(answer.begun <= fault.begun <= answer.ended for fault in faults)
+
+    running = [answer for answer in answers if was_running(answer)]
+    return running, [answer for answer in answers if not was_running(answer)]
+
+
+def summary(calm, answers, faults):
+    """Returns the report on the answers of the calm time and of the time with faults."""
+    running, others = split(answers, faults)
+    gaps = {kind: max((round(answer.longest_gap * 1000) for answer in answers if answer.kind == kind), default=0)
+            for kind in KINDS}
+    killed = [fault.running for fault in faults if fault.name == "kill:decode"]
+    return {
+        "requests": len(answers),
+        "faults": dict(collections.Counter(fault.name for fault in faults)),
+        "failures": dict(collections.Counter(answer.error for answer in calm + answers if answer.error)),
+        "wrong": sum(answer.wrong for answer in calm + answers),
+        "longest_gap_ms": gaps,
+        "streams_at_a_killed_decode_worker": {"fewest": min(killed), "most": max(killed)} if killed else None,
+        "calm": latencies(calm),
+        "running_when_a_fault_began": latencies(running),
+        "other_requests": latencies(others),
+    }

@@ -1,0 +1,50 @@
+import unittest
+
+from faults import report
+from faults.cluster import slope
+from faults.load import Answer
+from faults.schedule import Fault, named
+
+
+def answer(begun, first, ended, **fields):
+    return Answer(fields.pop("kind", "plain"), tokens=[1], begun=begun, first=first, ended=ended, **fields)
+
+
+class ReportTest(unittest.TestCase):
+    def test_percentiles_are_of_the_nearest_rank(self):
+        values = [i / 1000 for i in range(1, 101)]
+        self.assertEqual(report.percentile(values, 0.5), 51)
+        self.assertEqual(report.percentile(values, 0.99), 100)
+        self.assertEqual(report.percentile(values, 1), 100)
+        self.assertIsNone(report.percentile([], 0.5))
+
+    def test_latencies_leave_out_answers_that_failed(self):
+        found = report.latencies([answer(1, 2, 4), answer(1, 9, 9, error="lost")])
+        self.assertEqual(found["requests"], 1)
+        self.assertEqual(found["ttft_max_ms"], 1000)
+        self.assertEqual(found["whole_max_ms"], 3000)
+
+    def test_requests_are_split_by_whether_they_ran_when_a_fault_began(self):
+        early, during, late = answer(0, 1, 2), answer(4, 5, 6), answer(7, 8, 9)
+        running, others = report.split([early, during, late], [Fault("kill:decode", 5.5)])
+        self.assertEqual(running, [during])
+        self.assertEqual(others, [early, late])
+
+    def test_a_summary_counts_failures_wrong_answers_and_gaps_of_each_kind(self):
+        faults = [Fault("kill:decode", 5, running=4), Fault("kill:decode", 8, running=9), Fault("stop:prefill", 9)]
+        answers = [answer(0, 1, 2, longest_gap=0.3), answer(0, 1, 2, kind="graph", longest_gap=2.5, wrong=True)]
+        found = report.summary([answer(0, 1, 2, error="refused")], answers, faults)
+        self.assertEqual(found["failures"], {"refused": 1})
+        self.assertEqual(found["wrong"], 1)
+        self.assertEqual(found["longest_gap_ms"], {"plain": 300, "session": 0, "graph": 2500})
+        self.assertEqual(found["faults"], {"kill:decode": 2, "stop:prefill": 1})
+        self.assertEqual(found["streams_at_a_killed_decode_worker"], {"fewest": 4, "most": 9})
+
+    def test_growth_is_the_slope_of_the_line_through_the_samples(self):
+        self.assertAlmostEqual(slope([(0, 10), (1, 12), (2, 14)]), 2)
+        self.assertAlmostEqual(slope([(0, 5), (1, 7), (2, 5)]), 0)
+
+    def test_a_fault_that_does_not_exist_is_refused(self):
+        self.assertEqual(named("pause:prefill"), ("pause", "prefill"))
+        with self.assertRaisesRegex(Exception, "expected one of kill"):
+            named("explode:decode")
