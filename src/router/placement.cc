@@ -26,9 +26,8 @@ std::string_view PinKey(const Route& route) {
 // none, returns all of them, so that one of them refuses the request.
 std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* const> candidates, int64_t tokens) {
   std::vector<const AttachedWorker*> large;
-  std::ranges::copy_if(candidates, std::back_inserter(large), [&](const AttachedWorker* worker) {
-    return worker->info.context >= tokens && worker->info.blocks_total >= BlocksFor(tokens);
-  });
+  std::ranges::copy_if(candidates, std::back_inserter(large),
+                       [&](const AttachedWorker* worker) { return worker->info.CanHold(tokens); });
   return large.empty() ? std::vector(candidates.begin(), candidates.end()) : large;
 }
 
@@ -171,7 +170,9 @@ bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b) {
 const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, const Request& request,
                                     const PlacementOptions& options) {
   if (all.empty()) return nullptr;
-  const auto candidates = LargeEnough(all, request.placement.prompt_tokens);
+  // A worker that holds the prompt of a resumed request without its output is second best.
+  const auto hold_prompt = LargeEnough(all, std::ssize(request.asked.spec.tokens));
+  const auto candidates = LargeEnough(hold_prompt, request.placement.prompt_tokens);
   if (request.placement.route.at_holder) {
     const auto holder = std::ranges::find(candidates, request.asked.context.holder, &AttachedWorker::link);
     return holder == candidates.end() ? nullptr : *holder;

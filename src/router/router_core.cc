@@ -402,7 +402,8 @@ void RouterCore::Place(Request& request, const AttachedWorker& prefill, const At
                       .decode_worker = decode == nullptr ? "" : decode->info.address,
                       .streaming = streaming,
                       .with_output = decode != nullptr && decode->info.has_module_weights() &&
-                                     prefill.info.numerics_id == decode->info.numerics_id});
+                                     prefill.info.numerics_id == decode->info.numerics_id &&
+                                     prefill.info.CanHold(placement.prompt_tokens)});
   Arm(request);
 }
 

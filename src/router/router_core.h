@@ -71,8 +71,8 @@ struct RouterAction {
   // kStartPrefill: whether kAppend and kClose actions follow.
   bool streaming = false;
   // kStartPrefill: whether the prefill worker computes KV of the output too, to resume the request.
-  // If not, the decode worker computes this KV, because its weights are not the prefill module's,
-  // or because the prefill worker's numerics differ.
+  // If not, the decode worker computes this KV. Reasons are weights of its own, other numerics of
+  // the prefill worker, and a prefill worker that cannot hold prompt and output.
   bool with_output = false;
   absl::Status status{};  // for kEnd
   // For kEnd with RESOURCE_EXHAUSTED or UNAVAILABLE. Zero: unknown.

@@ -41,6 +41,8 @@ struct WorkerInfo {
   int32_t context = 0;    // the context length
   int32_t max_batch = 0;  // requests in one step
 
+  // Returns whether the worker's context length and pool can hold a sequence of `tokens` tokens.
+  bool CanHold(int64_t tokens) const { return context >= tokens && blocks_total >= BlocksFor(tokens); }
   // Returns whether the worker's own weights are the prefill module's, so that a prefill worker can
   // compute KV of its output.
   bool has_module_weights() const { return weights_digest == module_digest; }

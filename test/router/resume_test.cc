@@ -55,6 +55,30 @@ TEST_CASE("Dispatcher resumes an output when its decode worker is lost") {
   CHECK(ended.outcome.times.decode == absl::Seconds(3));
 }
 
+TEST_CASE("Dispatcher hands off the prompt alone when no prefill worker holds the output") {
+  Driven d;
+  WorkerInfo small = BytesWorker(WorkerRole::kPrefill, kP, 12);
+  SECTION("the pool is too small") { small.blocks_total = 1; }
+  SECTION("the context length is too small") { small.context = 16; }
+  (*d).WorkerLost(kP, d.now);
+  (*d).WorkerAttached(kP, small, d.now);
+  d.Run("r", std::string(16, 'a'), {});
+  (*d).WorkerLost(kD, d.now);
+  const WorkerInfo tiny{.role = WorkerRole::kPrefill, .address = "prefill-0", .model = "bytes"};
+  (*d).WorkerAttached("prefill-0", tiny, d.now);
+  const bool has_large = GENERATE(false, true);
+  if (has_large) (*d).WorkerAttached("prefill-2", BytesWorker(WorkerRole::kPrefill, "prefill-2", 13), d.now);
+  d.Take();
+  (*d).WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 22), d.now);
+  if (has_large) {
+    CHECK(d.Take() == Lines{"prefill-2: prefill r#ab.2 p" + std::string(16, 'a')});
+    return;
+  }
+  CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.2 p"});
+  d.Prefilled("r");
+  CHECK(d.Take() == Lines{"decode-1: decode r#ab.2 p" + std::string(16, 'a') + ", 16 of them output"});
+}
+
 TEST_CASE("Dispatcher does not go on with an output at a worker with other weights") {
   Driven d;
   d.Run("r", "ab", {});
