@@ -447,12 +447,11 @@ void RouterCore::Wait(Request& request, absl::Time now) {
     placement.give_up = *placement.refused_at + limits_.capacity_wait;
   } else {
     // This also covers requests whose refusing workers have left. They wait for other workers as
-    // new requests do.
-    placement.give_up = now + limits_.worker_wait;
-    if (placement.refused_at)
-      placement.give_up = std::min(placement.give_up, *placement.refused_at + limits_.capacity_wait);
-    placement.give_up =
-        std::max(placement.give_up, registry_.AwaitedUntil(request.asked.served->name, request.asked.prefill_only));
+    // new requests do, and capacity_wait begins with the next refusal.
+    placement.refusals.clear();
+    placement.refused_at.reset();
+    placement.give_up = std::max(now + limits_.worker_wait,
+                                 registry_.AwaitedUntil(request.asked.served->name, request.asked.prefill_only));
   }
   placement.state = State::kWaiting;
   waiting_.Add(request);

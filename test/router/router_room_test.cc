@@ -314,6 +314,30 @@ TEST_CASE("RouterCore moves waiting requests on when their decode worker is lost
   CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
 }
 
+TEST_CASE("RouterCore waits worker_wait for a worker whatever refusals came before") {
+  Cluster c({.worker_wait = absl::Seconds(60), .restart_wait = absl::Seconds(5), .capacity_wait = absl::Seconds(30)});
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
+  Take(c.core);
+  c.core.WorkerLoaded(kD, {.draining = GENERATE(true, false)});
+  c.core.Failed(kP, "r", NoRoom(), c.now);
+  c.core.WorkerLost(kD, c.now += absl::Seconds(20));
+  c.core.Tick(c.now + absl::Seconds(59));
+  CHECK(Take(c.core).empty());
+  SECTION("no worker attaches") {
+    c.core.Tick(c.now + absl::Seconds(60));
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
+  SECTION("the worker that attaches is full") {
+    c.core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 23), c.now += absl::Seconds(59));
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+    c.core.Failed(kP, "r", NoRoom(), c.now);
+    c.core.Tick(c.now + absl::Seconds(29));
+    CHECK(Take(c.core).empty());
+    c.core.Tick(c.now + absl::Seconds(30));
+    CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
+  }
+}
+
 TEST_CASE("RouterCore passes unused room to a request whose refusal arrives later") {
   Cluster c;
   for (const char* id : {"b", "c"}) REQUIRE(c.core.Submit(Ask(id), c.now).ok());
