@@ -66,6 +66,7 @@ Session ReadSession(const Json& json) {
 
 absl::StatusOr<ClusterShape> ReadShape(const Json& json) {
   ClusterShape shape;
+  shape.load_reports = false;
   ASSIGN_OR_RETURN(shape.model, ModelNamed(json.at("model").get<std::string>()));
   ASSIGN_OR_RETURN(shape.device, DeviceNamed(json.at("device").get<std::string>()));
   if (json.contains("tokens_per_s")) shape.pace = absl::Seconds(1 / json["tokens_per_s"].get<double>());

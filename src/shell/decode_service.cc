@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/trace_context.h"
+#include "metrics/worker_load.h"
 #include "rpc/worker_convert.h"
 #include "shell/request_log.h"
 
@@ -12,15 +13,6 @@ namespace {
 
 using worker::v1::DecodeCommand;
 using worker::v1::DecodeEvent;
-
-WorkerLoad ToLoad(const DecodeEngine::Load& load, bool draining) {
-  return {.running_requests = static_cast<int32_t>(load.running),
-          .queued_requests = static_cast<int32_t>(load.reserved + load.committed),
-          .blocks_free = load.blocks.free,
-          .blocks_cached = load.blocks.cached,
-          .blocks_quarantined = load.blocks.quarantined,
-          .draining = draining};
-}
 
 DecodeEvent DecodeLoadEvent(const WorkerLoad& load) {
   DecodeEvent event;
@@ -66,20 +58,20 @@ grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* DecodeService::Attach(grpc:
   }
   DecodeEvent hello;
   *hello.mutable_info() = ToProto(info_);
-  streams_.Add(stream, {hello, DecodeLoadEvent(ToLoad(worker->Load(), draining_))});
+  streams_.Add(stream, {hello, DecodeLoadEvent(ToWorkerLoad(worker->Load(), draining_))});
   stream->Start();
   return stream;
 }
 
 void DecodeService::Report() {
   const std::lock_guard lock(reports_);
-  streams_.SendAll(DecodeLoadEvent(ToLoad(worker_.load()->Load(), draining_)));
+  streams_.SendAll(DecodeLoadEvent(ToWorkerLoad(worker_.load()->Load(), draining_)));
 }
 
 DecodeSnapshot DecodeService::Snapshot() const {
   DecodeSnapshot snapshot;
   snapshot.engine = worker_.load()->Load();
-  snapshot.load = ToLoad(snapshot.engine, draining_);
+  snapshot.load = ToWorkerLoad(snapshot.engine, draining_);
   snapshot.blocks_total = info_.blocks_total;
   return snapshot;
 }

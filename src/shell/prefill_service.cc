@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/trace_context.h"
+#include "metrics/worker_load.h"
 #include "rpc/worker_convert.h"
 #include "shell/request_log.h"
 
@@ -11,15 +12,6 @@ namespace {
 
 using worker::v1::PrefillCommand;
 using worker::v1::PrefillEvent;
-
-WorkerLoad ToLoad(const PrefillLoad& load, bool draining) {
-  return {.running_requests = static_cast<int32_t>(load.requests - load.queue.waiting),
-          .queued_requests = static_cast<int32_t>(load.queue.waiting),
-          .queued_tokens = load.queue.queued_tokens,
-          .blocks_free = load.blocks.free,
-          .blocks_cached = load.blocks.cached,
-          .draining = draining};
-}
 
 PrefillEvent PrefillLoadEvent(const WorkerLoad& load) {
   PrefillEvent event;
@@ -69,20 +61,20 @@ grpc::ServerBidiReactor<PrefillCommand, PrefillEvent>* PrefillService::Attach(gr
   }
   PrefillEvent hello;
   *hello.mutable_info() = ToProto(info_);
-  streams_.Add(stream, {hello, PrefillLoadEvent(ToLoad(worker->Load(), draining_))});
+  streams_.Add(stream, {hello, PrefillLoadEvent(ToWorkerLoad(worker->Load(), draining_))});
   stream->Start();
   return stream;
 }
 
 void PrefillService::Report() {
   const std::lock_guard lock(reports_);
-  streams_.SendAll(PrefillLoadEvent(ToLoad(worker_.load()->Load(), draining_)));
+  streams_.SendAll(PrefillLoadEvent(ToWorkerLoad(worker_.load()->Load(), draining_)));
 }
 
 PrefillSnapshot PrefillService::Snapshot() const {
   PrefillSnapshot snapshot;
   snapshot.engine = worker_.load()->Load();
-  snapshot.load = ToLoad(snapshot.engine, draining_);
+  snapshot.load = ToWorkerLoad(snapshot.engine, draining_);
   snapshot.blocks_total = info_.blocks_total;
   snapshot.block_bytes = info_.layout.BlockBytes();
   return snapshot;

@@ -1,16 +1,12 @@
 // Settings that the metrics of prefill and decode workers share.
 #pragma once
 
-#include <chrono>
 #include <string>
 
 #include "metrics/metrics.h"
 #include "router/worker_state.h"
 
 namespace baton {
-
-// The period at which a worker reports its load to routers.
-inline constexpr std::chrono::milliseconds kLoadPeriod(100);
 
 // Labels of a worker's metrics. `model` distinguishes several decoders of one process. `vllm` adds
 // vLLM's labels, model_name and engine. vLLM numbers its engines by `engine`. Here `engine` is the

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "metrics/worker_load.h"
 #include "simulator/hash.h"
 
 namespace baton {
@@ -179,10 +180,34 @@ SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
 void SimulatedCluster::Submit(size_t client, SimulatedRequest request, std::function<void()> ended) {
   BATON_CHECK(!ran_.contains(request.id), request.id);
   ran_[request.id] = {.submitted = Now()};
+  BeginReports();
   const WorkerAddress address = absl::StrCat("client", client);
   live_[request.id] = {address, std::move(ended)};
   core_.network.Send(address, kRouter,
                      [this, request = std::move(request)]() mutable { router_.Submit(std::move(request)); });
+}
+
+void SimulatedCluster::BeginReports() {
+  if (!shape_.load_reports || std::exchange(reports_loads_, true)) return;
+  // Real workers report while they are idle too, so the router has their loads already.
+  ForEachLoad([this](const WorkerAddress& worker, const WorkerLoad& load) { router_.OnLoad(worker, load); });
+  ReportAfterPeriod();
+}
+
+void SimulatedCluster::ReportAfterPeriod() {
+  core_.queue.After(absl::FromChrono(kLoadPeriod), [this] {
+    reports_loads_ = !live_.empty();
+    if (!reports_loads_) return;
+    ForEachLoad([this](const WorkerAddress& worker, const WorkerLoad& load) {
+      SendToRouter(worker, [this, worker, load] { router_.OnLoad(worker, load); });
+    });
+    ReportAfterPeriod();
+  });
+}
+
+void SimulatedCluster::ForEachLoad(absl::FunctionRef<void(const WorkerAddress&, const WorkerLoad&)> visit) const {
+  for (const auto& [address, worker] : prefills_) visit(address, ToWorkerLoad(worker->engine().load(), false));
+  for (const auto& [address, worker] : decodes_) visit(address, ToWorkerLoad(worker->engine().load(), false));
 }
 
 void SimulatedCluster::Cancel(const RequestId& id) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "backend/simulated/cost_model.h"
 #include "simulator/letter_tokenizer.h"
@@ -57,6 +58,9 @@ struct ClusterShape {
   std::optional<SessionLimits> sessions{};
   Routing routing = Routing::kPinned;
   bool shadow_prefill = true;
+  // Workers report their loads to the router while requests are live. If false, no worker reports.
+  // The published figures (bench/results) were made without reports.
+  bool load_reports = true;
 };
 
 class SimulatedCluster {
@@ -125,6 +129,10 @@ class SimulatedCluster {
   std::vector<ServedModel> Models() const;
   SimulatedRouter::Outlets RouterOutlets();
   void ArmRouter();
+  // Lets all workers report their loads each kLoadPeriod until no request is live.
+  void BeginReports();
+  void ReportAfterPeriod();
+  void ForEachLoad(absl::FunctionRef<void(const WorkerAddress&, const WorkerLoad&)> visit) const;
   // Sends a message to the router, on the stream of `worker`.
   void SendToRouter(const WorkerAddress& worker, EventQueue::Event arrive);
   void Command(WorkerCommand command);
@@ -146,6 +154,7 @@ class SimulatedCluster {
   WakeUp timer_;  // of the router
   uint64_t incarnations_ = 0;
   int64_t pending_events_ = 0;  // pending events of After
+  bool reports_loads_ = false;  // a report is scheduled
   std::map<WorkerAddress, WorkerInfo> infos_;
   // Number of broken streams of each worker.
   std::map<WorkerAddress, int64_t> streams_;

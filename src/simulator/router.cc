@@ -61,6 +61,11 @@ void SimulatedRouter::Cancel(const RequestId& id) {
   Act();
 }
 
+void SimulatedRouter::OnLoad(const WorkerAddress& from, const WorkerLoad& load) {
+  dispatcher_.WorkerLoaded(from, load);
+  Act();
+}
+
 void SimulatedRouter::OnPrefillDone(const WorkerAddress& from, const PrefillDone& done) {
   dispatcher_.OnPrefillDone(from, done, queue_.Now());
   Act();

@@ -47,6 +47,7 @@ class SimulatedRouter {
   // Handlers of incoming messages. A refused request ends at once.
   void Submit(SimulatedRequest request);
   void Cancel(const RequestId& id);
+  void OnLoad(const WorkerAddress& from, const WorkerLoad& load);
   void OnPrefillDone(const WorkerAddress& from, const PrefillDone& done);
   void OnFailed(const WorkerAddress& from, const RequestFailed& failed);
   void OnEvents(const WorkerAddress& from, DecodeEvents events);
