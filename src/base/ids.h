@@ -41,6 +41,9 @@ using LeaseHolder = Id<struct LeaseHolderTag, uint64_t>;
 // A random number, generated once when the process starts.
 using Incarnation = Id<struct IncarnationTag, uint64_t>;
 
+// Names one link of a prefill worker to a decode worker. The decode worker chooses it.
+using WriterId = Id<struct WriterIdTag, uint64_t>;
+
 // Names one reservation of a decode worker, never to be reused. A later reservation may have the
 // same id but has another generation. A worker derives its first generation from its incarnation. A
 // restarted worker therefore never accepts a reservation of its predecessor.

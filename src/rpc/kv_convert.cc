@@ -67,6 +67,7 @@ kv::v1::LinkReply ToProto(const LinkReply& reply) {
   proto.set_numerics_id(reply.numerics_id);
   proto.set_lease_us(absl::ToInt64Microseconds(reply.lease));
   proto.set_wants_digests(reply.wants_digests);
+  proto.set_writer(reply.writer.value());
   return proto;
 }
 
@@ -82,6 +83,7 @@ absl::StatusOr<LinkReply> FromProto(const kv::v1::LinkReply& proto) {
   reply.numerics_id = proto.numerics_id();
   reply.lease = DurationFrom(proto.lease_us());
   reply.wants_digests = proto.wants_digests();
+  reply.writer = WriterId(proto.writer());
   return reply;
 }
 
@@ -103,7 +105,7 @@ absl::StatusOr<ReserveRequest> FromProto(const kv::v1::ReserveRequest& proto) {
   RETURN_IF_ERROR(CheckMultiple("keys", proto.keys(), kKeyBytes));
   ReserveRequest request;
   request.request_id = proto.request_id();
-  request.writer = Incarnation(proto.writer());
+  request.writer = WriterId(proto.writer());
   request.keys.resize(proto.keys().size() / kKeyBytes);
   for (size_t i = 0; i < request.keys.size(); ++i) {
     std::memcpy(request.keys[i].bytes.data(), proto.keys().data() + i * kKeyBytes, kKeyBytes);
@@ -234,7 +236,7 @@ kv::v1::HeartbeatRequest ToProto(const Heartbeat& heartbeat) {
 }
 
 Heartbeat FromProto(const kv::v1::HeartbeatRequest& proto) {
-  Heartbeat heartbeat{.writer = Incarnation(proto.writer()), .active = {}};
+  Heartbeat heartbeat{.writer = WriterId(proto.writer()), .active = {}};
   for (const auto& ref : proto.active()) heartbeat.active.push_back(FromProto(ref));
   return heartbeat;
 }

@@ -87,7 +87,7 @@ class KvPeer {
   Reserved Reserve(const DecodeJob& job) {
     const std::span kv_tokens = std::span(job.spec.tokens).first(kKvTokens);
     const ReserveRequest reserve{.request_id = job.request_id,
-                                 .writer = Incarnation(1),
+                                 .writer = reply_.writer,
                                  .keys = BlockKeys(RootKey(info_.module_digest, job.spec.cache_domain), kv_tokens),
                                  .kv_tokens = kKvTokens,
                                  .max_new_tokens = job.spec.sampling.max_tokens};

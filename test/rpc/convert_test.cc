@@ -233,7 +233,7 @@ TEST_CASE("Hand-off messages survive the wire") {
   CHECK(std::holds_alternative<Wait>(*FromProto(ToProto(ReserveReply(Wait{})))));
   CHECK(std::get<NeverFits>(*FromProto(ToProto(ReserveReply(NeverFits{"no"})))).reason == "no");
 
-  Heartbeat heartbeat{Incarnation(1), {{ReservationId(2), Generation(3)}}};
+  Heartbeat heartbeat{WriterId(1), {{ReservationId(2), Generation(3)}}};
   CHECK(FromProto(ToProto(heartbeat)).active == heartbeat.active);
 }
 

@@ -61,7 +61,7 @@ class Beat {
  public:
   Beat(const std::string& address, absl::Duration timeout)
       : peer_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()), timeout) {
-    peer_.SendHeartbeat({.writer = Incarnation(1), .active = {}},
+    peer_.SendHeartbeat({.writer = WriterId(1), .active = {}},
                         [this](absl::StatusOr<HeartbeatReply> reply) { result_.set_value(reply.status()); });
   }
   absl::StatusCode Code() { return result_.get_future().get().code(); }

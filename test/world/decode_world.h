@@ -50,7 +50,7 @@ inline const FakeTokenizer& TestTokenizer() {
   return tokenizer;
 }
 
-constexpr Incarnation kWriter{71};
+inline const WriterId kWriter = NthWriter(Incarnation(5), 1);  // of the first link of TestOptions
 
 inline DecodeEngineOptions TestOptions(int64_t blocks) {
   DecodeEngineOptions options;
@@ -66,7 +66,7 @@ inline DecodeEngineOptions TestOptions(int64_t blocks) {
 inline LinkRequest TestLink() {
   LinkRequest link;
   link.prefill_address = "prefill:1";
-  link.prefill_incarnation = kWriter;
+  link.prefill_incarnation = Incarnation(71);
   link.layout = FakeBackend::Layout();
   link.numerics_id = "fake-1";
   link.can_digest = true;

@@ -21,8 +21,8 @@ namespace baton {
 // The version of proto/kv_transfer.proto. It rises with every change of that file, and tools/tidy
 // compares the digest below. It also rises with KvLayout of proto/worker.proto, which a Link
 // contains. A decode worker refuses a Link of another version.
-// proto/kv_transfer.proto: 2c120e33eef7bb2c
-inline constexpr uint32_t kHandoffVersion = 4;
+// proto/kv_transfer.proto: 44df90fe342b5785
+inline constexpr uint32_t kHandoffVersion = 5;
 // Number of leases after which a decode worker may reuse the blocks of a reservation that lapsed or
 // was given up, even if the writer has not released it. A writer stops by itself when its
 // lease ends, so this time must be longer than a push that is in flight at the lease's end.
@@ -45,6 +45,7 @@ struct LinkRequest {
 };
 struct LinkReply {
   Incarnation decode_incarnation;
+  WriterId writer{};                 // names this link in the messages below
   std::string transport_descriptor;  // Connector::Descriptor of the decode worker's slab
   int64_t slab_blocks = 0;
   std::string numerics_id;
@@ -55,7 +56,7 @@ struct LinkReply {
 // Prefill → decode: asks for room for one prompt's KV and for its expected growth.
 struct ReserveRequest {
   RequestId request_id{};
-  Incarnation writer{};          // the prefill worker's incarnation, as in its LinkRequest
+  WriterId writer{};             // LinkReply::writer of the link that writes the blocks
   std::vector<BlockKey> keys{};  // of the full blocks of the KV tokens
   int32_t kv_tokens = 0;         // [0, n-1) of a prompt of n tokens; 0 for a one-token prompt
   int32_t max_new_tokens = 0;
@@ -102,7 +103,7 @@ struct Release {
 // names the reservations that the decode worker has given up. The writer then begins no
 // push, waits for the end of its pushes, and releases the reservations.
 struct Heartbeat {
-  Incarnation writer;
+  WriterId writer;  // of the link under which the named reservations were made
   std::vector<ReservationRef> active;
 };
 struct HeartbeatReply {

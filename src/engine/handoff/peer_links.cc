@@ -66,6 +66,7 @@ std::optional<PeerLinks::Change> PeerLinks::OnLinkReply(LinkId link, absl::Statu
   auto& [to, peer] = *found;
   const bool is_new_process = reply->decode_incarnation != peer.incarnation;
   peer.incarnation = reply->decode_incarnation;
+  peer.writer = reply->writer;
   peer.slab_blocks = reply->slab_blocks;
   peer.lease = reply->lease;
   peer.wants_digests = reply->wants_digests;

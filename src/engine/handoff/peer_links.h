@@ -34,8 +34,9 @@ class PeerLinks {
     State state = State::kUnlinked;
     LinkId link;              // the current attempt or connection
     bool connecting = false;  // kLinking: the peer has accepted, and the transport connects
-    // The next four fields are from the peer's last LinkReply.
+    // The next five fields are from the peer's last LinkReply.
     Incarnation incarnation;
+    WriterId writer;
     int64_t slab_blocks = 0;
     absl::Duration lease;
     bool wants_digests = false;

@@ -14,8 +14,7 @@
 namespace baton {
 namespace {
 
-// Upper bound on linked incarnations, which change over weeks. A live one that is forgotten links
-// again.
+// Upper bound on links. A live prefill worker whose link is forgotten links again.
 constexpr size_t kMaxLinks = 1024;
 
 std::string ToString(const KvLayout& layout) {
@@ -32,6 +31,10 @@ absl::Status Differs(absl::string_view what, absl::string_view here, absl::strin
       absl::StrCat(what, " differs: ", here, " at the decode worker, ", there, " at the prefill worker"));
 }
 
+absl::Status NotLinked() {
+  return absl::FailedPreconditionError("the prefill worker has no link to this incarnation of the decode worker");
+}
+
 // SplitMix64 (Steele et al. 2014). Incarnations that are close to each other get first generations
 // that are far apart.
 uint64_t Mix(uint64_t x) {
@@ -42,6 +45,8 @@ uint64_t Mix(uint64_t x) {
 }
 
 }  // namespace
+
+WriterId NthWriter(Incarnation decode, uint64_t n) { return WriterId(Mix(Mix(decode.value())) + n); }
 
 HandoffReceiver::HandoffReceiver(HandoffReceiverOptions options, BlockPool& pool, RadixTree& tree,
                                  AdmissionPolicy admission)
@@ -71,25 +76,21 @@ absl::Status HandoffReceiver::CheckLink(const LinkRequest& request) const {
         "the decode worker takes KV blocks only with the write key of their reservation (--guard-kv), and the prefill "
         "worker's link does not support write keys");
   }
-  const auto link = links_.find(request.prefill_incarnation);
-  if (link != links_.end() && link->second.address != request.prefill_address) {
-    return absl::FailedPreconditionError(absl::StrCat("incarnation ", request.prefill_incarnation.value(),
-                                                      " links from two addresses: ", link->second.address, " and ",
-                                                      request.prefill_address));
-  }
   return absl::OkStatus();
 }
 
 absl::StatusOr<LinkReply> HandoffReceiver::OnLink(const LinkRequest& request, absl::Time now) {
   Tick(now);
   RETURN_IF_ERROR(CheckLink(request));
-  links_[request.prefill_incarnation] = {request.prefill_address, now};
+  const WriterId writer = NthWriter(options_.incarnation, ++linked_);
+  links_[writer] = {now};
   if (links_.size() > kMaxLinks) ForgetIdleLink();
   if (request.numerics_id != options_.numerics_id) {
     spdlog::warn("prefill worker {} computes with '{}', this worker with '{}': their results may differ in bits",
                  request.prefill_address, request.numerics_id, options_.numerics_id);
   }
   return LinkReply{.decode_incarnation = options_.incarnation,
+                   .writer = writer,
                    .transport_descriptor = options_.transport_descriptor,
                    .slab_blocks = pool_.counts().total,
                    .numerics_id = options_.numerics_id,
@@ -99,7 +100,7 @@ absl::StatusOr<LinkReply> HandoffReceiver::OnLink(const LinkRequest& request, ab
 
 // Forgets the link without reservations whose last message is the oldest.
 void HandoffReceiver::ForgetIdleLink() {
-  absl::flat_hash_set<Incarnation> writing;
+  absl::flat_hash_set<WriterId> writing;
   for (const auto& [id, reservation] : reservations_) writing.insert(reservation.request.writer);
   auto idle = links_.end();
   for (auto it = links_.begin(); it != links_.end(); ++it) {
@@ -111,8 +112,7 @@ void HandoffReceiver::ForgetIdleLink() {
 
 absl::Status HandoffReceiver::CheckReserve(const ReserveRequest& request) const {
   if (!links_.contains(request.writer)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("prefill worker incarnation ", request.writer.value(), " is not linked"));
+    return NotLinked();
   }
   if (request.kv_tokens < 0 || request.max_new_tokens < 0) {
     return absl::InvalidArgumentError(
@@ -271,8 +271,7 @@ absl::StatusOr<HeartbeatReply> HandoffReceiver::OnHeartbeat(const Heartbeat& hea
   Tick(now);
   const auto link = links_.find(heartbeat.writer);
   if (link == links_.end()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("prefill worker incarnation ", heartbeat.writer.value(), " is not linked"));
+    return NotLinked();
   }
   link->second.last_message = now;
   HeartbeatReply reply;

@@ -47,6 +47,10 @@ struct HandoffReceiverOptions {
   int64_t positions = std::numeric_limits<int64_t>::max();
 };
 
+// Returns the id of the n-th link that a decode worker accepts. A restarted worker has another
+// incarnation, so with a high probability it never uses an id of its predecessor.
+WriterId NthWriter(Incarnation decode, uint64_t n);
+
 // The complete KV of tokens [0, kv_tokens) of one prompt. Full blocks are ready nodes of the tree,
 // unless another request has promised the same node. Only this request has the partial last block.
 struct ClaimedKv {
@@ -89,8 +93,9 @@ class HandoffReceiver {
   // The next five methods take the messages of prefill workers.
 
   // Returns FAILED_PRECONDITION if the version, digest or layout differs, and names both values.
-  // Returns it also if the prefill worker lacks digests or write keys that the options demand, and
-  // if one incarnation links from two addresses.
+  // Returns it also if the prefill worker lacks digests or write keys that the options demand.
+  // Each link gets an id of its own. A link therefore has no effect on other links, even if both
+  // name one incarnation.
   absl::StatusOr<LinkReply> OnLink(const LinkRequest& request, absl::Time now);
   // Returns FAILED_PRECONDITION if the writer is not linked, and INVALID_ARGUMENT if the fields of
   // the request contradict each other.
@@ -151,7 +156,7 @@ class HandoffReceiver {
   int64_t expired_leases() const { return expired_leases_; }
   int64_t failed_checks() const { return failed_checks_; }
   int64_t refused_writes() const { return options_.guard == nullptr ? 0 : options_.guard->refused(); }
-  bool IsLinked(Incarnation writer) const { return links_.contains(writer); }
+  bool IsLinked(WriterId writer) const { return links_.contains(writer); }
   void CheckInvariants() const;
 
  private:
@@ -174,7 +179,6 @@ class HandoffReceiver {
     absl::Time ends_at;
   };
   struct Writer {
-    WorkerAddress address;
     absl::Time last_message;
   };
   using Reservations = std::map<ReservationId, Reservation>;
@@ -201,10 +205,11 @@ class HandoffReceiver {
   RadixTree& tree_;
   AdmissionPolicy admission_;
   uint64_t granted_ = 0;  // reservations granted so far
+  uint64_t linked_ = 0;   // links accepted so far
   int64_t expired_leases_ = 0;
   int64_t failed_checks_ = 0;
   uint64_t first_generation_;  // derived from the incarnation
-  absl::flat_hash_map<Incarnation, Writer> links_;
+  absl::flat_hash_map<WriterId, Writer> links_;
   Reservations reservations_;
   Quarantines quarantines_;
   // Claimed reservations whose blocks are being checked. Messages do not affect them.

@@ -31,7 +31,6 @@ void HandoffSender::Begin(WorkerAddress decode_worker, ReserveRequest request, a
   const HandoffId id(next_id_++);
   BATON_CHECK(by_request_.emplace(std::pair(request.request_id, part), id).second,
               "this part of the request has a hand-off already");
-  request.writer = options_.self.prefill_incarnation;
   request.cache_only = part != 0;
   Handoff& handoff =
       handoffs_.try_emplace(id, std::move(decode_worker), std::move(request), part, options_.self.layout).first->second;
@@ -131,6 +130,7 @@ void HandoffSender::Reserve(HandoffId id, Handoff& handoff, const PeerLinks::Pee
   handoff.state = State::kReserving;
   handoff.reply_pending = true;
   handoff.link = peer.link;
+  handoff.request.writer = peer.writer;
   handoff.lease = peer.lease;
   handoff.decode_incarnation = peer.incarnation;
   handoff.wants_digests = peer.wants_digests;
@@ -387,7 +387,7 @@ void HandoffSender::TickHeartbeats(absl::Time now) {
     if (peer.state != LinkState::kLinked || now < peer.next_heartbeat) continue;
     SentHeartbeat sent{peer.link, now, Renewable(peer.link)};
     if (sent.renews.empty()) continue;
-    Heartbeat heartbeat{options_.self.prefill_incarnation, {}};
+    Heartbeat heartbeat{peer.writer, {}};
     for (HandoffId id : sent.renews) heartbeat.active.push_back(Find(id)->reservation);
     const HeartbeatId id(next_id_++);
     heartbeats_.emplace(id, std::move(sent));

@@ -35,7 +35,7 @@ class Worker {
   Reserved Reserve(const RequestId& id, int32_t family, bool cache_only = false) {
     const std::vector<TokenId> tokens(40, family);
     const auto reply = receiver.OnReserve({.request_id = id,
-                                           .writer = Incarnation(1),
+                                           .writer = NthWriter(Incarnation(5), 1),
                                            .keys = BlockKeys(RootKey(Digest{}, ""), tokens),
                                            .kv_tokens = 40,
                                            .max_new_tokens = 8,

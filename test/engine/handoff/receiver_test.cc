@@ -1,6 +1,8 @@
 #include "engine/handoff/receiver.h"
 
 #include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -29,10 +31,11 @@ class Receiver {
             .numerics_id = "cpu",
             .can_digest = true};
   }
+  static WriterId Writer(uint64_t link) { return NthWriter(Incarnation(5), link); }
   static ReserveRequest Request(const RequestId& id, int32_t family) {
     const std::vector<TokenId> tokens(40, family);
     return {.request_id = id,
-            .writer = Incarnation(1),
+            .writer = Writer(1),
             .keys = BlockKeys(RootKey(Digest{}, ""), tokens),
             .kv_tokens = 40,
             .max_new_tokens = 8};
@@ -117,15 +120,50 @@ TEST_CASE("HandoffReceiver separates two prefill workers that advertise one addr
   REQUIRE(r.receiver.OnLink(Receiver::Link(2), r.clock.Now()).ok());
   CHECK(r.pool.counts().referenced == 3);  // incarnation 1 may still write them
   ReserveRequest request = Receiver::Request("r2", 2);
-  request.writer = Incarnation(2);
+  request.writer = Receiver::Writer(2);
   const auto second = r.receiver.OnReserve(request, r.clock.Now());
   REQUIRE(second.ok());
   REQUIRE(r.receiver.OnLink(Receiver::Link(1), r.clock.Now()).ok());
-  CHECK(r.receiver.OnHeartbeat({Incarnation(1), {first.reservation}}, r.clock.Now())->revoked.empty());
+  CHECK(r.receiver.OnHeartbeat({Receiver::Writer(1), {first.reservation}}, r.clock.Now())->revoked.empty());
   CHECK(r.receiver.OnCommit({first.reservation, 3}, r.clock.Now()).ok());
   CHECK(r.receiver.OnCommit({std::get<Reserved>(*second).reservation, 3}, r.clock.Now()).ok());
-  // One incarnation at two addresses is refused.
-  CHECK(r.receiver.OnLink(Receiver::Link(2, "q"), r.clock.Now()).status().code() ==
+}
+
+TEST_CASE("HandoffReceiver keeps a link apart from forged links of its incarnation") {
+  Receiver r;
+  // Before and after the prefill worker links, a forger links with the worker's incarnation.
+  const WriterId early = r.receiver.OnLink(Receiver::Link(2, "forger"), r.clock.Now()).value().writer;
+  const WriterId own = r.receiver.OnLink(Receiver::Link(2, "q"), r.clock.Now()).value().writer;
+  const WriterId late = r.receiver.OnLink(Receiver::Link(2, "forger"), r.clock.Now()).value().writer;
+  ReserveRequest request = Receiver::Request("r", 1);
+  request.writer = own;
+  const auto reserved = std::get<Reserved>(r.receiver.OnReserve(request, r.clock.Now()).value());
+  for (const WriterId forged : {early, late}) {
+    CHECK(forged != own);
+    CHECK(r.receiver.OnHeartbeat({forged, {reserved.reservation}}, r.clock.Now())->revoked.size() == 1);
+  }
+  CHECK(r.receiver.OnHeartbeat({own, {reserved.reservation}}, r.clock.Now())->revoked.empty());
+}
+
+TEST_CASE("HandoffReceiver asks for a new link when another worker linked after a restart") {
+  // The old process and its successor each accept one link. The second is forged.
+  const auto link = [](uint64_t incarnation, BlockPool& pool, RadixTree& tree) {
+    auto receiver =
+        std::make_unique<HandoffReceiver>(HandoffReceiverOptions{.layout = kLayout,
+                                                                 .numerics_id = "cpu",
+                                                                 .incarnation = Incarnation(incarnation),
+                                                                 .transport_descriptor = ""},
+                                          pool, tree, [](const ReserveRequest&, int64_t) { return Admit{}; });
+    const WriterId writer = receiver->OnLink(Receiver::Link(2), absl::UnixEpoch()).value().writer;
+    return std::pair(std::move(receiver), writer);
+  };
+  BlockPool pool(4), successors_pool(4);
+  RadixTree tree(pool), successors_tree(successors_pool);
+  const auto [old, writer] = link(5, pool, tree);
+  const auto [successor, forged] = link(6, successors_pool, successors_tree);
+  CHECK(successor->OnHeartbeat({writer, {}}, absl::UnixEpoch()).status().code() ==
+        absl::StatusCode::kFailedPrecondition);
+  CHECK(successor->OnReserve({.request_id = "r", .writer = writer}, absl::UnixEpoch()).status().code() ==
         absl::StatusCode::kFailedPrecondition);
 }
 
@@ -136,11 +174,11 @@ TEST_CASE("HandoffReceiver keeps links with reservations and the latest others")
     r.clock.Advance(absl::Milliseconds(1));
     REQUIRE(r.receiver.OnLink(Receiver::Link(i, absl::StrCat("p", i)), r.clock.Now()).ok());
   }
-  CHECK(r.receiver.IsLinked(Incarnation(1)));
-  CHECK_FALSE(r.receiver.IsLinked(Incarnation(2)));
-  CHECK_FALSE(r.receiver.IsLinked(Incarnation(3000)));
-  CHECK(r.receiver.IsLinked(Incarnation(4000)));
-  CHECK(r.receiver.IsLinked(Incarnation(4999)));
+  CHECK(r.receiver.IsLinked(Receiver::Writer(1)));
+  CHECK_FALSE(r.receiver.IsLinked(Receiver::Writer(2)));
+  CHECK_FALSE(r.receiver.IsLinked(Receiver::Writer(3000)));
+  CHECK(r.receiver.IsLinked(Receiver::Writer(4000)));
+  CHECK(r.receiver.IsLinked(Receiver::Writer(4999)));
 }
 
 TEST_CASE("HandoffReceiver refuses a contradictory Reserve") {
@@ -150,7 +188,7 @@ TEST_CASE("HandoffReceiver refuses a contradictory Reserve") {
     change(request);
     return r.receiver.OnReserve(request, r.clock.Now()).status().code();
   };
-  CHECK(code([](auto& q) { q.writer = Incarnation(99); }) == absl::StatusCode::kFailedPrecondition);
+  CHECK(code([](auto& q) { q.writer = Receiver::Writer(99); }) == absl::StatusCode::kFailedPrecondition);
   CHECK(code([](auto& q) { q.kv_tokens = -1; }) == absl::StatusCode::kInvalidArgument);
   CHECK(code([](auto& q) { q.max_new_tokens = -1; }) == absl::StatusCode::kInvalidArgument);
   CHECK(code([](auto& q) { q.keys.pop_back(); }) == absl::StatusCode::kInvalidArgument);
@@ -300,16 +338,16 @@ TEST_CASE("HandoffReceiver renews a writer's reservations and reports the rest a
   REQUIRE(r.receiver.OnLink(Receiver::Link(2, "q"), r.clock.Now()).ok());
   const Reserved reserved = r.Reserve("r");
   r.clock.Advance(absl::Seconds(6));
-  const auto strangers = r.receiver.OnHeartbeat({Incarnation(2), {reserved.reservation}}, r.clock.Now());
+  const auto strangers = r.receiver.OnHeartbeat({Receiver::Writer(2), {reserved.reservation}}, r.clock.Now());
   REQUIRE(strangers.ok());
   CHECK(strangers->revoked.size() == 1);
   const ReservationRef unknown{ReservationId(99), Generation(1)};
-  const auto own = r.receiver.OnHeartbeat({Incarnation(1), {unknown, reserved.reservation}}, r.clock.Now());
+  const auto own = r.receiver.OnHeartbeat({Receiver::Writer(1), {unknown, reserved.reservation}}, r.clock.Now());
   REQUIRE(own.ok());
   CHECK(own->revoked == std::vector<ReservationRef>{unknown});
   r.clock.Advance(absl::Seconds(6));
   CHECK(r.receiver.OnCommit({reserved.reservation, 3}, r.clock.Now()).ok());
-  CHECK(r.receiver.OnHeartbeat({Incarnation(3), {}}, r.clock.Now()).status().code() ==
+  CHECK(r.receiver.OnHeartbeat({Receiver::Writer(3), {}}, r.clock.Now()).status().code() ==
         absl::StatusCode::kFailedPrecondition);
 }
 
@@ -416,8 +454,8 @@ TEST_CASE("HandoffReceiver draws disjoint generations for two incarnations") {
     HandoffReceiver receiver(
         {.layout = kLayout, .numerics_id = "cpu", .incarnation = Incarnation(incarnation), .transport_descriptor = ""},
         pool, tree, [](const ReserveRequest&, int64_t) { return Admit{}; });
-    REQUIRE(receiver.OnLink(Receiver::Link(9), absl::UnixEpoch()).ok());
-    auto reply = receiver.OnReserve({.request_id = "r", .writer = Incarnation(9), .keys = {}}, absl::UnixEpoch());
+    const WriterId writer = receiver.OnLink(Receiver::Link(9), absl::UnixEpoch()).value().writer;
+    auto reply = receiver.OnReserve({.request_id = "r", .writer = writer, .keys = {}}, absl::UnixEpoch());
     generations.push_back(std::get<Reserved>(*reply).reservation.generation.value());
   }
   for (size_t i = 1; i < generations.size(); ++i) CHECK(generations[i] - generations[i - 1] > uint64_t{1} << 32);
