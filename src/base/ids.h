@@ -38,6 +38,8 @@ using ReservationId = Id<struct ReservationIdTag, uint64_t>;
 using Generation = Id<struct GenerationTag, uint64_t>;
 // The router for which a prefill worker keeps KV under a lease.
 using LeaseHolder = Id<struct LeaseHolderTag, uint64_t>;
+// The connection of a router to a decode worker.
+using RouterStream = Id<struct RouterStreamTag, uint64_t>;
 // A random number, generated once when the process starts.
 using Incarnation = Id<struct IncarnationTag, uint64_t>;
 

@@ -58,6 +58,16 @@ struct PrefillDone {
   std::vector<PrefillStep> steps;
 };
 
+// Decode worker → all routers: room for requests that the worker refused.
+struct RoomReport {
+  // Number of refused requests that would fit now. They may be any router's. A router lets this
+  // number of its requests ask again, in the order of its queue.
+  int64_t requests = 0;
+  // The name of the request that was to get kept room (KeepRoom) and would fit now. Empty: none.
+  RequestId kept{};
+  bool empty() const { return requests == 0 && kept.empty(); }
+};
+
 enum class FinishReason { kStop, kLength, kCancelled };
 
 // Decode worker → router: the output of one step for one request. The worker holds back text that

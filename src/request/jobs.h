@@ -62,4 +62,15 @@ struct DecodeJob {
   int32_t blocks = 0;  // as in PrefillDone
 };
 
+// Router → decode worker: the request for which the router wants the worker to keep room. Replaces
+// the request that the router named before. There is no reply.
+struct KeepRoom {
+  // The name of the request in its next hand-off. Empty: the router no longer wants room.
+  RequestId request_id;
+  // Upper bounds on the fields of the ReserveRequest that will follow.
+  int32_t kv_tokens = 0;
+  int32_t max_new_tokens = 0;
+  absl::Duration waited{};  // since the request was first refused for lack of room
+};
+
 }  // namespace baton

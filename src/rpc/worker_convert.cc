@@ -317,6 +317,33 @@ DecodeJob FromProto(const worker::v1::DecodeJob& proto) {
           .blocks = proto.blocks()};
 }
 
+worker::v1::KeepRoom ToProto(const KeepRoom& request) {
+  worker::v1::KeepRoom proto;
+  proto.set_request_id(request.request_id);
+  proto.set_kv_tokens(request.kv_tokens);
+  proto.set_max_new_tokens(request.max_new_tokens);
+  proto.set_waited_us(absl::ToInt64Microseconds(request.waited));
+  return proto;
+}
+
+KeepRoom FromProto(const worker::v1::KeepRoom& proto) {
+  return {.request_id = proto.request_id(),
+          .kv_tokens = std::max(proto.kv_tokens(), 0),
+          .max_new_tokens = std::max(proto.max_new_tokens(), 0),
+          .waited = absl::Microseconds(std::max<int64_t>(proto.waited_us(), 0))};
+}
+
+worker::v1::Room ToProto(const RoomReport& report) {
+  worker::v1::Room proto;
+  proto.set_requests(report.requests);
+  proto.set_kept_request_id(report.kept);
+  return proto;
+}
+
+RoomReport FromProto(const worker::v1::Room& proto) {
+  return {.requests = std::max<int64_t>(proto.requests(), 0), .kept = proto.kept_request_id()};
+}
+
 worker::v1::TokenUpdate ToProto(const TokenUpdate& update) {
   worker::v1::TokenUpdate proto;
   ToProto(update, proto);

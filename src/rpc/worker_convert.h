@@ -15,8 +15,8 @@ namespace baton {
 // The version of proto/worker.proto. Every change of that file raises the version, and tools/tidy
 // checks this by the digest below. A router refuses workers of another version, because all
 // processes of a cluster run one version.
-// proto/worker.proto: d9a7019ed7b6282e
-inline constexpr uint32_t kWorkerProtocolVersion = 6;
+// proto/worker.proto: 0e295fb48b79f57e
+inline constexpr uint32_t kWorkerProtocolVersion = 7;
 
 worker::v1::KvLayout ToProto(const KvLayout& layout);
 absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto);
@@ -39,6 +39,12 @@ worker::v1::PrefillDone ToProto(const PrefillDone& done);
 PrefillDone FromProto(const worker::v1::PrefillDone& proto);
 worker::v1::DecodeJob ToProto(const DecodeJob& job);
 DecodeJob FromProto(const worker::v1::DecodeJob& proto);
+worker::v1::KeepRoom ToProto(const KeepRoom& request);
+// Clamps negative numbers to 0.
+KeepRoom FromProto(const worker::v1::KeepRoom& proto);
+worker::v1::Room ToProto(const RoomReport& report);
+// Clamps a negative number to 0.
+RoomReport FromProto(const worker::v1::Room& proto);
 worker::v1::TokenUpdate ToProto(const TokenUpdate& update);
 // Converts into an empty message. Reuses the memory of that message, so that a recycled message
 // allocates nothing.

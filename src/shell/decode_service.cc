@@ -20,6 +20,8 @@ DecodeEvent DecodeLoadEvent(const WorkerLoad& load) {
   return event;
 }
 
+RouterStream RouterOf(const void* stream) { return RouterStream(reinterpret_cast<uintptr_t>(stream)); }
+
 DecodeEvent DecodeFailed(const RequestFailed& failed) {
   DecodeEvent event;
   *event.mutable_failed() = ToProto(failed);
@@ -79,8 +81,12 @@ DecodeSnapshot DecodeService::Snapshot() const {
 void DecodeService::OnCommand(Streams::Stream* stream, const DecodeCommand& command) {
   DecodeWorker* worker = worker_;
   if (command.has_decode()) return Start(stream, FromProto(command.decode()));
-  if (!command.has_cancel() || worker == nullptr) return;
-  if (streams_.MayCancel(command.cancel().request_id(), stream)) worker->Cancel(command.cancel().request_id());
+  if (worker == nullptr) return;
+  if (command.has_keep_room()) {
+    worker->Keep(RouterOf(stream), FromProto(command.keep_room()));
+  } else if (command.has_cancel() && streams_.MayCancel(command.cancel().request_id(), stream)) {
+    worker->Cancel(command.cancel().request_id());
+  }
 }
 
 void DecodeService::Start(Streams::Stream* stream, DecodeJob job) {
@@ -97,6 +103,7 @@ void DecodeService::OnGone(Streams::Stream* stream) {
   for (const RequestId& id : streams_.Remove(stream)) {
     if (worker != nullptr) worker->Cancel(id);
   }
+  if (worker != nullptr) worker->Keep(RouterOf(stream), {});
 }
 
 void DecodeService::OnUpdates(std::span<TokenUpdate> updates) {
@@ -117,9 +124,9 @@ void DecodeService::OnFailed(const RequestFailed& failed) {
   streams_.SendLast(failed.request_id, DecodeFailed(failed));
 }
 
-void DecodeService::OnRoom(int64_t requests) {
+void DecodeService::OnRoom(const RoomReport& room) {
   DecodeEvent event;
-  event.mutable_room()->set_requests(requests);
+  *event.mutable_room() = ToProto(room);
   streams_.SendAll(event);
 }
 

@@ -40,7 +40,7 @@ class DecodeService final : public DecodeServiceBase, public DecodeListener {
 
   void OnUpdates(std::span<TokenUpdate> updates) override;
   void OnFailed(const RequestFailed& failed) override;
-  void OnRoom(int64_t requests) override;
+  void OnRoom(const RoomReport& room) override;
 
  private:
   using Streams = RouterStreams<worker::v1::DecodeCommand, worker::v1::DecodeEvent>;

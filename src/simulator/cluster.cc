@@ -252,6 +252,7 @@ void SimulatedCluster::Do(const WorkerAddress& worker, const CancelJob& cancel) 
 void SimulatedCluster::BreakStream(const WorkerAddress& worker) {
   router_.OnLost(worker);
   for (const RequestId& job : std::exchange(jobs_[worker], {})) Do(worker, CancelJob{job});
+  if (decodes_.contains(worker)) Do(worker, KeepRoom{});
   ++streams_[worker];
   router_.Attach(worker, infos_.at(worker));
 }

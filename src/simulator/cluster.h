@@ -140,6 +140,7 @@ class SimulatedCluster {
   void Do(const WorkerAddress& worker, PrefillAppend append) { prefills_.at(worker)->Append(std::move(append)); }
   void Do(const WorkerAddress& worker, DecodeJob job);
   void Do(const WorkerAddress& worker, const CancelJob& cancel);
+  void Do(const WorkerAddress& worker, KeepRoom request) { decodes_.at(worker)->Keep(std::move(request)); }
   EventQueue::Event OnStream(const WorkerAddress& worker, EventQueue::Event arrive);
 
   const ClusterShape shape_;

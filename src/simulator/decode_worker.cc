@@ -27,6 +27,11 @@ void SimulatedDecode::Cancel(const RequestId& id) {
   Wake();
 }
 
+void SimulatedDecode::Keep(KeepRoom request) {
+  engine_.handoff().Keep(RouterStream(), std::move(request), core_.queue.Now());
+  Wake();
+}
+
 // Schedules a step after all messages of this instant, so that the step includes them.
 void SimulatedDecode::Wake() {
   ArmTimer();
@@ -40,6 +45,7 @@ void SimulatedDecode::Wake() {
 void SimulatedDecode::BeginStep() {
   DecodeStep* step = engine_.BeginStep(core_.queue.Now());
   SendEvents();
+  ArmTimer();
   if (step == nullptr) return;
   stepping_ = true;
   StepRecord record{.worker = address_, .start = core_.queue.Now()};

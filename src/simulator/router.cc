@@ -80,8 +80,8 @@ void SimulatedRouter::OnEvents(const WorkerAddress& from, DecodeEvents events) {
   for (TokenUpdate& update : events.updates) dispatcher_.OnUpdate(from, std::move(update), queue_.Now());
   Act();
   for (const RequestFailed& failed : events.failures) OnFailed(from, failed);
-  if (events.room > 0) {
-    dispatcher_.OnRoom(from, events.room, queue_.Now());
+  if (!events.room.empty()) {
+    dispatcher_.OnRoom(from, events.room.requests, queue_.Now());
     Act();
   }
 }

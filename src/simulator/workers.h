@@ -68,6 +68,8 @@ class SimulatedDecode {
   }
   void Start(DecodeJob job);
   void Cancel(const RequestId& id);
+  // Takes a message of the router. The cluster has one.
+  void Keep(KeepRoom request);
 
   SimulatedBackend& backend() { return backend_; }
   const DecodeEngine& engine() const { return engine_; }

@@ -41,6 +41,7 @@ void EachId(worker::v1::PrefillCommand& command, Visit visit) {
 template <typename Visit>
 void EachId(worker::v1::DecodeCommand& command, Visit visit) {
   if (command.has_decode()) visit(*command.mutable_decode()->mutable_request_id());
+  if (!command.keep_room().request_id().empty()) visit(*command.mutable_keep_room()->mutable_request_id());
   if (command.has_cancel()) visit(*command.mutable_cancel()->mutable_request_id());
 }
 template <typename Visit>
@@ -52,6 +53,7 @@ void EachId(worker::v1::PrefillEvent& event, Visit visit) {
 template <typename Visit>
 void EachId(worker::v1::DecodeEvent& event, Visit visit) {
   if (event.has_failed()) visit(*event.mutable_failed()->mutable_request_id());
+  if (event.has_room()) visit(*event.mutable_room()->mutable_kept_request_id());
   if (!event.has_updates()) return;
   for (auto& update : *event.mutable_updates()->mutable_updates()) visit(*update.mutable_request_id());
 }

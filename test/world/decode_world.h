@@ -234,7 +234,8 @@ class DecodeWorld {
   void TakeEvents() {
     const DecodeEvents events = engine.TakeEvents();
     Collect(events.updates, outputs);
-    room += events.room;
+    room += events.room.requests;
+    if (!events.room.kept.empty()) kept.push_back(events.room.kept);
     for (const RequestFailed& failed : events.failures) Collect(failed, outputs);
   }
   // Returns true if all blocks are free or cached, and none is referenced or quarantined.
@@ -244,7 +245,8 @@ class DecodeWorld {
   DecodeEngine engine;
   FakeBackend backend;
   std::map<RequestId, Output> outputs;
-  int64_t room = 0;  // number of requests that reports of room have covered
+  int64_t room = 0;             // number of requests that reports of room have covered
+  std::vector<RequestId> kept;  // the requests for which room was kept and reported
   SamplerScratch scratch;
   // If set, a step's events are sometimes taken late, as a worker does: during the next step or
   // after it.

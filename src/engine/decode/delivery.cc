@@ -38,7 +38,7 @@ void DecodeDelivery::Run() {
     lock.unlock();
     if (!events_->updates.empty()) listener_.OnUpdates(events_->updates);
     for (const RequestFailed& failed : events_->failures) listener_.OnFailed(failed);
-    if (events_->room > 0) listener_.OnRoom(events_->room);
+    if (!events_->room.empty()) listener_.OnRoom(events_->room);
     lock.lock();
     events_.reset();
     changed_.notify_all();

@@ -20,7 +20,7 @@ class DecodeListener {
   virtual void OnUpdates(std::span<TokenUpdate> updates) = 0;
   virtual void OnFailed(const RequestFailed& failed) = 0;
   // `requests` is DecodeEvents::room.
-  virtual void OnRoom(int64_t requests) = 0;
+  virtual void OnRoom(const RoomReport& room) = 0;
 };
 
 // Owns the thread that calls the listener. With many streams, the listener takes longer than all

@@ -352,6 +352,7 @@ DecodeEngine::Load DecodeEngine::load() const {
   load.committed = outstanding.committed;
   load.blocks = pool_.counts();
   load.growth_share = counts.growth_share;
+  load.keeps_room = receiver_.keeps_room();
   load.preemptions = counts.preemptions;
   load.evictions = tree_.evictions();
   load.expired_leases = receiver_.expired_leases();

@@ -42,10 +42,8 @@ struct DecodeEngineOptions {
 struct DecodeEvents {
   std::vector<TokenUpdate> updates{};
   std::vector<RequestFailed> failures{};
-  // For all routers: the number of requests whose reservations were refused with Wait and would fit
-  // now (HandoffReceiver::TakeRoom).
-  int64_t room = 0;
-  bool empty() const { return updates.empty() && failures.empty() && room == 0; }
+  RoomReport room{};  // for all routers (HandoffReceiver::TakeRoom)
+  bool empty() const { return updates.empty() && failures.empty() && room.empty(); }
 };
 
 // One step. The caller runs the copies out, the copies in, Forward of the batch, and Sample of each
@@ -143,6 +141,7 @@ class DecodeEngine {
     int64_t committed = 0;  // handed off and not started, or being checked
     BlockPool::Counts blocks;
     double growth_share = 1;  // learned share of max_new_tokens that requests use
+    bool keeps_room = false;  // for a request that has waited long (KeptRoom)
     // The remaining fields count since the start.
     int64_t steps = 0;
     // Part of `steps`: enqueued before the previous step was over, so that the device did not wait.

@@ -94,6 +94,14 @@ void DecodeWorker::Cancel(const RequestId& request) {
   loop_.Wake();
 }
 
+void DecodeWorker::Keep(RouterStream router, KeepRoom request) {
+  {
+    const std::lock_guard lock(mutex_);
+    engine_.handoff().Keep(router, std::move(request), clock_.Now());
+  }
+  loop_.Wake();  // the request may fit now
+}
+
 DecodeEngine::Load DecodeWorker::Load() const {
   const std::lock_guard lock(mutex_);
   return engine_.load();
@@ -126,18 +134,17 @@ void DecodeWorker::Shutdown(absl::Duration grace) {
 // does not wait for the delivery.
 absl::Time DecodeWorker::Step() {
   DecodeStep* step;
-  absl::Time next;
   {
     const std::lock_guard lock(mutex_);
     if (grace_over_ && !engine_.next_started()) return absl::InfiniteFuture();
     engine_.Tick(clock_.Now());
     step = engine_.BeginStep(clock_.Now());
-    next = engine_.NextTick();
     if (drained()) drained_.notify_all();
   }
   if (step == nullptr) {
     DeliverEvents();
-    return next;
+    const std::lock_guard lock(mutex_);
+    return engine_.NextTick();
   }
   const Outcome outcome = Compute(*step);
   const std::lock_guard lock(mutex_);
@@ -150,7 +157,7 @@ void DecodeWorker::DeliverEvents() {
   {
     const std::lock_guard lock(mutex_);
     events = engine_.TakeEvents();
-    if (closing_) events.room = 0;
+    if (closing_) events.room = {};
   }
   delivery_.Deliver(std::move(events));
 }

@@ -63,6 +63,8 @@ class DecodeWorker {
   // UNAVAILABLE once the grace of Shutdown is over.
   absl::Status Start(DecodeJob job);
   void Cancel(const RequestId& request);
+  // As HandoffReceiver::Keep.
+  void Keep(RouterStream router, KeepRoom request);
 
   DecodeEngine::Load Load() const;
 

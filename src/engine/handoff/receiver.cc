@@ -22,6 +22,11 @@ std::string ToString(const KvLayout& layout) {
                          RowOf(layout.format).name, layout.order == KvOrder::kRows ? "in rows" : "in pairs");
 }
 
+// Returns a reservation of the request's size, for the admission policy.
+ReserveRequest SizesOf(const KeepRoom& request) {
+  return {.kv_tokens = request.kv_tokens, .max_new_tokens = request.max_new_tokens};
+}
+
 std::string ToString(const ReservationRef& ref) {
   return absl::StrCat("reservation ", ref.id.value(), " generation ", ref.generation.value());
 }
@@ -54,7 +59,8 @@ HandoffReceiver::HandoffReceiver(HandoffReceiverOptions options, BlockPool& pool
       pool_(pool),
       tree_(tree),
       admission_(std::move(admission)),
-      first_generation_(Mix(options_.incarnation.value())) {}
+      first_generation_(Mix(options_.incarnation.value())),
+      kept_(options_.lease) {}
 
 absl::Status HandoffReceiver::CheckLink(const LinkRequest& request) const {
   if (request.version != kHandoffVersion) {
@@ -138,7 +144,7 @@ absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(ReserveRequest request, 
   }
   const int64_t held = tree_.ReadyPrefix(request.keys);
   const int64_t blocks_now = blocks - held + tree_.CachedInPrefix(request.keys);
-  const Admission admission = admission_(request, blocks_now);
+  const Admission admission = Consider(request, blocks_now);
   if (std::holds_alternative<Wait>(admission)) return Refuse(request, blocks_now);
   if (const auto* never = std::get_if<NeverFits>(&admission)) return *never;
 
@@ -158,10 +164,31 @@ Wait HandoffReceiver::Refuse(const ReserveRequest& request, int64_t blocks_now) 
   return Wait{};
 }
 
-int64_t HandoffReceiver::TakeRoom() {
-  return refused_.TakeFitting([this](const ReserveRequest& request, int64_t blocks_now) {
-    return std::holds_alternative<Admit>(admission_(request, blocks_now));
+Admission HandoffReceiver::Consider(const ReserveRequest& request, int64_t blocks_now) {
+  return admission_(request, blocks_now + kept_.BlocksBeside(request.request_id, UsableBlocks()));
+}
+
+RoomReport HandoffReceiver::TakeRoom() {
+  RoomReport report;
+  report.kept = kept_.TakeFitting(UsableBlocks(), [this](const KeepRoom& kept) {
+    return std::holds_alternative<Admit>(admission_(SizesOf(kept), BlocksFor(kept.kv_tokens)));
   });
+  report.requests = refused_.TakeFitting([this](const ReserveRequest& request, int64_t blocks_now) {
+    return std::holds_alternative<Admit>(Consider(request, blocks_now));
+  });
+  return report;
+}
+
+void HandoffReceiver::Keep(RouterStream router, KeepRoom request, absl::Time now) {
+  Tick(now);
+  const bool may_fit = !request.request_id.empty() &&
+                       !std::holds_alternative<NeverFits>(admission_(SizesOf(request), BlocksFor(request.kv_tokens)));
+  if (may_fit) {
+    kept_.Keep(router, std::move(request), now);
+  } else {
+    kept_.Drop(router);
+  }
+  RoomMayHaveCome();
 }
 
 Reserved HandoffReceiver::Grant(ReserveRequest request, BlockTable table, size_t held, absl::Time now) {
@@ -170,6 +197,7 @@ Reserved HandoffReceiver::Grant(ReserveRequest request, BlockTable table, size_t
   Reserved reply{ref, {}};
   for (size_t i = held; i < table.size(); ++i) reply.missing.push_back({static_cast<int32_t>(i), table.ids()[i]});
   if (options_.guard != nullptr) reply.write_key = options_.guard->Grant(table.ids().subspan(held));
+  kept_.Granted(request.request_id);
   Reservation& reservation = reservations_[ref.id];
   reservation.generation = ref.generation;
   reservation.request = std::move(request);
@@ -381,10 +409,11 @@ void HandoffReceiver::Tick(absl::Time now) {
   for (auto it = quarantines_.begin(); it != quarantines_.end();) {
     it = it->second.ends_at <= now ? EndQuarantine(it) : std::next(it);
   }
+  if (kept_.Tick(now)) RoomMayHaveCome();
 }
 
 absl::Time HandoffReceiver::NextTick() const {
-  absl::Time next = absl::InfiniteFuture();
+  absl::Time next = kept_.NextTick();
   for (const auto& [id, reservation] : reservations_) next = std::min(next, reservation.lapses_at);
   for (const auto& [id, quarantine] : quarantines_) next = std::min(next, quarantine.ends_at);
   return next;
@@ -431,6 +460,7 @@ void HandoffReceiver::CheckInvariants() const {
       BATON_CHECK(pool_.ReferencesOf(block) == 1 && !pool_.IsRetained(block), "an unchecked block is shared");
     }
   }
+  kept_.CheckInvariants();
   tree_.CheckInvariants();
 }
 

@@ -17,11 +17,13 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "engine/handoff/admission.h"
+#include "engine/handoff/kept_room.h"
 #include "engine/handoff/messages.h"
 #include "engine/handoff/refused_reservations.h"
 #include "kv/block_pool.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
+#include "request/answers.h"
 #include "request/jobs.h"
 #include "transport/write_guard.h"
 
@@ -135,8 +137,12 @@ class HandoffReceiver {
   void RoomMayHaveCome() { refused_.RoomMayHaveCome(); }
   // Returns how many reservations that were refused with Wait would fit now, for a report to the
   // routers, and forgets them (RefusedReservations). Cache-only reservations do not count, because
-  // no request waits for them.
-  int64_t TakeRoom();
+  // no request waits for them. Also names the request for which room was kept, once it fits.
+  RoomReport TakeRoom();
+  // Keeps room for a request of this router (KeptRoom), or for none if the request has no name or
+  // can never fit.
+  void Keep(RouterStream router, KeepRoom request, absl::Time now);
+  bool keeps_room() const { return kept_.Keeps(UsableBlocks()); }
 
   // Ends leases and quarantines that are due. May be called at any time, and must be called at
   // NextTick(). Every event calls it first.
@@ -189,6 +195,10 @@ class HandoffReceiver {
   absl::Status CheckReserve(const ReserveRequest& request) const;
   absl::Status CheckStart(const DecodeJob& job, const Reservation& reservation) const;
   Wait Refuse(const ReserveRequest& request, int64_t blocks_now);
+  // Returns the policy's answer for a reservation that leaves kept room free.
+  Admission Consider(const ReserveRequest& request, int64_t blocks_now);
+  // Returns the number of the pool's blocks that are not in quarantine.
+  int64_t UsableBlocks() const { return pool_.counts().total - pool_.counts().quarantined; }
   Reserved Grant(ReserveRequest request, BlockTable table, size_t held, absl::Time now);
   Reservations::iterator Find(const ReservationRef& ref);
   void RevokeRight(const Reservation& reservation);
@@ -216,6 +226,7 @@ class HandoffReceiver {
   Reservations checks_;
   std::deque<ReservationId> to_be_checked_;  // those of checks_ that NextCheck has not returned
   RefusedReservations refused_;
+  KeptRoom kept_;
 };
 
 }  // namespace baton

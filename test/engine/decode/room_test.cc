@@ -36,5 +36,33 @@ TEST_CASE("DecodeEngine reports room once per refusal when a request has ended")
   CHECK(world.room == 2);
 }
 
+TEST_CASE("DecodeEngine grants short requests no room that it keeps for a long one") {
+  DecodeWorld world(TestOptions(8));
+  for (const char* id : {"a", "b"}) world.StartJob(TestJob(id, Prompt(id[0], 33), 20 + 10 * (id[0] - 'a')));
+  DecodeJob big = TestJob("long", Prompt(3, 81), 8);
+  REQUIRE_FALSE(world.HandOffJob(big));
+  const bool keeps = GENERATE(true, false);
+  if (keeps) {
+    world.engine.handoff().Keep(
+        RouterStream(1), {.request_id = "long", .kv_tokens = 80, .max_new_tokens = 8, .waited = absl::Seconds(3)},
+        world.now);
+  }
+  CHECK(world.engine.load().keeps_room == keeps);
+  // Short requests come one after the other, so that the worker always has some.
+  int granted = 0;
+  for (int i = 0; i < 40 && world.kept.empty(); ++i) {
+    DecodeJob brief = TestJob(absl::StrCat("short", i), Prompt(static_cast<uint32_t>(10 + i), 33), 20);
+    if (world.HandOffJob(brief)) {
+      ++granted;
+      REQUIRE(world.engine.Start(brief, world.now).ok());
+    }
+    world.Step();
+  }
+  CHECK((granted == 0) == keeps);
+  CHECK(world.kept == (keeps ? std::vector<RequestId>{"long"} : std::vector<RequestId>{}));
+  CHECK(world.HandOffJob(big) == keeps);
+  CHECK_FALSE(world.engine.load().keeps_room);
+}
+
 }  // namespace
 }  // namespace baton

@@ -24,9 +24,9 @@ class Recorder final : public DecodeListener {
     Collect(failed, outputs_);
     changed_.notify_all();
   }
-  void OnRoom(int64_t requests) override {
+  void OnRoom(const RoomReport& room) override {
     const std::lock_guard lock(mutex_);
-    room_ += requests;
+    room_ += room.requests;
     changed_.notify_all();
   }
   void WaitForRoom() {
@@ -196,7 +196,7 @@ TEST_CASE("DecodeWorker delivers all updates of a step in one call") {
    public:
     void OnUpdates(std::span<TokenUpdate> updates) override { sizes.push_back(updates.size()); }
     void OnFailed(const RequestFailed&) override {}
-    void OnRoom(int64_t) override {}
+    void OnRoom(const RoomReport&) override {}
     std::vector<size_t> sizes;
   } spans;
   const SteadyClock clock;
@@ -224,7 +224,7 @@ TEST_CASE("DecodeWorker delivers steps in order while the next step runs") {
       running.push_back(worker->Load().running);  // a listener may call the worker
     }
     void OnFailed(const RequestFailed&) override {}
-    void OnRoom(int64_t) override {}
+    void OnRoom(const RoomReport&) override {}
     void Open() {
       const std::lock_guard lock(mutex_);
       open_ = true;

@@ -272,11 +272,11 @@ TEST_CASE("HandoffReceiver reports room when a reservation ends or is granted") 
     ReserveRequest request = Receiver::Request(id, family);
     request.cache_only = cache_only;
     REQUIRE(std::holds_alternative<Wait>(*r.receiver.OnReserve(request, r.clock.Now())));
-    CHECK(r.receiver.TakeRoom() == 0);
+    CHECK(r.receiver.TakeRoom().requests == 0);
     r.answer = Admit{};
   };
   refuse("r1", 3);
-  CHECK(r.receiver.TakeRoom() == 1);  // reservations were granted since the last report
+  CHECK(r.receiver.TakeRoom().requests == 1);  // reservations were granted since the last report
   refuse("r2", 3);
   SECTION("the writer releases a reservation") { r.receiver.OnRelease({held.reservation}, r.clock.Now()); }
   SECTION("a reservation's request is cancelled") { r.receiver.Cancel("held", r.clock.Now()); }
@@ -286,17 +286,17 @@ TEST_CASE("HandoffReceiver reports room when a reservation ends or is granted") 
   }
   SECTION("the blocks of a cancelled request leave quarantine") {
     r.receiver.Cancel("held", r.clock.Now());
-    CHECK(r.receiver.TakeRoom() == 1);
+    CHECK(r.receiver.TakeRoom().requests == 1);
     refuse("r3", 3);
     r.receiver.OnRelease({held.reservation}, r.clock.Now());
   }
   SECTION("another reservation is granted") { r.Reserve("r4", 4); }
   SECTION("a sequence ends") { r.receiver.RoomMayHaveCome(); }
-  CHECK(r.receiver.TakeRoom() == 1);
-  CHECK(r.receiver.TakeRoom() == 0);
+  CHECK(r.receiver.TakeRoom().requests == 1);
+  CHECK(r.receiver.TakeRoom().requests == 0);
   refuse("for the cache", 5, /*cache_only=*/true);
   r.receiver.RoomMayHaveCome();
-  CHECK(r.receiver.TakeRoom() == 0);
+  CHECK(r.receiver.TakeRoom().requests == 0);
 }
 
 TEST_CASE("HandoffReceiver does not reuse quarantined blocks") {

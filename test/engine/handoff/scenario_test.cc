@@ -15,6 +15,9 @@
 //   kill|restart p|d                       end a process, or restart it as another incarnation
 //   restart d digest=N|blocks=N|verify=1   with another prefill module or pool, or with --verify-kv
 //   restart p old=1                        as an older version that has no digests
+//   keep REQ tokens=N [new=N] [waited=SECONDS] [router=N]  keep room for the request at d
+//   keep none [router=N]                   a router no longer wants room at d
+//   room                                   show d's report of room
 //   forge BLOCK                            overwrite this block of d's slab
 //   state                                  show links, hand-offs and blocks
 #include "world/scenario.h"
@@ -87,6 +90,8 @@ class Scenario {
     if (name == "cancel") return d().receiver->Cancel(Word(1), clock_.Now());
     if (name == "start") return Start();
     if (name == "finish") return static_cast<void>(d().running.erase(Word(0)));
+    if (name == "keep") return Keep();
+    if (name == "room") return Room();
     if (name == "kill" || name == "restart") return Restart(name == "restart");
     if (name == "forge") return world_.Forge(d(), BlockId(static_cast<uint32_t>(Number(Word(0)))));
     if (name == "state") return State();
@@ -150,6 +155,20 @@ class Scenario {
     return absl::StrJoin(words, " ");
   }
 
+  void Keep() {
+    d().receiver->Keep(RouterStream(static_cast<uint64_t>(Option("router", 1))),
+                       {.request_id = Word(0) == "none" ? "" : Word(0),
+                        .kv_tokens = Option("tokens", 1) - 1,
+                        .max_new_tokens = Option("new", 1),
+                        .waited = absl::Seconds(Option("waited", 0))},
+                       clock_.Now());
+  }
+  void Room() {
+    const RoomReport report = d().receiver->TakeRoom();
+    Print(absl::StrCat("d has room for ", report.requests, " refused requests",
+                       report.kept.empty() ? "" : absl::StrCat(" and for ", report.kept)));
+  }
+
   void Restart(bool again) {
     if (Word(0) == "p") {
       world_.KillPrefill("p");
@@ -190,7 +209,7 @@ TEST_CASE("Hand-offs behave as their scenarios when messages and workers are los
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<Scenario>({"handoff_"});
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 53);
+  CHECK(files == 56);
 }
 
 }  // namespace
