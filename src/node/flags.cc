@@ -191,6 +191,12 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
          "seconds for which a request waits if no worker that could serve it is attached")
       ->check(CLI::Range(0.0, 3600.0))
       ->default_str(absl::StrCat(absl::ToInt64Seconds(o.limits.worker_wait)));
+  app.add_option_function<double>(
+         "--room-wait", [&o](double seconds) { o.limits.room_wait = absl::Seconds(seconds); },
+         "seconds for which a request waits for KV memory of full decode workers before one of them keeps the memory "
+         "that comes free for it; 0: at once")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->default_str(absl::StrCat(absl::ToInt64Seconds(o.limits.room_wait)));
   AddRetired(app, "--routing",
              "the router always places a request by its session, or else by the prefix of its prompt");
   app.add_option(

@@ -94,7 +94,7 @@ absl::Status Dispatcher::SubmitToCore(Request& request, absl::Time now) {
   request.placement.route.held = held;
   if (held) RETURN_IF_ERROR(gate_->Arrived(request, SessionOf(request.asked), IsNeeded(request), now));
   if (workload_) {
-    const Workload::Lengths lengths = LengthsOf(request.asked, core_.FewestUncached(request));
+    const Workload::Lengths lengths = LengthsOf(request.asked, FewestUncached(core_.registry(), request));
     workload_->Arrived(request, lengths, FirstUpstream(request.asked), now);
     request.placement.route.queue_order = now + workload_->ArrivalOffset(request, now);
   }
@@ -305,8 +305,8 @@ void Dispatcher::OnFailed(const WorkerAddress& link, const RequestFailed& failed
   Act(now);
 }
 
-void Dispatcher::OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now) {
-  core_.OnRoom(link, requests, now);
+void Dispatcher::OnRoom(const WorkerAddress& link, const RoomReport& report, absl::Time now) {
+  core_.OnRoom(link, report.requests, requests_.FindByWorkerName(report.kept), now);
   Act(now);
 }
 
@@ -398,6 +398,11 @@ void Dispatcher::Act(const RouterAction& action, absl::Time now) {
     case RouterAction::Kind::kCancel:
       actions_.push_back(WorkerCommand{action.worker, CancelJob{action.request->worker_id}});
       return;
+    case RouterAction::Kind::kKeepRoom:
+      return SendKeepRoom(action);
+    case RouterAction::Kind::kDropRoom:
+      actions_.push_back(WorkerCommand{action.worker, KeepRoom{}});
+      return;
     case RouterAction::Kind::kEnd:
       return End(action, now);
   }
@@ -427,7 +432,7 @@ void Dispatcher::Act(PromptFailed& failed, absl::Time) { core_.Fail(*failed.node
 
 void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
   Request& request = *action.request;
-  requests_.NameForWorkers(request);
+  if (!std::exchange(request.named_ahead, false)) requests_.NameForWorkers(request);
   ForgetPlace(request, now);
   PrefillJob job = request.StartPrefill(action);
   job.spec.arrival_offset = ArrivalOffset(request, now);
@@ -450,6 +455,14 @@ void Dispatcher::StartDecode(const RouterAction& action, absl::Time now) {
   DecodeJob job = request.StartDecode();
   job.spec.arrival_offset = ArrivalOffset(request, now);
   actions_.push_back(WorkerCommand{action.worker, std::move(job)});
+}
+
+// The worker finds the request by the name of its next hand-off, which is drawn here.
+void Dispatcher::SendKeepRoom(const RouterAction& action) {
+  Request& request = *action.request;
+  requests_.NameForWorkers(request);
+  request.named_ahead = true;
+  actions_.push_back(WorkerCommand{action.worker, request.AskForRoom(action)});
 }
 
 void Dispatcher::NoteDecodeWorker(Request& request) const {

@@ -43,7 +43,7 @@ struct CancelJob {
 };
 struct WorkerCommand {
   WorkerAddress worker;  // its configured address
-  std::variant<PrefillJob, PrefillAppend, DecodeJob, CancelJob> what;
+  std::variant<PrefillJob, PrefillAppend, DecodeJob, CancelJob, KeepRoom> what;
 };
 struct RequestProgress {
   uint64_t number = 0;  // of the request's ticket
@@ -114,7 +114,7 @@ class Dispatcher {
   void OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now);
   void OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now);
   void OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::Time now);
-  void OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now);
+  void OnRoom(const WorkerAddress& link, const RoomReport& report, absl::Time now);
 
   void Tick(absl::Time now);
   // Before this time Tick does nothing.
@@ -177,6 +177,7 @@ class Dispatcher {
   void StartPrefill(const RouterAction& action, absl::Time now);
   void AppendPrompt(const RouterAction& action, absl::Time now);
   void StartDecode(const RouterAction& action, absl::Time now);
+  void SendKeepRoom(const RouterAction& action);
   void End(const RouterAction& action, absl::Time now);
 
   const uint64_t nonce_;

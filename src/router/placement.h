@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "kv/prefix_key.h"
 #include "router/prefix_memory.h"
+#include "router/refusals.h"
 #include "router/worker_state.h"
 
 namespace baton {
@@ -70,11 +71,6 @@ struct Placement {
   // - kStarting: the hand-off is committed, and the decode worker has not sent tokens yet.
   // - kDecoding: the decode worker generates.
   enum class State { kNone, kHeld, kWaiting, kCollecting, kStreaming, kPrefilling, kStarting, kDecoding };
-  struct Refusal {
-    WorkerAddress link;
-    absl::Time until;
-  };
-
   Route route{};
   // Tokens of the prompt so far. Those of a resumed request include the output so far.
   int32_t prompt_tokens = 0;
@@ -93,8 +89,9 @@ struct Placement {
   // Time from which capacity_wait counts: that of the first refusal, or of the last refusal by a
   // worker that shuts down.
   std::optional<absl::Time> refused_at{};
-  // Refusals of workers that are left out for now. A worker occurs at most once.
-  std::vector<Refusal> refusals{};
+  Refusals refusals{};  // of workers that are left out for now
+  // The decode worker that keeps room for the request (RoomKeeper). Empty: none.
+  WorkerAddress room_at{};
   absl::Status last_refusal{};
   // The weights that began the output. Unset before a decode worker has the request. Only workers
   // with these weights go on with the output.

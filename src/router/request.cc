@@ -7,7 +7,7 @@
 
 #include "agent/scoped_id.h"
 #include "base/trace_context.h"
-#include "router/router_core.h"
+#include "router/router_action.h"
 
 namespace baton {
 namespace {
@@ -103,6 +103,13 @@ DecodeJob Request::StartDecode() const {
   job.spec.tokens.Append(output);
   job.spec.generated = completion_tokens;
   return job;
+}
+
+KeepRoom Request::AskForRoom(const RouterAction& action) const {
+  return {.request_id = worker_id,
+          .kv_tokens = placement.prompt_tokens - 1,
+          .max_new_tokens = asked.spec.sampling.max_tokens - completion_tokens,
+          .waited = action.waited};
 }
 
 size_t Request::BlocksAt(size_t blocks) const {

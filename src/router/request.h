@@ -51,6 +51,7 @@ struct Request {
   // workers may still be clearing up a request with the same id. That request may have ended, may
   // belong to another router, or may be this one before it was placed again.
   RequestId worker_id;
+  bool named_ahead = false;  // worker_id is the name for the next placement (KeepRoom)
   RequestStages stages{};
   // Time of the last update from the decode worker, with or without tokens.
   absl::Time last_update{};
@@ -121,6 +122,8 @@ struct Request {
   // then count as sent.
   PrefillAppend AppendPrompt(const RouterAction& action);
   DecodeJob StartDecode() const;  // REQUIRES: `done` is set
+  // Returns the message for the decode worker of a kKeepRoom action.
+  KeepRoom AskForRoom(const RouterAction& action) const;
   // Returns how many of the prompt's first `blocks` blocks its prefill worker has now. The worker
   // may lack blocks that the decode worker held already. REQUIRES: `done` is set.
   size_t BlocksAt(size_t blocks) const;

@@ -22,15 +22,6 @@ constexpr int32_t kMostFailedStarts = 3;
 
 using State = Placement::State;
 
-void LeaveOut(Placement& placement, const WorkerAddress& link, absl::Time until) {
-  const auto known = std::ranges::find(placement.refusals, link, &Placement::Refusal::link);
-  if (known == placement.refusals.end()) {
-    placement.refusals.push_back({link, until});
-  } else {
-    known->until = until;
-  }
-}
-
 // Returns how many requests have a hand-off to the worker under way.
 int64_t Asking(const AttachedWorker& worker) {
   return std::ranges::count_if(worker.requests, [](const Request* request) {
@@ -43,6 +34,7 @@ int64_t Asking(const AttachedWorker& worker) {
 RouterCore::RouterCore(const RouterLimits& limits)
     : limits_(limits),
       registry_(limits.restart_wait),
+      choice_(registry_, limits.placement),
       shares_(limits.live_requests),
       waiting_(limits.waiting_requests, shares_) {}
 
@@ -52,9 +44,8 @@ void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
   registry_.Attach(link, info);
   // Reports of room may have been lost with the previous connection.
   for (Request* request : live_) {
-    std::erase_if(request->placement.refusals, [&](const Placement::Refusal& refusal) {
-      return refusal.link == link && refusal.until == absl::InfiniteFuture();
-    });
+    Refusals& refusals = request->placement.refusals;
+    if (refusals.AwaitsRoom(link)) refusals.Forget(link);
   }
   PlaceWaiting(now);
 }
@@ -67,6 +58,7 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   const bool left = worker->load.draining;
   // Removed first, so that no action goes to the worker.
   const std::vector<Request*> requests = assignments_.LeaveWorker(*worker);
+  rooms_.WorkerLost(link);
   registry_.Remove(link, now);
   for (Request* request : requests) {
     Placement& placement = request->placement;
@@ -78,23 +70,22 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
                                                      " workers before it; this request may be the cause")));
       continue;
     }
-    if (!streams) {
-      // The request now waits for a worker to attach, not for these refusals.
-      placement.refusals.clear();
-      placement.refused_at.reset();
-    }
+    if (!streams) ForgetRefusals(*request);
     request->ExtendByOutput();
     PlaceOrWait(*request, now);
   }
   // The lost worker reports no room, so requests that it refused wait for another worker.
   for (Request* request : waiting_.InServiceOrder()) {
-    const auto refused = [&](const Placement::Refusal& refusal) { return refusal.link == link; };
-    if (std::erase_if(request->placement.refusals, refused) > 0 && !TryPlace(*request, now)) Wait(*request, now);
+    if (request->placement.refusals.Forget(link) && !TryPlace(*request, now)) Wait(*request, now);
   }
 }
 
 void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load) {
-  if (AttachedWorker* worker = registry_.Find(link)) worker->load = load;
+  AttachedWorker* worker = registry_.Find(link);
+  if (worker == nullptr) return;
+  worker->load = load;
+  // The requests that it refused wait for another worker's room.
+  if (load.draining) rooms_.WorkerLost(link);
 }
 
 // --- requests ------------------------------------------------------------------------------------
@@ -152,16 +143,15 @@ void RouterCore::Closed(Request& request, absl::Time now) {
   if (placement.state == State::kWaiting || placement.state == State::kCollecting) {
     waiting_.Remove(request);
     // The refusals concern streaming prompts. Workers may have room for a complete one.
-    placement.refusals.clear();
+    placement.refusals.Clear();
     return PlaceOrWait(request, now);
   }
   placement.state = State::kPrefilling;
   if (!request.asked.prefill_only) {
     const AttachedWorker* decode =
-        DecodeFor(request, registry_.At(placement.prefill), registry_.Decodes(request.asked.served->name));
+        choice_.DecodeFor(request, registry_.At(placement.prefill), registry_.Decodes(request.asked.served->name));
     if (decode == nullptr) {
-      placement.refusals.clear();
-      placement.refused_at.reset();
+      ForgetRefusals(request);
       // Waits for a decode worker to attach, and starts over then.
       return PlaceOrWait(request, now);
     }
@@ -194,6 +184,7 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarn
     return false;
   }
   assignments_.LeavePrefill(request);
+  rooms_.Drop(request);
   if (request.asked.prefill_only) {
     End(request, absl::OkStatus());
     return true;
@@ -252,7 +243,7 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
                             !placement.decode.empty() && failure.retry_after == absl::ZeroDuration();
     absl::Time left_out_until = now + delay;
     if (until_room) left_out_until = TakeUnusedRoom(refuser) ? now : absl::InfiniteFuture();
-    LeaveOut(placement, refuser, left_out_until);
+    placement.refusals.LeaveOut(refuser, left_out_until);
     if (refuser != placement.decode) PassOnRoom(placement);
     assignments_.LeavePrefill(request);
     assignments_.LeaveDecode(request);
@@ -269,18 +260,16 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
   // The worker that reported the failure holds nothing of the request.
   if (placement.prefill == link) assignments_.LeavePrefill(request);
   if (placement.decode == link) assignments_.LeaveDecode(request);
-  End(request, BlameQuarantine(request, reason), failure.retry_after);
+  End(request, registry_.BlameQuarantine(placement, reason), failure.retry_after);
 }
 
-void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now) {
+void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, Request* kept, absl::Time now) {
+  if (kept != nullptr) UseKeptRoom(link, *kept, now);
   while (requests > 0) {
     Request* first = waiting_.FirstRefusedBy(link);
     if (first == nullptr) break;
-    Placement& placement = first->placement;
-    std::erase_if(placement.refusals, [&](const Placement::Refusal& refusal) { return refusal.link == link; });
-    if (!TryPlace(*first, now)) {
-      Wait(*first, now);  // the request waits for a prefill worker
-    } else if (placement.decode == link) {
+    AskAgain(*first, link, now);
+    if (first->placement.decode == link) {
       shares_.NoteServed(first->asked.spec.tenant);
       --requests;
     }
@@ -288,6 +277,18 @@ void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, absl::Time 
   AttachedWorker* worker = registry_.Find(link);
   if (worker == nullptr) return;
   worker->unused_room = std::min(worker->unused_room + requests, Asking(*worker));
+}
+
+void RouterCore::UseKeptRoom(const WorkerAddress& link, Request& request, absl::Time now) {
+  if (request.placement.state != State::kWaiting || request.placement.room_at != link) return;
+  AskAgain(request, link, now);
+  if (request.placement.decode == link) shares_.NoteServed(request.asked.spec.tenant);
+}
+
+// Lets a waiting request ask a worker that has refused it.
+void RouterCore::AskAgain(Request& request, const WorkerAddress& link, absl::Time now) {
+  request.placement.refusals.Forget(link);
+  if (!TryPlace(request, now)) Wait(request, now);  // the request waits for a prefill worker
 }
 
 bool RouterCore::TakeUnusedRoom(const WorkerAddress& link) {
@@ -302,7 +303,8 @@ bool RouterCore::TakeUnusedRoom(const WorkerAddress& link) {
 // Offers a decode worker's room to the next request. The present request leaves the worker before
 // it has KV there, and may be the one that asked because of a report of room.
 void RouterCore::PassOnRoom(const Placement& placement) {
-  const bool asks = placement.state == State::kPrefilling && !placement.decode.empty();
+  // Room that the worker kept for this request remains kept, or the worker reports it itself.
+  const bool asks = placement.state == State::kPrefilling && placement.room_at != placement.decode;
   const AttachedWorker* worker = asks ? registry_.Find(placement.decode) : nullptr;
   if (worker == nullptr) return;
   // Asking includes this request, so a count above 1 means that another request has a hand-off
@@ -314,10 +316,7 @@ bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, bool
   Placement& placement = request.placement;
   if (placement.decode != link) return false;
   if (placement.state != State::kStarting && placement.state != State::kDecoding) return false;
-  if (placement.state == State::kStarting) {
-    placement.refusals.clear();
-    placement.refused_at.reset();
-  }
+  if (placement.state == State::kStarting) ForgetRefusals(request);
   placement.state = State::kDecoding;
   placement.in_step = true;
   placement.lost_workers = placement.failed_starts = 0;
@@ -338,56 +337,19 @@ void RouterCore::EndAll() {
 
 // --- placement -----------------------------------------------------------------------------------
 
-int64_t RouterCore::FewestUncached(const Request& request) const {
-  int64_t fewest = request.placement.prompt_tokens;
-  const ClientRequest& asked = request.asked;
-  const Candidates decodes = registry_.Decodes(asked.served->name);
-  for (const AttachedWorker* worker : registry_.Prefills(asked.served->name, asked.prefill_only, decodes)) {
-    fewest = std::min(fewest, UncachedTokens(*worker, request));
-  }
-  return fewest;
-}
-
-RouterCore::Candidates RouterCore::DecodesFor(const Request& request) const {
-  Candidates decodes = registry_.Decodes(request.asked.served->name);
-  if (!request.output.empty()) {
-    std::erase_if(decodes,
-                  [&](const AttachedWorker* worker) { return worker->info.decoder() != request.placement.decoder; });
-  }
-  return decodes;
-}
-
 bool RouterCore::TryPlace(Request& request, absl::Time now) {
-  Placement& placement = request.placement;
-  const ClientRequest& asked = request.asked;
-  std::erase_if(placement.refusals, [&](const Placement::Refusal& refusal) { return refusal.until <= now; });
-  const auto refused = [&](const AttachedWorker* worker) {
-    return std::ranges::count(placement.refusals, worker->link, &Placement::Refusal::link) > 0;
-  };
-  Candidates decodes = DecodesFor(request);
-  std::erase_if(decodes, refused);
-  Candidates prefills = registry_.Prefills(asked.served->name, asked.prefill_only, decodes);
-  std::erase_if(prefills, refused);
-  const AttachedWorker* prefill = ChoosePrefill(prefills, request, limits_.placement);
+  request.placement.refusals.ForgetDue(now);
+  const auto [prefill, decode] = choice_.Choose(request);
   if (prefill == nullptr) return false;
-  const AttachedWorker* decode = asked.prefill_only ? nullptr : DecodeFor(request, *prefill, std::move(decodes));
-  if (decode == nullptr && !asked.prefill_only && !placement.route.streaming) return false;
-  Place(request, *prefill, decode);
+  Place(request, *prefill, decode, now);
   return true;
 }
 
-// Returns the decode worker for KV of this prefill worker. Null without candidates.
-const AttachedWorker* RouterCore::DecodeFor(const Request& request, const AttachedWorker& prefill, Candidates decodes) {
-  const Placement& placement = request.placement;
-  std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill.info, decode->info); });
-  const AttachedWorker* ahead = placement.expected_at.empty() ? nullptr : registry_.Find(placement.expected_at);
-  return ChooseDecode(decodes, request, ahead, limits_.placement);
-}
-
-void RouterCore::Place(Request& request, const AttachedWorker& prefill, const AttachedWorker* decode) {
+void RouterCore::Place(Request& request, const AttachedWorker& prefill, const AttachedWorker* decode, absl::Time now) {
   Placement& placement = request.placement;
   const bool streaming = placement.route.streaming;
   waiting_.Remove(request);
+  rooms_.Placed(request, decode, now);
   placement.state = streaming ? State::kStreaming : State::kPrefilling;
   placement.in_step = false;
   assignments_.ToPrefill(request, prefill);
@@ -432,7 +394,7 @@ void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
 void RouterCore::Wait(Request& request, absl::Time now) {
   Placement& placement = request.placement;
   placement.reason = registry_.Readiness(request.asked.served->name, request.asked.prefill_only);
-  if (placement.reason.ok() && !request.output.empty() && DecodesFor(request).empty()) {
+  if (placement.reason.ok() && !request.output.empty() && choice_.DecodesFor(request).empty()) {
     placement.reason =
         absl::UnavailableError(StrCat("no decode worker with the weights that began the output is attached; model '",
                                       request.asked.served->name, "' has other weights now"));
@@ -448,14 +410,20 @@ void RouterCore::Wait(Request& request, absl::Time now) {
   } else {
     // This also covers requests whose refusing workers have left. They wait for other workers as
     // new requests do, and capacity_wait begins with the next refusal.
-    placement.refusals.clear();
-    placement.refused_at.reset();
+    ForgetRefusals(request);
     placement.give_up = std::max(now + limits_.worker_wait,
                                  registry_.AwaitedUntil(request.asked.served->name, request.asked.prefill_only));
   }
   placement.state = State::kWaiting;
   waiting_.Add(request);
+  if (placement.refused_at) rooms_.Waits(request, now);
   Arm(request);
+}
+
+void RouterCore::ForgetRefusals(Request& request) {
+  request.placement.refusals.Clear();
+  request.placement.refused_at.reset();
+  rooms_.Drop(request);
 }
 
 // --- ends ----------------------------------------------------------------------------------------
@@ -467,6 +435,7 @@ void RouterCore::End(Request& request, const absl::Status& status, absl::Duratio
     if (!link.empty()) actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = &request, .worker = link});
   }
   PassOnRoom(placement);
+  rooms_.Drop(request);
   assignments_.LeavePrefill(request);
   assignments_.LeaveDecode(request);
   waiting_.Remove(request);
@@ -487,67 +456,51 @@ void RouterCore::Arm(Request& request) {
     timer = std::min(timer, placement.give_up);
     // A request that waits for a worker is placed by WorkerAttached. A request that waits for room
     // asks again when the retry delay of a refusal ends.
-    for (const Placement::Refusal& refusal : placement.refusals) timer = std::min(timer, refusal.until);
+    timer = std::min(timer, placement.refusals.Next());
   }
   timers_.Set(request, timer);
 }
 
 absl::Time RouterCore::NextTick() const {
-  return room_left_.empty() || waiting_.size() == 0 ? timers_.Next() : absl::InfinitePast();
+  if (!room_left_.empty() && waiting_.size() > 0) return absl::InfinitePast();
+  return std::min(timers_.Next(), rooms_.NextTick());
 }
 
 void RouterCore::Tick(absl::Time now) {
   EndOverdue(now);
-  for (const WorkerAddress& link : std::exchange(room_left_, {})) OnRoom(link, 1, now);
+  for (const WorkerAddress& link : std::exchange(room_left_, {})) OnRoom(link, 1, nullptr, now);
   while (timers_.Next() <= now) PlaceOrWait(FirstToAsk(*timers_.First(), now), now);
+  rooms_.Tick(now);
 }
 
 void RouterCore::EndOverdue(absl::Time now) {
   for (Request* request : timers_.Due(now)) {
     Placement& placement = request->placement;
-    const auto drains = [&](const Placement::Refusal& refusal) { return registry_.IsDraining(refusal.link); };
+    const auto drains = [&](const Refusals::Refusal& refusal) { return registry_.IsDraining(refusal.link); };
     if (now >= request->asked.deadline) {
       End(*request, absl::DeadlineExceededError("the deadline passed"));
     } else if (now < placement.give_up) {
       continue;
-    } else if (std::ranges::any_of(placement.refusals, drains)) {
+    } else if (std::ranges::any_of(placement.refusals.all(), drains)) {
       // The wait for room begins when the worker that shuts down has left.
       placement.refused_at = now;
       placement.give_up = now + limits_.capacity_wait;
       Arm(*request);
     } else {
-      End(*request, BlameQuarantine(*request, placement.reason), limits_.retry_hint);
+      End(*request, registry_.BlameQuarantine(placement, placement.reason), limits_.retry_hint);
     }
   }
-}
-
-absl::Status RouterCore::BlameQuarantine(const Request& request, const absl::Status& refusal) const {
-  if (!absl::IsResourceExhausted(refusal)) return refusal;
-  for (const Placement::Refusal& left_out : request.placement.refusals) {
-    const auto found = registry_.workers().find(left_out.link);
-    if (found == registry_.workers().end()) continue;
-    const auto& [link, worker] = *found;
-    const WorkerLoad& load = worker.load;
-    const bool would_fit =
-        BlocksFor(request.placement.prompt_tokens) <= load.blocks_free + load.blocks_cached + load.blocks_quarantined;
-    if (load.blocks_quarantined == 0 || !would_fit) continue;
-    return absl::UnavailableError(StrCat(Message(refusal), ": ", load.blocks_quarantined, " of the ",
-                                         worker.info.blocks_total, " KV blocks of ", link,
-                                         " are in quarantine, because a prefill worker may still write them"));
-  }
-  return refusal;
 }
 
 // Returns the request to place now. `request` has a refusal whose `until` has passed, so one
 // request may ask that worker. The first waiting request that the worker has refused asks, and the
 // two exchange their `until`.
 Request& RouterCore::FirstToAsk(Request& request, absl::Time now) {
-  for (Placement::Refusal& refusal : request.placement.refusals) {
+  for (Refusals::Refusal& refusal : request.placement.refusals.all()) {
     if (refusal.until > now) continue;
     Request* first = waiting_.FirstRefusedBy(refusal.link);
     if (first == nullptr || first == &request) continue;
-    const auto other_refusal = std::ranges::find(first->placement.refusals, refusal.link, &Placement::Refusal::link);
-    std::swap(other_refusal->until, refusal.until);
+    std::swap(first->placement.refusals.Find(refusal.link)->until, refusal.until);
     Arm(request);
     shares_.NoteServed(first->asked.spec.tenant);
     return *first;
@@ -559,7 +512,9 @@ Request& RouterCore::FirstToAsk(Request& request, absl::Time now) {
 void RouterCore::CheckInvariants() const {
   registry_.CheckInvariants();
   assignments_.CheckInvariants(live_);
+  rooms_.CheckInvariants();
   int32_t waiting = 0;
+  int64_t with_room = 0;
   size_t timers = 0;
   absl::flat_hash_map<std::string, int32_t> tenants;
   for (const Request* request : live_) {
@@ -579,10 +534,12 @@ void RouterCore::CheckInvariants() const {
     BATON_CHECK(either || (streams || is_collecting) == route.streaming, request->id);
     BATON_CHECK(streams || placement.expected_at.empty(), request->id);
     waiting += waits;
+    with_room += !placement.room_at.empty();
     timers += placement.timer != absl::InfiniteFuture();
   }
   BATON_CHECK(waiting == waiting_.size() && timers == timers_.size(),
               "an ended request is in the queue or has a timer");
+  BATON_CHECK(with_room == rooms_.kept(), "room is kept for a request that has ended");
   BATON_CHECK(tenants.size() == shares_.tenants(), "a tenant without live requests is counted");
   for (const auto& [tenant, live] : tenants) BATON_CHECK(live == shares_.live(tenant), tenant);
 }

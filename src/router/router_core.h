@@ -32,8 +32,11 @@
 #include "router/placement.h"
 #include "router/request.h"
 #include "router/request_timers.h"
+#include "router/room_keeper.h"
+#include "router/router_action.h"
 #include "router/tenant_shares.h"
 #include "router/waiting_queue.h"
+#include "router/worker_choice.h"
 #include "router/worker_registry.h"
 #include "router/worker_state.h"
 
@@ -52,31 +55,11 @@ struct RouterLimits {
   // How long a request waits after workers refused it for lack of room. A deadline may end the wait
   // earlier.
   absl::Duration capacity_wait = absl::Seconds(30);
+  // How long a request waits before a decode worker that refused it keeps room for it.
+  absl::Duration room_wait = absl::Seconds(2);
   // The retry_after of refused clients.
   absl::Duration retry_hint = absl::Seconds(1);
   PlacementOptions placement{};
-};
-
-// An action that the owner of the core carries out.
-struct RouterAction {
-  // kAppend: the prompt has an increment. kClose: the increment is the last. From then on the
-  // request is like any other.
-  enum class Kind { kStartPrefill, kAppend, kClose, kStartDecode, kCancel, kEnd };
-  Kind kind = Kind::kEnd;
-  Request* request = nullptr;
-  WorkerAddress worker{};  // its configured address; empty for kEnd
-  // kStartPrefill, kClose: address of the decode worker that receives the KV, or empty. The decode
-  // worker of a streaming prompt may still change.
-  WorkerAddress decode_worker{};
-  // kStartPrefill: whether kAppend and kClose actions follow.
-  bool streaming = false;
-  // kStartPrefill: whether the prefill worker computes KV of the output too, to resume the request.
-  // If not, the decode worker computes this KV. Reasons are weights of its own, other numerics of
-  // the prefill worker, and a prefill worker that cannot hold prompt and output.
-  bool with_output = false;
-  absl::Status status{};  // for kEnd
-  // For kEnd with RESOURCE_EXHAUSTED or UNAVAILABLE. Zero: unknown.
-  absl::Duration retry_after{};
 };
 
 // Maintains the Placement of each request. A request must outlive its kEnd action. Events of a
@@ -130,8 +113,9 @@ class RouterCore {
   };
   void Failed(const WorkerAddress& link, Request& request, const Failure& failure, absl::Time now);
   // A decode worker reports room for `requests` of the requests that it has refused. This number of
-  // its waiting requests ask it again.
-  void OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now);
+  // its waiting requests ask it again. `kept` asks before them, since the worker has kept room for
+  // it. Null: there is no such request.
+  void OnRoom(const WorkerAddress& link, int64_t requests, Request* kept, absl::Time now);
   // Returns whether the tokens may be passed on. If `finished`, they are the last, and kEnd with OK
   // follows.
   bool TokensArrived(const WorkerAddress& link, Request& request, bool finished);
@@ -149,28 +133,21 @@ class RouterCore {
   const WorkerRegistry& registry() const { return registry_; }
   int32_t live_requests() const { return static_cast<int32_t>(live_.size()); }
   int32_t waiting_requests() const { return waiting_.size(); }
-  // Returns how many tokens of the prompt the prefill worker with most of them cached would have to
-  // compute. REQUIRES: the request has a route.
-  int64_t FewestUncached(const Request& request) const;
+  const RoomKeeper& rooms() const { return rooms_; }
   void CheckInvariants() const;
 
  private:
-  using Candidates = WorkerRegistry::Candidates;
-
-  // Returns the decode workers for the request's model, and for its output if it has any.
-  Candidates DecodesFor(const Request& request) const;
   bool TryPlace(Request& request, absl::Time now);
   // Makes the request wait for a worker, or for room on a worker.
   void Wait(Request& request, absl::Time now);
   void PlaceOrWait(Request& request, absl::Time now);
-  void Place(Request& request, const AttachedWorker& prefill, const AttachedWorker* decode);
-  const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill, Candidates decodes);
+  void Place(Request& request, const AttachedWorker& prefill, const AttachedWorker* decode, absl::Time now);
+  void UseKeptRoom(const WorkerAddress& link, Request& request, absl::Time now);
+  void AskAgain(Request& request, const WorkerAddress& link, absl::Time now);
+  void ForgetRefusals(Request& request);
   void PlaceWaiting(absl::Time now);
   Request& FirstToAsk(Request& request, absl::Time now);
   void EndOverdue(absl::Time now);
-  // Returns UNAVAILABLE instead of RESOURCE_EXHAUSTED if the request was refused by a decode worker
-  // that lacks room because of blocks in quarantine. Returns other statuses as they are.
-  absl::Status BlameQuarantine(const Request& request, const absl::Status& refusal) const;
   void PassOnRoom(const Placement& placement);
   // Returns whether the worker has reported room that no request has used, and lets one request use
   // it.
@@ -180,6 +157,7 @@ class RouterCore {
 
   const RouterLimits limits_;
   WorkerRegistry registry_;
+  const WorkerChoice choice_;
   Assignments assignments_{registry_};
   TenantShares shares_;
   WaitingQueue waiting_;
@@ -189,6 +167,7 @@ class RouterCore {
   // Decode workers with reported room that a request has left to the next one in the queue.
   absl::btree_set<WorkerAddress> room_left_;
   std::vector<RouterAction> actions_;
+  RoomKeeper rooms_{limits_.room_wait, registry_, waiting_, actions_};
 };
 
 }  // namespace baton

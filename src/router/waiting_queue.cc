@@ -49,7 +49,8 @@ std::vector<Request*> WaitingQueue::InServiceOrder() const {
 Request* WaitingQueue::FirstRefusedBy(const WorkerAddress& link) const {
   Request* first = nullptr;
   for (Request* request : queue_) {
-    if (std::ranges::count(request->placement.refusals, link, &Placement::Refusal::link) == 0) continue;
+    const Placement& placement = request->placement;
+    if (!placement.refusals.Has(link) || (!placement.room_at.empty() && placement.room_at != link)) continue;
     const std::string& tenant = TenantOf(*request);
     if (first != nullptr && tenant == TenantOf(*first)) continue;
     if (first == nullptr || shares_.LastServed(tenant) < shares_.LastServed(TenantOf(*first))) first = request;
@@ -57,6 +58,20 @@ Request* WaitingQueue::FirstRefusedBy(const WorkerAddress& link) const {
     if (tenant.empty()) break;
   }
   return first;
+}
+
+Request* WaitingQueue::LongestRefusedBy(const WorkerAddress& link, absl::Time since) const {
+  const auto key = [this](const Request& request) {
+    return std::tuple(shares_.LastServed(TenantOf(request)), *request.placement.refused_at, request.placement.sequence);
+  };
+  Request* longest = nullptr;
+  for (Request* request : queue_) {
+    const Placement& placement = request->placement;
+    if (!placement.refused_at || *placement.refused_at > since || !placement.room_at.empty()) continue;
+    if (!placement.refusals.AwaitsRoom(link)) continue;
+    if (longest == nullptr || key(*request) < key(*longest)) longest = request;
+  }
+  return longest;
 }
 
 }  // namespace baton

@@ -15,6 +15,10 @@ namespace baton {
 // by submission.
 class WaitingQueue {
  public:
+  struct Before {
+    bool operator()(const Request* a, const Request* b) const;
+  };
+
   // `most`: upper bound on waiting requests. `shares` must outlive this.
   WaitingQueue(int32_t most, const TenantShares& shares) : most_(most), shares_(shares) {}
 
@@ -32,18 +36,21 @@ class WaitingQueue {
   // begins with the tenant that was served least recently.
   std::vector<Request*> InServiceOrder() const;
   // Returns the request that asks the worker next. Among tenants with requests that the worker has
-  // refused, this is the first request of the tenant that was served least recently. Null if there
-  // is none.
+  // refused, this is the first request of the tenant that was served least recently. Excludes
+  // requests for which another worker keeps room. Null if there is none.
   Request* FirstRefusedBy(const WorkerAddress& link) const;
+  // Returns the request for which the worker keeps room next. Candidates wait for room at this
+  // worker, since `since` or longer, and no worker keeps room for them. The result is the oldest
+  // candidate of the tenant that was served least recently. Null if there is none.
+  Request* LongestRefusedBy(const WorkerAddress& link, absl::Time since) const;
+
+  using Requests = std::set<Request*, Before>;
+  const Requests& all() const { return queue_; }
 
  private:
-  struct Before {
-    bool operator()(const Request* a, const Request* b) const;
-  };
-
   const int32_t most_;
   const TenantShares& shares_;
-  std::set<Request*, Before> queue_;  // requests of all tenants
+  Requests queue_;  // requests of all tenants
 };
 
 }  // namespace baton

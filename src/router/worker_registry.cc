@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "base/strings.h"
 #include "model/module_digest.h"
 
 namespace baton {
@@ -93,6 +94,23 @@ absl::Status WorkerRegistry::Readiness(const std::string& model, bool prefill_on
     return absl::UnavailableError(absl::StrCat("no prefill worker for model '", model, "' is attached"));
   }
   return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::BlameQuarantine(const Placement& placement, const absl::Status& refusal) const {
+  if (!absl::IsResourceExhausted(refusal)) return refusal;
+  for (const Refusals::Refusal& left_out : placement.refusals.all()) {
+    const auto found = workers_.find(left_out.link);
+    if (found == workers_.end()) continue;
+    const auto& [link, worker] = *found;
+    const WorkerLoad& load = worker.load;
+    const bool would_fit =
+        BlocksFor(placement.prompt_tokens) <= load.blocks_free + load.blocks_cached + load.blocks_quarantined;
+    if (load.blocks_quarantined == 0 || !would_fit) continue;
+    return absl::UnavailableError(StrCat(Message(refusal), ": ", load.blocks_quarantined, " of the ",
+                                         worker.info.blocks_total, " KV blocks of ", link,
+                                         " are in quarantine, because a prefill worker may still write them"));
+  }
+  return refusal;
 }
 
 AttachedWorker* WorkerRegistry::Find(const WorkerAddress& link) {

@@ -45,6 +45,9 @@ class WorkerRegistry {
   // Returns OK if workers for this model are attached, with or without room. Returns UNAVAILABLE
   // if a worker is missing; the message names its role.
   absl::Status Readiness(const std::string& model, bool prefill_only) const;
+  // Returns UNAVAILABLE instead of RESOURCE_EXHAUSTED if the request was refused by a decode worker
+  // that lacks room because of blocks in quarantine. Returns other statuses as they are.
+  absl::Status BlameQuarantine(const Placement& placement, const absl::Status& refusal) const;
   // Returns until when a request for the model waits for workers that restart. InfinitePast if no
   // awaited worker would help.
   absl::Time AwaitedUntil(const std::string& model, bool prefill_only) const;

@@ -50,6 +50,13 @@ Command ToCommand(const CancelJob& cancel) {
   return command;
 }
 
+template <typename Command>
+Command ToCommand(const KeepRoom& request) {
+  Command command;
+  *command.mutable_keep_room() = ToProto(request);
+  return command;
+}
+
 }  // namespace
 
 Router::Router(Options options, const Clock& clock, const ChannelFactory& channels, Metrics& metrics)
@@ -259,6 +266,7 @@ void Router::AddEvent(const std::shared_ptr<ClientOutbox>& client, ClientEvent e
 void Router::Post(WorkerCommand command, Work& work) {
   if (auto* job = std::get_if<PrefillJob>(&command.what)) return PostTo(prefill_links_, command.worker, *job, work);
   if (auto* start = std::get_if<DecodeJob>(&command.what)) return PostTo(decode_links_, command.worker, *start, work);
+  if (auto* room = std::get_if<KeepRoom>(&command.what)) return PostTo(decode_links_, command.worker, *room, work);
   if (auto* append = std::get_if<PrefillAppend>(&command.what)) {
     return PostTo(prefill_links_, command.worker, *append, work);
   }
@@ -441,7 +449,7 @@ void Router::OnFailed(const WorkerAddress& link, const RequestFailed& failed) {
 }
 
 void Router::OnRoom(const WorkerAddress& link, const worker::v1::Room& room) {
-  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.OnRoom(link, room.requests(), now); });
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.OnRoom(link, FromProto(room), now); });
 }
 
 void Router::OnUpdates(const WorkerAddress& link, worker::v1::StepUpdates& step) {

@@ -20,6 +20,7 @@ Dispatcher::Options OptionsOf(const ClusterShape& shape) {
   Dispatcher::Options options{
       .shortest_first = shape.shortest_first, .sessions = shape.sessions, .shadow_prefill = shape.shadow_prefill};
   options.limits.placement.routing = shape.routing;
+  options.limits.room_wait = shape.room_wait;
   return options;
 }
 

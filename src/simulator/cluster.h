@@ -57,6 +57,7 @@ struct ClusterShape {
   // If unset, any number of sessions may be active.
   std::optional<SessionLimits> sessions{};
   Routing routing = Routing::kPinned;
+  absl::Duration room_wait = RouterLimits{}.room_wait;
   bool shadow_prefill = true;
   // Workers report their loads to the router while requests are live. If false, no worker reports.
   // The published figures (bench/results) were made without reports.

@@ -81,7 +81,7 @@ void SimulatedRouter::OnEvents(const WorkerAddress& from, DecodeEvents events) {
   Act();
   for (const RequestFailed& failed : events.failures) OnFailed(from, failed);
   if (!events.room.empty()) {
-    dispatcher_.OnRoom(from, events.room.requests, queue_.Now());
+    dispatcher_.OnRoom(from, events.room, queue_.Now());
     Act();
   }
 }

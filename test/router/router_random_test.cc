@@ -13,7 +13,7 @@ namespace {
 
 class RandomCluster {
  public:
-  explicit RandomCluster(uint64_t seed) : random_(seed) {}
+  explicit RandomCluster(uint64_t seed) : random_(seed), core_(Limits(seed)) {}
 
   bool Event() {
     Step();
@@ -30,9 +30,15 @@ class RandomCluster {
     for (const auto& [link, worker] : core_.workers()) CHECK(worker.requests.empty());
   }
 
-  int ended = 0, finished = 0;
+  int ended = 0, finished = 0, kept = 0;
 
  private:
+  static RouterLimits Limits(uint64_t seed) {
+    return {.live_requests = 30,
+            .waiting_requests = 10,
+            .worker_wait = absl::Milliseconds(500),
+            .room_wait = absl::Milliseconds(seed % 2 == 0 ? 0 : 100)};
+  }
   int Draw(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
 
   template <typename Set>
@@ -41,7 +47,9 @@ class RandomCluster {
   }
 
   void Step() {
-    switch (Draw(14)) {
+    switch (Draw(15)) {
+      case 14:
+        return ReportRoom();
       case 12:
       case 13:
         return Grow();
@@ -66,8 +74,12 @@ class RandomCluster {
     const WorkerRole role = n < 2 ? WorkerRole::kPrefill : WorkerRole::kDecode;
     const std::string link = absl::StrCat(n);
     if (jobs_.contains(link)) {
-      if (Draw(3) == 0) return core_.WorkerLoaded(link, {.draining = true});
+      if (Draw(3) == 0) {
+        kept_at_.erase(link);  // without a message
+        return core_.WorkerLoaded(link, {.draining = true});
+      }
       jobs_.erase(link);
+      kept_at_.erase(link);
       core_.WorkerLost(link, now_);
     } else {
       WorkerInfo info{.role = role, .address = link, .incarnation = Incarnation(++next_incarnation_), .model = "m"};
@@ -116,7 +128,9 @@ class RandomCluster {
     const bool is_prefill = link < "2";
     if (Draw(5) == 0) {
       const absl::Status status = Draw(2) ? absl::ResourceExhaustedError("full") : absl::InternalError("broken");
-      core_.Failed(link, id, {status, absl::Milliseconds(Draw(100)), Draw(2) == 0}, now_);
+      const bool no_room_to_decode = Draw(2) == 0;
+      const bool reports_room = no_room_to_decode && Draw(4) != 0;
+      core_.Failed(link, id, {status, absl::Milliseconds(reports_room ? 0 : Draw(100)), no_room_to_decode}, now_);
     } else if (is_prefill) {
       const std::string decode = absl::StrCat(2 + Draw(3));
       const bool done = core_.PrefillDone(link, id, incarnation_[decode], now_);
@@ -131,8 +145,20 @@ class RandomCluster {
     if (Draw(4) != 0) jobs_[link].erase(id);
   }
 
+  // A decode worker reports room, for a request that was to get kept room or for any requests.
+  void ReportRoom() {
+    if (kept_at_.empty()) return core_.OnRoom(absl::StrCat(2 + Draw(3)), 1 + Draw(2), now_);
+    const auto& [link, id] = *std::next(kept_at_.begin(), Draw(static_cast<int>(kept_at_.size())));
+    core_.OnKeptRoom(link, id, now_);
+  }
+
   void Apply() {
     for (const RouterAction& action : core_.TakeActions()) {
+      if (action.kind == Kind::kDropRoom) {
+        REQUIRE(jobs_.contains(action.worker));
+        CHECK(kept_at_.erase(action.worker) == 1);
+        continue;
+      }
       const RequestId& id = action.request->id;
       if (action.kind == Kind::kEnd) {
         CHECK(live_.erase(id) == 1);
@@ -143,6 +169,11 @@ class RandomCluster {
       REQUIRE(jobs_.contains(action.worker));
       if (action.kind == Kind::kCancel) continue;  // the worker may still answer
       CHECK(live_.contains(id));
+      if (action.kind == Kind::kKeepRoom) {
+        kept_at_[action.worker] = id;
+        ++kept;
+        continue;
+      }
       if (action.kind == Kind::kStartPrefill) CHECK(action.streaming == streaming_.contains(id));
       if (action.kind == Kind::kAppend) CHECK(streaming_.contains(id));
       // Until a streaming prompt is complete, its worker reports at most a failure.
@@ -154,8 +185,9 @@ class RandomCluster {
   std::mt19937_64 random_;
   int events_ = 0;
   absl::Time now_ = absl::UnixEpoch();
-  CoreById core_{{.live_requests = 30, .waiting_requests = 10, .worker_wait = absl::Milliseconds(500)}};
+  CoreById core_;
   std::map<std::string, std::set<RequestId>> jobs_;  // of attached workers
+  std::map<std::string, RequestId> kept_at_;         // by decode worker
   std::map<std::string, Incarnation> incarnation_;
   std::set<RequestId> live_;
   std::map<RequestId, int32_t> streaming_;  // tokens so far
@@ -164,14 +196,16 @@ class RandomCluster {
 };
 
 TEST_CASE("RouterCore ends every request once in random runs") {
-  int ended = 0, finished = 0;
+  int ended = 0, finished = 0, kept = 0;
   const Seeds seeds = ForEachWorld<RandomCluster>(200, [&](const RandomCluster& cluster) {
     ended += cluster.ended;
     finished += cluster.finished;
+    kept += cluster.kept;
   });
   if (seeds.all()) {
     CHECK(ended > 10000);
     CHECK(finished > 1000);
+    CHECK(kept > 40);
   }
 }
 

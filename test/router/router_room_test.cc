@@ -229,7 +229,8 @@ TEST_CASE("RouterCore alternates between tenants when a worker is asked again") 
 }
 
 TEST_CASE("RouterCore asks a full decode worker again when it reports room") {
-  Cluster c({.worker_wait = absl::Seconds(2), .capacity_wait = absl::Seconds(30)});
+  Cluster c(
+      {.worker_wait = absl::Seconds(2), .capacity_wait = absl::Seconds(30), .room_wait = absl::InfiniteDuration()});
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   Take(c.core);
   c.core.Failed(kP, "r", NoRoom(), c.now);
@@ -315,7 +316,10 @@ TEST_CASE("RouterCore moves waiting requests on when their decode worker is lost
 }
 
 TEST_CASE("RouterCore waits worker_wait for a worker whatever refusals came before") {
-  Cluster c({.worker_wait = absl::Seconds(60), .restart_wait = absl::Seconds(5), .capacity_wait = absl::Seconds(30)});
+  Cluster c({.worker_wait = absl::Seconds(60),
+             .restart_wait = absl::Seconds(5),
+             .capacity_wait = absl::Seconds(30),
+             .room_wait = absl::InfiniteDuration()});
   REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   Take(c.core);
   c.core.WorkerLoaded(kD, {.draining = GENERATE(true, false)});
@@ -336,6 +340,105 @@ TEST_CASE("RouterCore waits worker_wait for a worker whatever refusals came befo
     c.core.Tick(c.now + absl::Seconds(30));
     CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
   }
+}
+
+// A cluster with two decode workers whose requests wait since UnixEpoch for room at both.
+struct Starved : Cluster {
+  Starved() : Cluster({.capacity_wait = absl::Seconds(30), .room_wait = absl::Seconds(2)}) {
+    core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), now);
+  }
+  void Refuse(const std::string& id, const std::string& tenant = "") {
+    RouteRequest request = Ask(id);
+    request.tenant = tenant;
+    REQUIRE(core.Submit(request, now).ok());
+    for (int refusals = 0; refusals < 2; ++refusals) core.Failed(kP, id, NoRoom(), now);
+    CHECK(Take(core).size() == 2);
+  }
+  Lines TickAfter(absl::Duration time) {
+    core.Tick(now += time);
+    return Take(core);
+  }
+};
+
+TEST_CASE("RouterCore keeps room for the request that has waited longest at each worker") {
+  Starved c;
+  c.core.WorkerLoaded("decode-2", {.blocks_free = 101});
+  for (const char* id : {"a", "b", "c"}) {
+    c.Refuse(id);
+    c.now += absl::Milliseconds(1);
+  }
+  CHECK(c.TickAfter(absl::Milliseconds(1996)).empty());
+  CHECK(c.core.NextTick() == absl::UnixEpoch() + absl::Seconds(2));
+  CHECK(c.TickAfter(absl::Milliseconds(1)) == Lines{"keep a decode-2"});
+  CHECK(c.core.NextTick() == c.now + absl::Milliseconds(1));
+  CHECK(c.TickAfter(absl::Milliseconds(1)) == Lines{"keep b decode-1"});
+  CHECK(c.TickAfter(absl::Seconds(1)).empty());
+  SECTION("the worker reports the room that it has kept") {
+    c.core.OnKeptRoom(kD, "a", c.now);  // of another worker
+    CHECK(Take(c.core).empty());
+    c.core.OnKeptRoom("decode-2", "a", c.now);
+    CHECK(Take(c.core) == Lines{"prefill a prefill-1 decode-2"});
+    SECTION("the hand-off succeeds") {
+      CHECK(c.core.PrefillDone(kP, "a", Incarnation(33), c.now));
+      CHECK(Take(c.core) == Lines{"keep none decode-2", "decode a decode-2"});
+      CHECK(c.core.NextTick() <= c.now);
+      CHECK(c.TickAfter({}) == Lines{"keep c decode-2"});
+    }
+    SECTION("the worker refuses the hand-off") {
+      c.core.Failed(kP, "a", NoRoom(), c.now);
+      CHECK(Take(c.core) == Lines{"keep a decode-2"});
+    }
+    SECTION("the prefill worker refuses the request") {
+      c.core.Failed(kP, "a", Full(absl::Milliseconds(50), /*at_decode=*/false), c.now);
+      CHECK(Take(c.core) == Lines{"keep a decode-2"});
+      CHECK(c.TickAfter(absl::Milliseconds(50)) == Lines{"prefill a prefill-1 decode-2"});
+    }
+    SECTION("the prefill worker is lost") {
+      c.core.WorkerLost(kP, c.now);
+      CHECK(Take(c.core) == Lines{"keep none decode-2", "cancel a decode-2"});
+    }
+  }
+  SECTION("a report of room lets requests ask for which no other worker keeps room") {
+    c.core.OnRoom("decode-2", 3, c.now);
+    CHECK(Take(c.core) == Lines{"prefill a prefill-1 decode-2", "prefill c prefill-1 decode-2"});
+  }
+  SECTION("the request ends") {
+    c.core.Cancel("a");
+    CHECK(Take(c.core) == Lines{"keep none decode-2", "end a CANCELLED"});
+    CHECK(c.TickAfter({}) == Lines{"keep c decode-2"});
+  }
+  SECTION("another worker attaches and takes the request") {
+    c.core.WorkerAttached("decode-3", Info(WorkerRole::kDecode, "decode-3", 44), c.now);
+    const Lines lines = Take(c.core);
+    CHECK(std::ranges::count(lines, "keep none decode-2") == 1);
+    CHECK(std::ranges::count(lines, "prefill a prefill-1 decode-3") == 1);
+  }
+  SECTION("the worker is lost") {
+    c.core.WorkerLost("decode-2", c.now);
+    CHECK(Take(c.core).empty());
+    CHECK(c.TickAfter({}).empty());
+    c.core.OnKeptRoom(kD, "b", c.now);
+    CHECK(c.core.PrefillDone(kP, "b", Incarnation(22), c.now));
+    Take(c.core);
+    CHECK(c.TickAfter({}) == Lines{"keep a decode-1"});
+  }
+  SECTION("the worker shuts down") {
+    c.core.WorkerLoaded("decode-2", {.draining = true});
+    CHECK(c.TickAfter({}).empty());
+    CHECK(c.core.rooms().kept() == 1);
+  }
+  CHECK(c.core.rooms().kept_total() >= 2);
+}
+
+TEST_CASE("RouterCore keeps room for tenants alternately") {
+  Starved c;
+  for (const std::string id : {"a1", "a2", "a3"}) c.Refuse(id, "a");
+  c.Refuse("b1", "b");
+  CHECK(c.TickAfter(absl::Seconds(2)).size() == 2);  // no tenant was served yet
+  c.core.OnKeptRoom(kD, "a1", c.now);
+  CHECK(c.core.PrefillDone(kP, "a1", Incarnation(22), c.now));
+  Take(c.core);
+  CHECK(c.TickAfter({}) == Lines{"keep b1 decode-1"});
 }
 
 TEST_CASE("RouterCore passes unused room to a request whose refusal arrives later") {

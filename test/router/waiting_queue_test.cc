@@ -51,7 +51,7 @@ TEST_CASE("WaitingQueue returns the first request of the tenant served least rec
   Request& b = line.Add("b", "t");
   Request& c = line.Add("c", "u");
   CHECK(line.queue.FirstRefusedBy("w") == nullptr);
-  for (Request* record : {&b, &c}) record->placement.refusals = {{"w", absl::UnixEpoch()}};
+  for (Request* record : {&b, &c}) record->placement.refusals.LeaveOut("w", absl::UnixEpoch());
   CHECK(line.queue.FirstRefusedBy("w") == &b);
   line.shares.NoteServed("t");
   CHECK(line.queue.FirstRefusedBy("w") == &c);

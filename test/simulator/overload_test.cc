@@ -14,13 +14,13 @@ namespace baton {
 namespace {
 
 struct Overload {
-  // Makes two decode workers with `blocks` KV blocks each.
-  explicit Overload(int64_t blocks) {
+  // Makes decode workers with `blocks` KV blocks each.
+  explicit Overload(int64_t blocks, int32_t decode_workers = 2) {
     ClusterShape shape;
     shape.model = *ModelNamed("llama-3.1-8b");
     shape.device = *DeviceNamed("h200");
     shape.blocks = blocks;
-    shape.decode_workers = 2;
+    shape.decode_workers = decode_workers;
     cluster = std::move(SimulatedCluster::Create(shape)).value();
   }
   void Submit(const RequestId& id, int64_t prompt, int32_t output, absl::Duration at) {
@@ -73,6 +73,23 @@ TEST_CASE("A request that needs most of a decode worker is not starved by small 
   const auto later = std::ranges::count_if(
       small, [&](const RequestId& id) { return o.cluster->ran(id).first > o.cluster->ran("big").first; });
   CHECK(later > 20);
+}
+
+TEST_CASE("Long prompts are not starved by short ones that arrive later") {
+  Overload o(90, /*decode_workers=*/1);
+  // Four short requests fill the decode worker. They arrive a little slower than they end.
+  for (int i = 0; i < 300; ++i)
+    o.Submit(absl::StrCat("short", i), 200 + i % 7, 90 + i % 21, absl::Milliseconds(150) * i);
+  for (int i = 0; i < 3; ++i) o.Submit(absl::StrCat("long", i), 1150, 100, absl::Seconds(1 + 8 * i));
+  o.cluster->RunUntilIdle();
+  for (int i = 0; i < 3; ++i) {
+    const SimulatedCluster::Ran& ran = o.cluster->ran(absl::StrCat("long", i));
+    INFO("long" << i << " waited " << ran.first - ran.submitted);
+    CHECK(ran.status.ok());
+    // The router keeps room after 2 s, and each short request runs for less than a second.
+    CHECK(ran.first - ran.submitted < absl::Seconds(4));
+  }
+  CHECK(o.cluster->BlocksHeld() == 0);
 }
 
 }  // namespace baton

@@ -83,7 +83,7 @@ class Driven {
   const RequestId& NameOf(const RequestId& id) const { return names_.at(id); }
   // Returns how many tokens of the prompt the best prefill worker would have to compute.
   int64_t Uncached(const ClientRequest& request) const {
-    return dispatcher_.core().FewestUncached(baton::Request(request));
+    return FewestUncached(dispatcher_.core().registry(), baton::Request(request));
   }
   Dispatcher& operator*() { return dispatcher_; }
 
@@ -136,6 +136,10 @@ class Driven {
   static std::string Line(const DecodeJob& job) {
     const std::string line = absl::StrCat("decode ", job.request_id, " ", TextOf(job.spec.tokens));
     return job.spec.generated == 0 ? line : absl::StrCat(line, ", ", job.spec.generated, " of them output");
+  }
+  static std::string Line(const KeepRoom& room) {
+    if (room.request_id.empty()) return "keep no room";
+    return absl::StrCat("keep room for ", room.request_id, " ", room.kv_tokens, " + ", room.max_new_tokens);
   }
   static std::string Line(const CancelJob& cancel) { return absl::StrCat("cancel ", cancel.request_id); }
 

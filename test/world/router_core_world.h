@@ -72,7 +72,12 @@ class CoreById {
   void Failed(const WorkerAddress& link, const RequestId& id, const RouterCore::Failure& failure, absl::Time now) {
     core_.Failed(link, At(id), failure, now);
   }
-  void OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now) { core_.OnRoom(link, requests, now); }
+  void OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now) {
+    core_.OnRoom(link, requests, nullptr, now);
+  }
+  void OnKeptRoom(const WorkerAddress& link, const RequestId& id, absl::Time now) {
+    core_.OnRoom(link, 0, &At(id), now);
+  }
   bool TokensArrived(const WorkerAddress& link, const RequestId& id, bool finished) {
     return core_.TokensArrived(link, At(id), finished);
   }
@@ -85,7 +90,10 @@ class CoreById {
   const WorkerRegistry::Workers& workers() const { return core_.registry().workers(); }
   int32_t live_requests() const { return core_.live_requests(); }
   int32_t waiting_requests() const { return core_.waiting_requests(); }
-  int64_t FewestUncached(const RouteRequest& request) const { return core_.FewestUncached(*MakeRecord(request)); }
+  int64_t FewestUncached(const RouteRequest& request) const {
+    return baton::FewestUncached(registry(), *MakeRecord(request));
+  }
+  const RoomKeeper& rooms() const { return core_.rooms(); }
   void CheckInvariants() const { core_.CheckInvariants(); }
 
  private:
@@ -120,6 +128,12 @@ inline std::vector<std::string> Take(CoreById& core) {
         break;
       case Kind::kCancel:
         lines.push_back(absl::StrCat("cancel ", action.request->id, " ", action.worker));
+        break;
+      case Kind::kKeepRoom:
+        lines.push_back(absl::StrCat("keep ", action.request->id, " ", action.worker));
+        break;
+      case Kind::kDropRoom:
+        lines.push_back(absl::StrCat("keep none ", action.worker));
         break;
       case Kind::kEnd:
         lines.push_back(absl::StrCat("end ", action.request->id, " ", absl::StatusCodeToString(action.status.code())));

@@ -1,0 +1,35 @@
+// The actions of a router core, which its owner carries out.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+
+namespace baton {
+
+struct Request;
+
+struct RouterAction {
+  // kAppend: the prompt has an increment. kClose: the increment is the last. From then on the
+  // request is like any other.
+  // kKeepRoom: the worker keeps room for the request. kDropRoom: it keeps room for none.
+  enum class Kind { kStartPrefill, kAppend, kClose, kStartDecode, kCancel, kKeepRoom, kDropRoom, kEnd };
+  Kind kind = Kind::kEnd;
+  Request* request = nullptr;  // null for kDropRoom
+  WorkerAddress worker{};      // its configured address; empty for kEnd
+  // kStartPrefill, kClose: address of the decode worker that receives the KV, or empty. The decode
+  // worker of a streaming prompt may still change.
+  WorkerAddress decode_worker{};
+  // kStartPrefill: whether kAppend and kClose actions follow.
+  bool streaming = false;
+  // kStartPrefill: whether the prefill worker computes KV of the output too, to resume the request.
+  // If not, the decode worker computes this KV. Reasons are weights of its own, other numerics of
+  // the prefill worker, and a prefill worker that cannot hold prompt and output.
+  bool with_output = false;
+  absl::Duration waited{};  // kKeepRoom: since the first refusal
+  absl::Status status{};    // for kEnd
+  // For kEnd with RESOURCE_EXHAUSTED or UNAVAILABLE. Zero: unknown.
+  absl::Duration retry_after{};
+};
+
+}  // namespace baton

@@ -1,0 +1,49 @@
+#include "router/worker_choice.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace baton {
+
+WorkerChoice::Candidates WorkerChoice::DecodesFor(const Request& request) const {
+  Candidates decodes = workers_.Decodes(request.asked.served->name);
+  if (!request.output.empty()) {
+    std::erase_if(decodes,
+                  [&](const AttachedWorker* worker) { return worker->info.decoder() != request.placement.decoder; });
+  }
+  return decodes;
+}
+
+WorkerChoice::Workers WorkerChoice::Choose(const Request& request) const {
+  const Placement& placement = request.placement;
+  const ClientRequest& asked = request.asked;
+  const auto refused = [&](const AttachedWorker* worker) { return placement.refusals.Has(worker->link); };
+  Candidates decodes = DecodesFor(request);
+  std::erase_if(decodes, refused);
+  Candidates prefills = workers_.Prefills(asked.served->name, asked.prefill_only, decodes);
+  std::erase_if(prefills, refused);
+  const AttachedWorker* prefill = ChoosePrefill(prefills, request, options_);
+  if (prefill == nullptr) return {};
+  const AttachedWorker* decode = asked.prefill_only ? nullptr : DecodeFor(request, *prefill, std::move(decodes));
+  if (decode == nullptr && !asked.prefill_only && !placement.route.streaming) return {};
+  return {prefill, decode};
+}
+
+const AttachedWorker* WorkerChoice::DecodeFor(const Request& request, const AttachedWorker& prefill,
+                                              Candidates decodes) const {
+  std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill.info, decode->info); });
+  const auto ahead = workers_.workers().find(request.placement.expected_at);
+  return ChooseDecode(decodes, request, ahead == workers_.workers().end() ? nullptr : &ahead->second, options_);
+}
+
+int64_t FewestUncached(const WorkerRegistry& workers, const Request& request) {
+  int64_t fewest = request.placement.prompt_tokens;
+  const ClientRequest& asked = request.asked;
+  const WorkerRegistry::Candidates decodes = workers.Decodes(asked.served->name);
+  for (const AttachedWorker* worker : workers.Prefills(asked.served->name, asked.prefill_only, decodes)) {
+    fewest = std::min(fewest, UncachedTokens(*worker, request));
+  }
+  return fewest;
+}
+
+}  // namespace baton

@@ -1,0 +1,39 @@
+// The choice of a request's workers among those that are attached and have not refused it.
+#pragma once
+
+#include <cstdint>
+
+#include "router/placement.h"
+#include "router/request.h"
+#include "router/worker_registry.h"
+
+namespace baton {
+
+class WorkerChoice {
+ public:
+  using Candidates = WorkerRegistry::Candidates;
+
+  // `workers` must outlive this.
+  WorkerChoice(const WorkerRegistry& workers, const PlacementOptions& options) : workers_(workers), options_(options) {}
+
+  // Returns the decode workers for the request's model, and for its output if it has any.
+  Candidates DecodesFor(const Request& request) const;
+  struct Workers {
+    const AttachedWorker* prefill = nullptr;  // null: no workers can take the request now
+    // Null for a prefill-only request. May be null for a streaming prompt.
+    const AttachedWorker* decode = nullptr;
+  };
+  Workers Choose(const Request& request) const;
+  // Returns the one of `decodes` that gets KV of this prefill worker. Null if none can use it.
+  const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill, Candidates decodes) const;
+
+ private:
+  const WorkerRegistry& workers_;
+  const PlacementOptions options_;
+};
+
+// Returns how many tokens of the prompt the prefill worker with most of them cached would have to
+// compute. REQUIRES: the request has a route.
+int64_t FewestUncached(const WorkerRegistry& workers, const Request& request);
+
+}  // namespace baton
