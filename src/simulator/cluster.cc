@@ -2,17 +2,19 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/strings.h"
 #include "metrics/worker_load.h"
 #include "simulator/hash.h"
 
 namespace baton {
 namespace {
 
-const char* const kRouter = "router";
+const WorkerAddress kRouter = "router";
 // Limit of virtual time. A request that waits longer is taken to hang.
 constexpr absl::Duration kMaxVirtualTime = absl::Hours(10);
 
@@ -35,6 +37,13 @@ Digest DigestOf(const std::string& module) {
   return digest;
 }
 
+// Names of commands for the trace.
+const char* NameOf(const PrefillJob&) { return "Prefill"; }
+const char* NameOf(const PrefillAppend&) { return "Append"; }
+const char* NameOf(const DecodeJob&) { return "Decode"; }
+const char* NameOf(const CancelJob&) { return "Cancel"; }
+const char* NameOf(const KeepRoom&) { return "Keep room"; }
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SimulatedCluster>> SimulatedCluster::Create(ClusterShape shape) {
@@ -51,19 +60,28 @@ SimulatedCluster::SimulatedCluster(ClusterShape shape)
     : shape_(std::move(shape)),
       blocks_(shape_.blocks.value_or(BlocksBeside(shape_.model, shape_.device))),
       core_(shape_.network),
+      router_process_(kRouter, core_.queue),
       router_(Models(), OptionsOf(shape_), RouterOutlets(), core_.queue) {
+  const auto add = [this](WorkerAddress address, std::function<void()> start) {
+    starts_.emplace(std::move(address), std::move(start)).first->second();
+  };
+  const auto add_prefill = [&](const std::string& module) {
+    const WorkerAddress address = StrCat("prefill", prefills_.size());
+    add(address, [this, address, module] { StartPrefill(address, module); });
+  };
+  const auto add_decode = [&](const WorkerAddress& address, const Decoder& decoder) {
+    add(address, [this, address, decoder] { StartDecode(address, decoder); });
+  };
   for (const GroupShape& group : shape_.groups) {
-    for (int32_t i = 0; i < group.prefill_workers; ++i) {
-      StartPrefill(absl::StrCat("prefill", prefills_.size()), group.module);
-    }
-    for (const std::string& decoder : group.decoders) {
-      AddDecode(absl::StrCat("decode", decodes_.size()), {decoder, group.module, decoder == group.module});
+    for (int32_t i = 0; i < group.prefill_workers; ++i) add_prefill(group.module);
+    for (const std::string& name : group.decoders) {
+      add_decode(StrCat("decode", decodes_.size()), {name, group.module, name == group.module});
     }
   }
   if (!shape_.groups.empty()) return;
-  for (int32_t i = 0; i < shape_.prefill_workers; ++i) StartPrefill(absl::StrCat("prefill", i), kModel);
-  for (int32_t i = 0; i < shape_.decode_workers; ++i) AddDecode(absl::StrCat("decode", i), {kModel, kModel});
-  if (shape_.pace) AddDecode("paced", {kPaced, kModel, /*makes_same_kv=*/true, shape_.pace});
+  for (int32_t i = 0; i < shape_.prefill_workers; ++i) add_prefill(kModel);
+  for (int32_t i = 0; i < shape_.decode_workers; ++i) add_decode(StrCat("decode", i), {kModel, kModel});
+  if (shape_.pace) add_decode("paced", {kPaced, kModel, /*makes_same_kv=*/true, shape_.pace});
 }
 
 WorkerInfo SimulatedCluster::InfoOf(const WorkerAddress& address, const std::string& model, const std::string& module,
@@ -83,11 +101,13 @@ WorkerInfo SimulatedCluster::InfoOf(const WorkerAddress& address, const std::str
 
 void SimulatedCluster::StartPrefill(const WorkerAddress& address, const std::string& module) {
   WorkerInfo info = InfoOf(address, module, module, WorkerRole::kPrefill);
-  info.staging_blocks = info.host_blocks = shape_.host_blocks;
+  info.host_blocks = shape_.host_blocks;
+  info.staging_blocks = shape_.host_blocks + shape_.disk_blocks;
   SimulatedPrefill::Options options{
       .engine = {}, .model = shape_.model, .device = shape_.device, .weights = WeightsOf(module)};
   options.engine.blocks = blocks_;
   options.engine.staging.host = shape_.host_blocks;
+  options.engine.staging.disk = shape_.disk_blocks;
   options.engine.vocab = SimulatedBackend::kVocab;
   options.engine.context = shape_.model.context;
   options.engine.step_tokens = shape_.step_tokens;
@@ -98,19 +118,46 @@ void SimulatedCluster::StartPrefill(const WorkerAddress& address, const std::str
                                 .module_digest = info.module_digest,
                                 .layout = info.layout,
                                 .numerics_id = info.numerics_id};
-  options.reach = [this](const WorkerAddress& to) -> SimulatedDecode& { return *decodes_.at(to); };
-  options.done = [this, address](PrefillDone done) {
-    SendToRouter(address, [this, address, done = std::move(done)] { router_.OnPrefillDone(address, done); });
+  options.reach = [this](const WorkerAddress& to) {
+    const auto found = decodes_.find(to);
+    return found == decodes_.end() ? nullptr : found->second.get();
   };
-  options.failed = [this, address](RequestFailed failed) {
-    SendToRouter(address, [this, address, failed = std::move(failed)] { router_.OnFailed(address, failed); });
+  SimulatedWorkerLink& link = LinkTo(address);
+  options.started = [this, address, &link](const PrefillStarted& started) {
+    link.SendToRouter("Started", started.request_id, false,
+                      [this, address, started] { router_.OnStarted(address, started); });
   };
-  prefills_[address] = std::make_unique<SimulatedPrefill>(address, std::move(options), core_);
-  infos_[address] = info;
-  router_.Attach(address, info);
+  options.done = [this, address, &link](PrefillDone done) {
+    const RequestId id = done.request_id;
+    link.SendToRouter("Done", id, true,
+                      [this, address, done = std::move(done)] { router_.OnPrefillDone(address, done); });
+  };
+  options.failed = [this, address, &link](RequestFailed failed) {
+    const RequestId id = failed.request_id;
+    const std::string name = StrCat("Failed (", failed.status.ToString(), ")");
+    link.SendToRouter(name, id, true,
+                      [this, address, failed = std::move(failed)] { router_.OnFailed(address, failed); });
+  };
+  prefills_[address] = std::make_shared<SimulatedPrefill>(address, std::move(options), core_);
+  SimulatedPrefill& worker = *prefills_[address];
+  link.Start({.process = worker.process(),
+              .introduce = [this, &worker, info] { return Introduction(worker, info); },
+              .on_gone =
+                  [&worker](SimulatedWorkerLink::Stream stream, const std::set<RequestId>& jobs) {
+                    for (const RequestId& job : jobs) worker.Cancel(job);
+                    worker.EndLeases(LeaseHolder(stream));
+                  }});
 }
 
-void SimulatedCluster::AddDecode(const WorkerAddress& address, const Decoder& decoder) {
+template <typename Worker>
+EventQueue::Event SimulatedCluster::Introduction(const Worker& worker, const WorkerInfo& info) {
+  return [this, info, load = ToWorkerLoad(worker.engine().load(), false)] {
+    router_.Attach(info.address, info);
+    if (shape_.load_reports) router_.OnLoad(info.address, load);
+  };
+}
+
+void SimulatedCluster::StartDecode(const WorkerAddress& address, const Decoder& decoder) {
   const WorkerInfo info = InfoOf(address, decoder.model, decoder.module, WorkerRole::kDecode);
   SimulatedDecode::Options options{.engine = {},
                                    .model = shape_.model,
@@ -121,20 +168,33 @@ void SimulatedCluster::AddDecode(const WorkerAddress& address, const Decoder& de
   options.engine.handoff.layout = info.layout;
   options.engine.handoff.numerics_id = info.numerics_id;
   options.engine.handoff.incarnation = info.incarnation;
-  options.engine.handoff.transport_descriptor = address;
+  options.engine.handoff.transport_descriptor = StrCat(address, "#", info.incarnation.value());
   options.engine.model = {
       .tokenizer = &tokenizer_, .vocab = SimulatedBackend::kVocab, .eos_ids = {}, .positions = shape_.model.context};
   options.engine.blocks = blocks_;
   options.engine.max_batch = info.max_batch;
   options.engine.shares_output = decoder.makes_same_kv;
-  options.send = [this, address](DecodeEvents events) {
-    SendToRouter(address, [this, address, events = std::move(events)]() mutable {
-      router_.OnEvents(address, std::move(events));
+  options.send = [this, address](DecodeEvents events) { SendEvents(address, std::move(events)); };
+  decodes_[address] = std::make_shared<SimulatedDecode>(address, std::move(options), core_);
+  SimulatedDecode& worker = *decodes_[address];
+  LinkTo(address).Start({.process = worker.process(),
+                         .introduce = [this, &worker, info] { return Introduction(worker, info); },
+                         .on_gone =
+                             [&worker](SimulatedWorkerLink::Stream stream, const std::set<RequestId>& jobs) {
+                               for (const RequestId& job : jobs) worker.Cancel(job);
+                               worker.Keep(RouterStream(stream), {});
+                             }});
+}
+
+SimulatedWorkerLink& SimulatedCluster::LinkTo(const WorkerAddress& worker) {
+  std::unique_ptr<SimulatedWorkerLink>& link = links_[worker];
+  if (link == nullptr) {
+    link = std::make_unique<SimulatedWorkerLink>(worker, router_process_, core_.network, core_.queue, [this, worker] {
+      ++streams_lost_;
+      router_.OnLost(worker);
     });
-  };
-  decodes_[address] = std::make_unique<SimulatedDecode>(address, std::move(options), core_);
-  infos_[address] = info;
-  router_.Attach(address, info);
+  }
+  return *link;
 }
 
 std::vector<ServedModel> SimulatedCluster::Models() const {
@@ -156,15 +216,20 @@ SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
   SimulatedRouter::Outlets outlets;
   outlets.command = [this](WorkerCommand command) { Command(std::move(command)); };
   outlets.tokens = [this](const RequestId& id, std::vector<TokenId> tokens) {
-    core_.network.Send(kRouter, live_.at(id).client, [this, id, tokens = std::move(tokens)] {
+    const MessageInfo message{kRouter, ran_.at(id).client, Way::kClient, "tokens", id};
+    core_.network.SendSafely(message, [this, id, tokens = std::move(tokens)] {
       Ran& ran = ran_.at(id);
       if (!tokens.empty()) ran.first = std::min(ran.first, Now());
       ran.tokens.insert(ran.tokens.end(), tokens.begin(), tokens.end());
+      ran.late_tokens |= ran.ends > 0;
     });
   };
   outlets.end = [this](const RequestId& id, const RequestOutcome& outcome) {
-    core_.network.Send(kRouter, live_.at(id).client, [this, id, outcome] {
+    const std::string name = StrCat("end (", outcome.status.ToString(), ")");
+    const MessageInfo message{kRouter, ran_.at(id).client, Way::kClient, name, id};
+    core_.network.SendSafely(message, [this, id, outcome] {
       Ran& ran = ran_.at(id);
+      if (++ran.ends > 1) return;
       ran.ended = Now();
       ran.status = outcome.status;
       ran.prompt_tokens = outcome.prompt_tokens;
@@ -172,20 +237,30 @@ SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
       ran.times = outcome.times;
       ran.total = outcome.total;
       const auto live = live_.extract(id);
-      if (live.mapped().ended != nullptr) live.mapped().ended();
+      if (live.mapped() != nullptr) live.mapped()();
     });
   };
   return outlets;
 }
 
 void SimulatedCluster::Submit(size_t client, SimulatedRequest request, std::function<void()> ended) {
-  BATON_CHECK(!ran_.contains(request.id), request.id);
-  ran_[request.id] = {.submitted = Now()};
+  const RequestId id = request.id;
+  BATON_CHECK(!ran_.contains(id), id);
+  Ran& ran = ran_[id];
+  ran.client = absl::StrCat("client", client);
+  ran.submitted = Now();
   BeginReports();
-  const WorkerAddress address = absl::StrCat("client", client);
-  live_[request.id] = {address, std::move(ended)};
-  core_.network.Send(address, kRouter,
-                     [this, request = std::move(request)]() mutable { router_.Submit(std::move(request)); });
+  live_[id] = std::move(ended);
+  core_.network.SendSafely(
+      {ran.client, kRouter, Way::kClient, "request", id}, [this, request = std::move(request)]() mutable {
+        router_process_.Run([this, request = std::move(request)]() mutable { router_.Submit(std::move(request)); });
+      });
+}
+
+void SimulatedCluster::Cancel(const RequestId& id) {
+  if (!live_.contains(id)) return;
+  core_.network.SendSafely({ran_.at(id).client, kRouter, Way::kClient, "cancel", id},
+                           [this, id] { router_process_.Run([this, id] { router_.Cancel(id); }); });
 }
 
 void SimulatedCluster::BeginReports() {
@@ -200,48 +275,65 @@ void SimulatedCluster::ReportAfterPeriod() {
     reports_loads_ = !live_.empty();
     if (!reports_loads_) return;
     ForEachLoad([this](const WorkerAddress& worker, const WorkerLoad& load) {
-      SendToRouter(worker, [this, worker, load] { router_.OnLoad(worker, load); });
+      links_.at(worker)->SendToRouter("Load", [this, worker, load] { router_.OnLoad(worker, load); });
     });
     ReportAfterPeriod();
   });
 }
 
-void SimulatedCluster::ForEachLoad(absl::FunctionRef<void(const WorkerAddress&, const WorkerLoad&)> visit) const {
-  for (const auto& [address, worker] : prefills_) visit(address, ToWorkerLoad(worker->engine().load(), false));
-  for (const auto& [address, worker] : decodes_) visit(address, ToWorkerLoad(worker->engine().load(), false));
-}
-
-void SimulatedCluster::Cancel(const RequestId& id) {
-  const auto live = live_.find(id);
-  if (live != live_.end()) core_.network.Send(live->second.client, kRouter, [this, id] { router_.Cancel(id); });
-}
-
-// Wraps a message of a stream. A message in flight is lost when its stream breaks.
-EventQueue::Event SimulatedCluster::OnStream(const WorkerAddress& worker, EventQueue::Event arrive) {
-  return [this, worker, stream = streams_[worker], arrive = std::move(arrive)]() mutable {
-    if (streams_.at(worker) == stream) arrive();
+void SimulatedCluster::ForEachLoad(absl::FunctionRef<void(const WorkerAddress&, const WorkerLoad&)> visit) {
+  const auto visit_all = [&](auto& workers) {
+    for (const auto& [address, worker] : workers) {
+      if (!worker->process().stopped()) visit(address, ToWorkerLoad(worker->engine().load(), false));
+    }
   };
+  visit_all(prefills_);
+  visit_all(decodes_);
 }
 
-void SimulatedCluster::SendToRouter(const WorkerAddress& worker, EventQueue::Event arrive) {
-  core_.network.Send(worker, kRouter, OnStream(worker, std::move(arrive)));
+// Sends the events of each stream's jobs on that stream.
+void SimulatedCluster::SendEvents(const WorkerAddress& worker, DecodeEvents events) {
+  SimulatedWorkerLink& link = *links_.at(worker);
+  for (auto& [stream, updates] : link.ByStream(std::move(events.updates))) {
+    std::string names;  // for the trace
+    for (const TokenUpdate& update : updates) {
+      if (core_.trace.on()) names = StrCat(names, names.empty() ? "" : " ", update.request_id);
+    }
+    link.SendOnStream(stream, "Tokens", names, [this, worker, updates = std::move(updates)]() mutable {
+      router_.OnUpdates(worker, std::move(updates));
+    });
+  }
+  for (RequestFailed& failed : events.failures) {
+    const RequestId id = failed.request_id;
+    const std::string name = StrCat("Failed (", failed.status.ToString(), ")");
+    link.SendToRouter(name, id, true, [this, worker, failed = std::move(failed)] { router_.OnFailed(worker, failed); });
+  }
+  if (events.room.empty()) return;
+  link.SendToRouter("Room", [this, worker, room = events.room] { router_.OnRoom(worker, room); });
 }
 
 void SimulatedCluster::Command(WorkerCommand command) {
   const WorkerAddress worker = command.worker;
-  core_.network.Send(kRouter, worker, OnStream(worker, [this, worker, what = std::move(command.what)]() mutable {
-                       std::visit([&](auto& job) { Do(worker, std::move(job)); }, what);
-                     }));
+  SimulatedWorkerLink& link = *links_.at(worker);
+  std::visit(
+      [&](auto& job) {
+        using Job = std::decay_t<decltype(job)>;
+        const RequestId id = job.request_id;
+        link.SendToWorker(NameOf(job), id, std::is_same_v<Job, PrefillJob> || std::is_same_v<Job, DecodeJob>,
+                          [this, worker, stream = link.newest(), job = std::move(job)]() mutable {
+                            if constexpr (std::is_same_v<Job, KeepRoom>) {
+                              decodes_.at(worker)->Keep(RouterStream(stream), std::move(job));
+                            } else {
+                              Do(worker, std::move(job));
+                            }
+                          });
+      },
+      command.what);
 }
 
 void SimulatedCluster::Do(const WorkerAddress& worker, PrefillJob job) {
-  jobs_[worker].insert(job.request_id);
+  job.lease_holder = LeaseHolder(links_.at(worker)->StreamOf(job.request_id));
   prefills_.at(worker)->Submit(std::move(job));
-}
-
-void SimulatedCluster::Do(const WorkerAddress& worker, DecodeJob job) {
-  jobs_[worker].insert(job.request_id);
-  decodes_.at(worker)->Start(std::move(job));
 }
 
 void SimulatedCluster::Do(const WorkerAddress& worker, const CancelJob& cancel) {
@@ -250,20 +342,53 @@ void SimulatedCluster::Do(const WorkerAddress& worker, const CancelJob& cancel) 
   decodes_.at(worker)->Cancel(cancel.request_id);
 }
 
-void SimulatedCluster::BreakStream(const WorkerAddress& worker) {
-  router_.OnLost(worker);
-  for (const RequestId& job : std::exchange(jobs_[worker], {})) Do(worker, CancelJob{job});
-  if (decodes_.contains(worker)) Do(worker, KeepRoom{});
-  ++streams_[worker];
-  router_.Attach(worker, infos_.at(worker));
+// --- Faults ----------------------------------------------------------------
+
+SimulatedProcess* SimulatedCluster::ProcessOf(const WorkerAddress& worker) const {
+  const auto prefill = prefills_.find(worker);
+  if (prefill != prefills_.end()) return &prefill->second->process();
+  const auto decode = decodes_.find(worker);
+  return decode == decodes_.end() ? nullptr : &decode->second->process();
 }
 
-void SimulatedCluster::Kill(const WorkerAddress& prefill) {
-  prefills_.at(prefill)->Die();
-  dead_.push_back(std::move(prefills_.extract(prefill).mapped()));
-  jobs_.erase(prefill);
-  ++streams_[prefill];
-  router_.OnLost(prefill);
+void SimulatedCluster::Kill(const WorkerAddress& worker) {
+  SimulatedProcess* const process = ProcessOf(worker);
+  if (process == nullptr) return;
+  process->End();
+  if (const auto prefill = prefills_.extract(worker)) ended_.push_back(prefill.mapped());
+  if (const auto decode = decodes_.extract(worker)) ended_.push_back(decode.mapped());
+  links_.at(worker)->OnWorkerEnded();
+}
+
+void SimulatedCluster::Restart(const WorkerAddress& worker) {
+  if (ProcessOf(worker) == nullptr) starts_.at(worker)();
+}
+
+void SimulatedCluster::Begin(const Fault& fault) {
+  if (core_.trace.on()) core_.trace.Add(StrCat("*** ", ToString(fault)));
+  core_.faults.Begin(fault);
+  const absl::Time until = Now() + fault.lasts;
+  const auto prefill = prefills_.find(fault.target);
+  switch (fault.kind) {
+    case FaultKind::kKill:
+      Kill(fault.target);
+      return core_.queue.At(until, [this, target = fault.target] { Restart(target); });
+    case FaultKind::kSilence:
+      if (SimulatedProcess* process = ProcessOf(fault.target)) process->StopUntil(until);
+      return;
+    case FaultKind::kClockStep:
+      return router_process_.StopUntil(until);
+    case FaultKind::kDiskFull:
+      if (prefill != prefills_.end()) prefill->second->disk().FillUntil(until);
+      return;
+    case FaultKind::kDiskError:
+      if (prefill != prefills_.end()) prefill->second->disk().FailNext();
+      return;
+    case FaultKind::kPartition:
+    case FaultKind::kSlowLink:
+    case FaultKind::kMessages:
+      return;  // the injector decides about each message
+  }
 }
 
 void SimulatedCluster::After(absl::Duration wait, EventQueue::Event event) {
@@ -298,7 +423,8 @@ void SimulatedCluster::RunUntilIdle() {
 }
 
 void SimulatedCluster::ArmRouter() {
-  timer_.By(core_.queue, router_.NextTick(), [this] { router_.Tick(); });
+  if (router_process_.stopped()) return;  // armed again when it goes on
+  timer_.By(core_.queue, router_.NextTick(), [this] { router_process_.Run([this] { router_.Tick(); }); });
 }
 
 std::map<absl::StatusCode, int64_t> SimulatedCluster::HandoffsEnded() const {
@@ -318,17 +444,27 @@ int64_t SimulatedCluster::HostTokens() const {
   return tokens;
 }
 
-int64_t SimulatedCluster::BlocksHeld() const {
+SimulatedCluster::Holdings SimulatedCluster::Held() const {
   router_.CheckInvariants();
-  int64_t held = 0;
-  const auto count = [&](const BlockPool::Counts& counts) { held += counts.referenced + counts.quarantined; };
+  Holdings held{.router_requests = router_.core().live_requests(),
+                .waiting_requests = router_.core().waiting_requests()};
+  for (const auto& [link, worker] : router_.core().registry().workers()) {
+    held.assignments += std::ssize(worker.requests) + std::ssize(worker.expected);
+  }
+  const auto count = [&](const BlockPool::Counts& counts) {
+    held.blocks += counts.referenced;
+    held.quarantined += counts.quarantined;
+  };
   for (const auto& [address, worker] : prefills_) {
     worker->engine().CheckInvariants();
+    held.prefill_requests += worker->engine().load().requests;
     count(worker->engine().load().blocks);
   }
   for (const auto& [address, worker] : decodes_) {
     worker->engine().CheckInvariants();
-    count(worker->engine().load().blocks);
+    const DecodeEngine::Load load = worker->engine().load();
+    held.decode_requests += load.running + load.reserved + load.committed;
+    count(load.blocks);
   }
   return held;
 }

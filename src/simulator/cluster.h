@@ -17,6 +17,7 @@
 #include "backend/simulated/cost_model.h"
 #include "simulator/letter_tokenizer.h"
 #include "simulator/router.h"
+#include "simulator/worker_link.h"
 #include "simulator/workers.h"
 
 namespace baton {
@@ -46,6 +47,7 @@ struct ClusterShape {
   std::optional<int64_t> blocks{};
   // Blocks of host memory for evicted KV, per prefill worker.
   int64_t host_blocks = 0;
+  int64_t disk_blocks = 0;    // the same for a disk behind it
   int64_t step_tokens = 512;  // see PrefillEngineOptions
   // See DecodeEngineOptions.
   int32_t max_batch = 64;
@@ -74,9 +76,12 @@ class SimulatedCluster {
 
   // The result of a request, as its client saw it.
   struct Ran {
+    WorkerAddress client{};
     absl::Time submitted{};
     absl::Time first = absl::InfiniteFuture(), ended = absl::InfiniteFuture();
     std::vector<TokenId> tokens{};
+    int32_t ends = 0;          // number of ends, which must be one
+    bool late_tokens = false;  // tokens arrived after an end
     absl::Status status{};
     // As in RequestOutcome.
     int32_t prompt_tokens = 0, cached_tokens = 0;
@@ -90,11 +95,14 @@ class SimulatedCluster {
   // Sends a cancellation from the request's client now. Does nothing if the request has ended.
   void Cancel(const RequestId& id);
   // Breaks the stream between the router and this worker. Router and worker end all requests of the
-  // stream. The worker attaches again at once.
-  void BreakStream(const WorkerAddress& worker);
-  // Kill ends a prefill worker's process, and all its state is lost. Restart starts an empty one.
-  void Kill(const WorkerAddress& prefill);
-  void Restart(const WorkerAddress& prefill) { StartPrefill(prefill, infos_.at(prefill).model); }
+  // stream. The router attaches to the worker again.
+  void BreakStream(const WorkerAddress& worker) { links_.at(worker)->Break(); }
+  // Kill ends a worker's process, and all its state is lost. Restart starts an empty one. They do
+  // nothing if the process has ended, or runs.
+  void Kill(const WorkerAddress& worker);
+  void Restart(const WorkerAddress& worker);
+  // Begins a fault now.
+  void Begin(const Fault& fault);
 
   // Schedules an action of a client. RunUntilIdle also waits for the action.
   void After(absl::Duration wait, EventQueue::Event event);
@@ -104,9 +112,21 @@ class SimulatedCluster {
   void RunFor(absl::Duration time);
   absl::Time Now() const { return core_.queue.Now(); }
   const std::vector<StepRecord>& steps() const { return core_.steps; }
-  // Returns the number of blocks that are referenced or quarantined, over all workers. CHECKs the
-  // invariants of all components. REQUIRES: the cluster is idle.
-  int64_t BlocksHeld() const;
+  // The blocks and places that running processes hold for requests.
+  struct Holdings {
+    int64_t blocks = 0;       // referenced blocks
+    int64_t quarantined = 0;  // blocks
+    int64_t prefill_requests = 0;
+    int64_t decode_requests = 0;  // including reservations
+    int64_t router_requests = 0;
+    int64_t waiting_requests = 0;  // part of router_requests
+    int64_t assignments = 0;       // of requests to workers, at the router
+    friend bool operator==(const Holdings&, const Holdings&) = default;
+  };
+  // CHECKs the invariants of all components. REQUIRES: the cluster is idle.
+  Holdings Held() const;
+  // Returns the number of blocks that are referenced or quarantined, over all workers.
+  int64_t BlocksHeld() const { return Held().blocks + Held().quarantined; }
   SessionGate::Counts Sessions() const { return router_.sessions(); }
   // Prompt tokens that live prefill workers have read back from host memory.
   int64_t HostTokens() const;
@@ -115,9 +135,13 @@ class SimulatedCluster {
   std::map<absl::StatusCode, int64_t> HandoffsEnded() const;
   // KV bytes that all prefill workers have pushed.
   int64_t BytesPushed() const { return core_.network.pushed(); }
+  // Number of streams between the router and workers that have broken at the router.
+  int StreamsLost() const { return streams_lost_; }
+  EventTrace& trace() { return core_.trace; }
 
  private:
   explicit SimulatedCluster(ClusterShape shape);
+  // Start a process at the address.
   void StartPrefill(const WorkerAddress& address, const std::string& module);
   struct Decoder {
     std::string model, module;
@@ -125,7 +149,11 @@ class SimulatedCluster {
     bool makes_same_kv = true;
     std::optional<absl::Duration> pace{};
   };
-  void AddDecode(const WorkerAddress& address, const Decoder& decoder);
+  void StartDecode(const WorkerAddress& address, const Decoder& decoder);
+  // Returns the event that attaches the worker at the router.
+  template <typename Worker>
+  EventQueue::Event Introduction(const Worker& worker, const WorkerInfo& info);
+  SimulatedWorkerLink& LinkTo(const WorkerAddress& worker);
   WorkerInfo InfoOf(const WorkerAddress& address, const std::string& model, const std::string& module, WorkerRole role);
   std::vector<ServedModel> Models() const;
   SimulatedRouter::Outlets RouterOutlets();
@@ -133,41 +161,37 @@ class SimulatedCluster {
   // Lets all workers report their loads each kLoadPeriod until no request is live.
   void BeginReports();
   void ReportAfterPeriod();
-  void ForEachLoad(absl::FunctionRef<void(const WorkerAddress&, const WorkerLoad&)> visit) const;
-  // Sends a message to the router, on the stream of `worker`.
-  void SendToRouter(const WorkerAddress& worker, EventQueue::Event arrive);
+  void ForEachLoad(absl::FunctionRef<void(const WorkerAddress&, const WorkerLoad&)> visit);
+  void SendEvents(const WorkerAddress& worker, DecodeEvents events);
   void Command(WorkerCommand command);
   void Do(const WorkerAddress& worker, PrefillJob job);
   void Do(const WorkerAddress& worker, PrefillAppend append) { prefills_.at(worker)->Append(std::move(append)); }
-  void Do(const WorkerAddress& worker, DecodeJob job);
+  void Do(const WorkerAddress& worker, DecodeJob job) { decodes_.at(worker)->Start(std::move(job)); }
   void Do(const WorkerAddress& worker, const CancelJob& cancel);
-  void Do(const WorkerAddress& worker, KeepRoom request) { decodes_.at(worker)->Keep(std::move(request)); }
-  EventQueue::Event OnStream(const WorkerAddress& worker, EventQueue::Event arrive);
+  // The process at this address. Null if it has ended.
+  SimulatedProcess* ProcessOf(const WorkerAddress& worker) const;
 
   const ClusterShape shape_;
   const int64_t blocks_;  // per worker
   LetterTokenizer tokenizer_;
   SimulatorCore core_;
-  absl::btree_map<WorkerAddress, std::unique_ptr<SimulatedPrefill>> prefills_;
-  // Killed workers. Kept because pending events refer to them.
-  std::vector<std::unique_ptr<SimulatedPrefill>> dead_;
-  absl::btree_map<WorkerAddress, std::unique_ptr<SimulatedDecode>> decodes_;
+  // The running processes.
+  absl::btree_map<WorkerAddress, std::shared_ptr<SimulatedPrefill>> prefills_;
+  absl::btree_map<WorkerAddress, std::shared_ptr<SimulatedDecode>> decodes_;
+  // Killed processes. Kept because pending events refer to them.
+  std::vector<std::shared_ptr<void>> ended_;
+  SimulatedProcess router_process_;
   SimulatedRouter router_;
   WakeUp timer_;  // of the router
   uint64_t incarnations_ = 0;
   int64_t pending_events_ = 0;  // pending events of After
+  int streams_lost_ = 0;
   bool reports_loads_ = false;  // a report is scheduled
-  std::map<WorkerAddress, WorkerInfo> infos_;
-  // Number of broken streams of each worker.
-  std::map<WorkerAddress, int64_t> streams_;
-  // Requests of the present stream of each worker, under the worker's request ids.
-  std::map<WorkerAddress, std::set<RequestId>> jobs_;
+  std::map<WorkerAddress, std::unique_ptr<SimulatedWorkerLink>> links_;
+  // Starts an empty process at each address.
+  std::map<WorkerAddress, std::function<void()>> starts_;
   std::map<RequestId, Ran> ran_;
-  struct Live {
-    WorkerAddress client;
-    std::function<void()> ended;
-  };
-  std::map<RequestId, Live> live_;
+  std::map<RequestId, std::function<void()>> live_;  // `ended` of Submit
 };
 
 }  // namespace baton

@@ -11,6 +11,7 @@ SimulatedDecode::SimulatedDecode(WorkerAddress address, Options options, Simulat
     : address_(std::move(address)),
       options_(std::move(options)),
       core_(core),
+      process_(address_, core_.queue),
       backend_(options_.model, options_.device, options_.engine.blocks, options_.weights),
       engine_(options_.engine) {}
 
@@ -27,8 +28,8 @@ void SimulatedDecode::Cancel(const RequestId& id) {
   Wake();
 }
 
-void SimulatedDecode::Keep(KeepRoom request) {
-  engine_.handoff().Keep(RouterStream(), std::move(request), core_.queue.Now());
+void SimulatedDecode::Keep(RouterStream router, KeepRoom request) {
+  engine_.handoff().Keep(router, std::move(request), core_.queue.Now());
   Wake();
 }
 
@@ -36,7 +37,7 @@ void SimulatedDecode::Keep(KeepRoom request) {
 void SimulatedDecode::Wake() {
   ArmTimer();
   if (std::exchange(woken_, true)) return;
-  core_.queue.After(absl::ZeroDuration(), [this] {
+  process_.After(absl::ZeroDuration(), [this] {
     woken_ = false;
     if (!stepping_) BeginStep();
   });
@@ -55,7 +56,7 @@ void SimulatedDecode::BeginStep() {
     record.history += slice.start;
   }
   core_.steps.push_back(record);
-  core_.queue.After(record.time, [this, step] { FinishStep(*step); });
+  process_.After(record.time, [this, step] { FinishStep(*step); });
 }
 
 void SimulatedDecode::FinishStep(DecodeStep& step) {
@@ -76,8 +77,10 @@ void SimulatedDecode::SendEvents() {
 
 void SimulatedDecode::ArmTimer() {
   timer_.By(core_.queue, engine_.NextTick(), [this] {
-    engine_.Tick(core_.queue.Now());
-    Wake();
+    process_.Run([this] {
+      engine_.Tick(core_.queue.Now());
+      Wake();
+    });
   });
 }
 

@@ -30,7 +30,9 @@ ClientRequest SimulatedRouter::ToClientRequest(SimulatedRequest request) const {
   read.spec.cache_domain = std::move(request.cache_domain);
   read.prompt.segments = std::move(request.segments);
   read.prompt.join = request.join;
-  read.spec.sampling.draw.temperature = 0;
+  read.spec.tenant = std::move(request.tenant);
+  read.spec.sampling.draw.temperature = request.temperature;
+  if (request.temperature > 0) read.spec.sampling.seed = request.seed;
   read.spec.sampling.max_tokens = request.max_tokens;
   read.spec.sampling.ignore_eos = true;
   read.spec.sampling.stop = std::move(request.stop);
@@ -76,14 +78,19 @@ void SimulatedRouter::OnFailed(const WorkerAddress& from, const RequestFailed& f
   Act();
 }
 
-void SimulatedRouter::OnEvents(const WorkerAddress& from, DecodeEvents events) {
-  for (TokenUpdate& update : events.updates) dispatcher_.OnUpdate(from, std::move(update), queue_.Now());
+void SimulatedRouter::OnStarted(const WorkerAddress& from, const PrefillStarted& started) {
+  dispatcher_.OnUpdate(from, started, queue_.Now());
   Act();
-  for (const RequestFailed& failed : events.failures) OnFailed(from, failed);
-  if (!events.room.empty()) {
-    dispatcher_.OnRoom(from, events.room, queue_.Now());
-    Act();
-  }
+}
+
+void SimulatedRouter::OnUpdates(const WorkerAddress& from, std::vector<TokenUpdate> updates) {
+  for (TokenUpdate& update : updates) dispatcher_.OnUpdate(from, std::move(update), queue_.Now());
+  Act();
+}
+
+void SimulatedRouter::OnRoom(const WorkerAddress& from, const RoomReport& report) {
+  dispatcher_.OnRoom(from, report, queue_.Now());
+  Act();
 }
 
 void SimulatedRouter::Tick() {

@@ -20,10 +20,14 @@ struct SimulatedRequest {
   std::string model{};
   std::string session{};  // empty for none
   std::string cache_domain{};
+  std::string tenant{};
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;
   int32_t max_tokens = 0;
   std::vector<std::string> stop{};
+  // 0: the tokens with the highest logits. Otherwise, tokens drawn with `seed`.
+  float temperature = 0;
+  uint64_t seed = 0;
   std::string workflow{}, agent{};  // empty for none
   // Expected tokens of the output. 0 if unknown.
   int32_t expected_tokens = 0;
@@ -50,10 +54,13 @@ class SimulatedRouter {
   void OnLoad(const WorkerAddress& from, const WorkerLoad& load);
   void OnPrefillDone(const WorkerAddress& from, const PrefillDone& done);
   void OnFailed(const WorkerAddress& from, const RequestFailed& failed);
-  void OnEvents(const WorkerAddress& from, DecodeEvents events);
+  void OnStarted(const WorkerAddress& from, const PrefillStarted& started);
+  void OnUpdates(const WorkerAddress& from, std::vector<TokenUpdate> updates);
+  void OnRoom(const WorkerAddress& from, const RoomReport& report);
   void Tick();
   absl::Time NextTick() const { return dispatcher_.NextTick(); }
 
+  const RouterCore& core() const { return dispatcher_.core(); }
   SessionGate::Counts sessions() const { return dispatcher_.sessions(); }
   void CheckInvariants() const { dispatcher_.CheckInvariants(); }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,8 +19,10 @@
 #include "engine/decode/engine.h"
 #include "engine/prefill/engine.h"
 #include "kv/staging/store.h"
+#include "simulator/disk.h"
 #include "simulator/event_queue.h"
 #include "simulator/network.h"
+#include "simulator/process.h"
 
 namespace baton {
 
@@ -39,10 +42,14 @@ struct StepRecord {
 // The state that all parts of a simulated cluster share.
 struct SimulatorCore {
   EventQueue queue{};
+  EventTrace trace{queue};
+  FaultInjector faults;
   SimulatedNetwork network;
   std::vector<StepRecord> steps{};
-  explicit SimulatorCore(NetworkShape shape) : network(shape, queue) {}
+  explicit SimulatorCore(NetworkShape shape) : faults(shape.seed, queue), network(shape, queue, faults, trace) {}
 };
+
+// Events of a worker's process are passed to `process`. The other methods are events themselves.
 
 class SimulatedDecode {
  public:
@@ -58,6 +65,11 @@ class SimulatedDecode {
   };
   SimulatedDecode(WorkerAddress address, Options options, SimulatorCore& core);
 
+  SimulatedProcess& process() { return process_; }
+  const WorkerAddress& address() const { return address_; }
+  // Names this process's memory for connections.
+  const std::string& descriptor() const { return options_.engine.handoff.transport_descriptor; }
+
   // Handlers of incoming messages. Deliver passes a message of the hand-off to the engine and
   // returns the reply.
   template <typename Handle>
@@ -68,8 +80,8 @@ class SimulatedDecode {
   }
   void Start(DecodeJob job);
   void Cancel(const RequestId& id);
-  // Takes a message of the router. The cluster has one.
-  void Keep(KeepRoom request);
+  // As HandoffReceiver::Keep.
+  void Keep(RouterStream router, KeepRoom request);
 
   SimulatedBackend& backend() { return backend_; }
   const DecodeEngine& engine() const { return engine_; }
@@ -84,6 +96,7 @@ class SimulatedDecode {
   const WorkerAddress address_;
   Options options_;
   SimulatorCore& core_;
+  SimulatedProcess process_;
   SimulatedBackend backend_;
   DecodeEngine engine_;
   SamplerScratch scratch_;
@@ -98,8 +111,10 @@ class SimulatedPrefill {
     ModelConfig model;
     DeviceShape device;
     uint64_t weights = 0;  // see SimulatedBackend
-    std::function<SimulatedDecode&(const WorkerAddress&)> reach{};
+    // Returns the process that runs at an address. Null if there is none.
+    std::function<SimulatedDecode*(const WorkerAddress&)> reach{};
     // Send messages to the router, over the network.
+    std::function<void(PrefillStarted)> started{};
     std::function<void(PrefillDone)> done{};
     std::function<void(RequestFailed)> failed{};
   };
@@ -109,9 +124,10 @@ class SimulatedPrefill {
   void Submit(PrefillJob job);
   void Append(PrefillAppend append);
   void Cancel(const RequestId& id);
-  // Simulates the death of the process. All pending events of the worker then do nothing.
-  void Die() { dead_ = true; }
+  void EndLeases(LeaseHolder holder);
 
+  SimulatedProcess& process() { return process_; }
+  SimulatedDisk& disk() { return disk_; }
   const PrefillEngine& engine() const { return engine_; }
 
  private:
@@ -123,12 +139,16 @@ class SimulatedPrefill {
   void RunLayer(size_t step, int64_t layer);
   void Finish();
   void ArmTimer();
+  void Transfer(const DiskTransfer& transfer);
   template <typename Reply, typename Handle, typename Answer>
-  void Call(const WorkerAddress& to, Handle handle, Answer answer);
+  void Call(const WorkerAddress& to, std::string_view name, const RequestId& request, Handle handle, Answer answer);
+  void Land(const std::vector<BlockCopy>& copies, SimulatedBackend& target) const;
+  // Ends a push, unless it has ended.
+  void EndPush(PushId push, const absl::Status& status);
 
   void Do(SendLink action);
   void Do(OpenConnection action);
-  void Do(CloseConnection action) { connections_.erase(action.link); }
+  void Do(CloseConnection action);
   void Do(const ForgetPeer&) {}
   void Do(const DigestBlocks&) { BATON_CHECK(false, "no simulated decode worker wants digests"); }
   void Do(SendReserve action);
@@ -136,20 +156,28 @@ class SimulatedPrefill {
   void Do(SendRelease action);
   void Do(SendHeartbeat action);
   void Do(PushBlocks action);
-  // The router uses it only for the times of requests that end at the worker.
-  void Do(const PrefillStarted&) {}
+  void Do(PrefillStarted action) { options_.started(std::move(action)); }
   void Do(PrefillDone action) { options_.done(std::move(action)); }
   void Do(RequestFailed action) { options_.failed(std::move(action)); }
 
   const WorkerAddress address_;
   Options options_;
   SimulatorCore& core_;
+  SimulatedProcess process_;
   SimulatedBackend backend_;
   PrefillEngine engine_;
   // Null if the worker stages no KV.
   const std::unique_ptr<StagingStore> staging_;
-  std::map<LinkId, WorkerAddress> connections_;
-  bool woken_ = false, stepping_ = false, dead_ = false;
+  SimulatedDisk disk_;
+  // A connection to a decode worker's memory. Writes that are under way when it closes may land
+  // until kLateWrites later.
+  struct Connection {
+    SimulatedDecode& peer;
+    absl::Time closed = absl::InfiniteFuture();
+  };
+  std::map<LinkId, std::shared_ptr<Connection>> connections_;
+  std::map<PushId, LinkId> pushes_;  // in flight
+  bool woken_ = false, stepping_ = false;
   WakeUp timer_;
 };
 
