@@ -218,7 +218,7 @@ SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
   outlets.tokens = [this](const RequestId& id, std::vector<TokenId> tokens) {
     const MessageInfo message{kRouter, ran_.at(id).client, Way::kClient, "tokens", id};
     core_.network.SendSafely(message, [this, id, tokens = std::move(tokens)] {
-      Ran& ran = ran_.at(id);
+      Ran& ran = NoteArrival(id);
       if (!tokens.empty()) ran.first = std::min(ran.first, Now());
       ran.tokens.insert(ran.tokens.end(), tokens.begin(), tokens.end());
       ran.late_tokens |= ran.ends > 0;
@@ -228,7 +228,7 @@ SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
     const std::string name = StrCat("end (", outcome.status.ToString(), ")");
     const MessageInfo message{kRouter, ran_.at(id).client, Way::kClient, name, id};
     core_.network.SendSafely(message, [this, id, outcome] {
-      Ran& ran = ran_.at(id);
+      Ran& ran = NoteArrival(id);
       if (++ran.ends > 1) return;
       ran.ended = Now();
       ran.status = outcome.status;
@@ -243,12 +243,19 @@ SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
   return outlets;
 }
 
+SimulatedCluster::Ran& SimulatedCluster::NoteArrival(const RequestId& id) {
+  Ran& ran = ran_.at(id);
+  ran.longest_gap = std::max(ran.longest_gap, Now() - ran.last_arrival);
+  ran.last_arrival = Now();
+  return ran;
+}
+
 void SimulatedCluster::Submit(size_t client, SimulatedRequest request, std::function<void()> ended) {
   const RequestId id = request.id;
   BATON_CHECK(!ran_.contains(id), id);
   Ran& ran = ran_[id];
   ran.client = absl::StrCat("client", client);
-  ran.submitted = Now();
+  ran.submitted = ran.last_arrival = Now();
   BeginReports();
   live_[id] = std::move(ended);
   core_.network.SendSafely(

@@ -78,10 +78,12 @@ class SimulatedCluster {
   struct Ran {
     WorkerAddress client{};
     absl::Time submitted{};
+    absl::Time last_arrival{};  // of the router's messages; `submitted` before the first
     absl::Time first = absl::InfiniteFuture(), ended = absl::InfiniteFuture();
     std::vector<TokenId> tokens{};
-    int32_t ends = 0;          // number of ends, which must be one
-    bool late_tokens = false;  // tokens arrived after an end
+    int32_t ends = 0;              // number of ends, which must be one
+    absl::Duration longest_gap{};  // between two messages of the router, or before the first
+    bool late_tokens = false;      // tokens arrived after an end
     absl::Status status{};
     // As in RequestOutcome.
     int32_t prompt_tokens = 0, cached_tokens = 0;
@@ -130,6 +132,8 @@ class SimulatedCluster {
   SessionGate::Counts Sessions() const { return router_.sessions(); }
   // Prompt tokens that live prefill workers have read back from host memory.
   int64_t HostTokens() const;
+  // REQUIRES: the worker's process runs.
+  const PrefillEngine& PrefillAt(const WorkerAddress& worker) const { return prefills_.at(worker)->engine(); }
   // Returns the number of hand-offs of live prefill workers, by result. RESOURCE_EXHAUSTED means
   // that a decode worker had no room.
   std::map<absl::StatusCode, int64_t> HandoffsEnded() const;
@@ -157,6 +161,8 @@ class SimulatedCluster {
   WorkerInfo InfoOf(const WorkerAddress& address, const std::string& model, const std::string& module, WorkerRole role);
   std::vector<ServedModel> Models() const;
   SimulatedRouter::Outlets RouterOutlets();
+  // Returns the request, to which the router's message has just arrived at its client.
+  Ran& NoteArrival(const RequestId& id);
   void ArmRouter();
   // Lets all workers report their loads each kLoadPeriod until no request is live.
   void BeginReports();
