@@ -329,13 +329,12 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
     return;
   }
   update.request_id = request.id;
-  if (!core_.TokensArrived(link, request, update.finish.has_value())) return;
   const auto tokens = static_cast<int32_t>(update.tokens.size());
   const bool first = request.completion_tokens == 0;
+  if (!core_.TokensArrived(link, request, tokens, update.finish.has_value())) return;
   const absl::Duration wait = now - (first ? request.stages.complete : request.last_update);
   request.stages.Updated(update, now);
   request.last_update = now;
-  request.completion_tokens += tokens;
   request.resumed += std::exchange(request.resuming, false);
   request.output.insert(request.output.end(), update.tokens.begin(), update.tokens.end());
   request.finish = update.finish;

@@ -93,6 +93,9 @@ struct Placement {
   // The decode worker that keeps room for the request (RoomKeeper). Empty: none.
   WorkerAddress room_at{};
   absl::Status last_refusal{};
+  // TenantOrder's part: tokens for which the request has asked since its last hand-off, and tokens
+  // for which its tenant was charged.
+  int64_t asked_tokens = 0, charged_tokens = 0;
   // The weights that began the output. Unset before a decode worker has the request. Only workers
   // with these weights go on with the output.
   std::optional<DecoderDigests> decoder{};

@@ -36,7 +36,7 @@ RouterCore::RouterCore(const RouterLimits& limits)
       registry_(limits.restart_wait),
       choice_(registry_, limits.placement),
       shares_(limits.live_requests),
-      waiting_(limits.waiting_requests, shares_) {}
+      waiting_(limits.waiting_requests, tenants_) {}
 
 // --- workers -------------------------------------------------------------------------------------
 
@@ -196,6 +196,7 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarn
     Failed(decode, request, {absl::FailedPreconditionError("the decode worker has restarted")}, now);
     return false;
   }
+  tenants_.Granted(request);
   placement.state = State::kStarting;
   placement.in_step = false;
   placement.decoder = registry_.At(placement.decode).info.decoder();
@@ -270,7 +271,7 @@ void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, Request* ke
     if (first == nullptr) break;
     AskAgain(*first, link, now);
     if (first->placement.decode == link) {
-      shares_.NoteServed(first->asked.spec.tenant);
+      tenants_.Asked(*first);
       --requests;
     }
   }
@@ -282,7 +283,7 @@ void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, Request* ke
 void RouterCore::UseKeptRoom(const WorkerAddress& link, Request& request, absl::Time now) {
   if (request.placement.state != State::kWaiting || request.placement.room_at != link) return;
   AskAgain(request, link, now);
-  if (request.placement.decode == link) shares_.NoteServed(request.asked.spec.tenant);
+  if (request.placement.decode == link) tenants_.Asked(request);
 }
 
 // Lets a waiting request ask a worker that has refused it.
@@ -312,7 +313,7 @@ void RouterCore::PassOnRoom(const Placement& placement) {
   if (waiting_.size() > 0 || Asking(*worker) > 1) room_left_.insert(placement.decode);
 }
 
-bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, bool finished) {
+bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, int32_t tokens, bool finished) {
   Placement& placement = request.placement;
   if (placement.decode != link) return false;
   if (placement.state != State::kStarting && placement.state != State::kDecoding) return false;
@@ -320,6 +321,7 @@ bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, bool
   placement.state = State::kDecoding;
   placement.in_step = true;
   placement.lost_workers = placement.failed_starts = 0;
+  request.completion_tokens += tokens;
   if (finished) {
     assignments_.LeaveDecode(request);
     End(request, absl::OkStatus());
@@ -371,7 +373,7 @@ void RouterCore::Place(Request& request, const AttachedWorker& prefill, const At
 
 void RouterCore::PlaceWaiting(absl::Time now) {
   for (Request* request : waiting_.InServiceOrder()) {
-    if (TryPlace(*request, now)) shares_.NoteServed(request->asked.spec.tenant);
+    if (TryPlace(*request, now)) tenants_.Asked(*request);
   }
 }
 
@@ -441,6 +443,7 @@ void RouterCore::End(Request& request, const absl::Status& status, absl::Duratio
   waiting_.Remove(request);
   timers_.Clear(request);
   shares_.End(request.asked.spec);
+  tenants_.Ended(request);
   live_.erase(&request);
   placement.state = State::kNone;
   actions_.push_back(
@@ -502,10 +505,10 @@ Request& RouterCore::FirstToAsk(Request& request, absl::Time now) {
     if (first == nullptr || first == &request) continue;
     std::swap(first->placement.refusals.Find(refusal.link)->until, refusal.until);
     Arm(request);
-    shares_.NoteServed(first->asked.spec.tenant);
+    tenants_.Asked(*first);
     return *first;
   }
-  shares_.NoteServed(request.asked.spec.tenant);
+  tenants_.Asked(request);
   return request;
 }
 
@@ -513,6 +516,7 @@ void RouterCore::CheckInvariants() const {
   registry_.CheckInvariants();
   assignments_.CheckInvariants(live_);
   rooms_.CheckInvariants();
+  tenants_.CheckInvariants(live_);
   int32_t waiting = 0;
   int64_t with_room = 0;
   size_t timers = 0;

@@ -34,6 +34,7 @@
 #include "router/request_timers.h"
 #include "router/room_keeper.h"
 #include "router/router_action.h"
+#include "router/tenant_order.h"
 #include "router/tenant_shares.h"
 #include "router/waiting_queue.h"
 #include "router/worker_choice.h"
@@ -116,9 +117,9 @@ class RouterCore {
   // its waiting requests ask it again. `kept` asks before them, since the worker has kept room for
   // it. Null: there is no such request.
   void OnRoom(const WorkerAddress& link, int64_t requests, Request* kept, absl::Time now);
-  // Returns whether the tokens may be passed on. If `finished`, they are the last, and kEnd with OK
-  // follows.
-  bool TokensArrived(const WorkerAddress& link, Request& request, bool finished);
+  // Returns whether the tokens may be passed on, and counts them in that case. If `finished`, they
+  // are the last, and kEnd with OK follows.
+  bool TokensArrived(const WorkerAddress& link, Request& request, int32_t tokens, bool finished);
   // Ends all live requests with UNAVAILABLE, because the router shuts down.
   void EndAll();
 
@@ -160,6 +161,7 @@ class RouterCore {
   const WorkerChoice choice_;
   Assignments assignments_{registry_};
   TenantShares shares_;
+  TenantOrder tenants_;
   WaitingQueue waiting_;
   RequestTimers timers_;
   absl::flat_hash_set<Request*> live_;

@@ -19,29 +19,19 @@ absl::Status TenantShares::Check(const RequestSpec& spec, int32_t live) const {
 }
 
 void TenantShares::Begin(const RequestSpec& spec) {
-  if (Counts(spec)) ++uses_[spec.tenant].live;
+  if (Counts(spec)) ++live_[spec.tenant];
 }
 
 void TenantShares::End(const RequestSpec& spec) {
   if (!Counts(spec)) return;
-  const auto use = uses_.find(spec.tenant);
-  BATON_CHECK(use != uses_.end(), spec.tenant);
-  if (--use->second.live == 0) uses_.erase(use);
-}
-
-int64_t TenantShares::LastServed(const std::string& tenant) const {
-  const auto use = uses_.find(tenant);
-  return use == uses_.end() ? 0 : use->second.last_served;
-}
-
-void TenantShares::NoteServed(const std::string& tenant) {
-  const auto use = uses_.find(tenant);
-  if (use != uses_.end()) use->second.last_served = ++served_;
+  const auto live = live_.find(spec.tenant);
+  BATON_CHECK(live != live_.end(), spec.tenant);
+  if (--live->second == 0) live_.erase(live);
 }
 
 int32_t TenantShares::live(const std::string& tenant) const {
-  const auto use = uses_.find(tenant);
-  return use == uses_.end() ? 0 : use->second.live;
+  const auto live = live_.find(tenant);
+  return live == live_.end() ? 0 : live->second;
 }
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// Tenants' shares of a router's request slots, and the order in which tenants are served.
+// Tenants' shares of a router's request slots.
 #pragma once
 
 #include <cstdint>
@@ -25,25 +25,13 @@ class TenantShares {
   void Begin(const RequestSpec& spec);
   void End(const RequestSpec& spec);  // REQUIRES: Begin was called for the request
 
-  // Returns a number that grows each time the tenant is served. The tenant with the lowest number
-  // is served next. 0: the tenant was not served since it last had no live requests.
-  int64_t LastServed(const std::string& tenant) const;
-  // Does nothing for a tenant without live requests.
-  void NoteServed(const std::string& tenant);
-
   int32_t live(const std::string& tenant) const;
-  size_t tenants() const { return uses_.size(); }
+  size_t tenants() const { return live_.size(); }
 
  private:
-  struct Use {
-    int32_t live = 0;  // never 0
-    int64_t last_served = 0;
-  };
-
   // Upper bound on live requests of all tenants.
   const int32_t limit_;
-  absl::flat_hash_map<std::string, Use> uses_;
-  int64_t served_ = 0;
+  absl::flat_hash_map<std::string, int32_t> live_;  // live requests, by tenant; never 0
 };
 
 }  // namespace baton

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "absl/container/btree_map.h"
+#include "router/tenant_shares.h"
 
 namespace baton {
 namespace {
@@ -20,9 +22,13 @@ bool WaitingQueue::Before::operator()(const Request* a, const Request* b) const 
   return key(*a) < key(*b);
 }
 
-void WaitingQueue::Add(Request& request) { queue_.insert(&request); }
+void WaitingQueue::Add(Request& request) {
+  if (queue_.insert(&request).second) tenants_.BeginWait(request);
+}
 
-void WaitingQueue::Remove(Request& request) { queue_.erase(&request); }
+void WaitingQueue::Remove(Request& request) {
+  if (queue_.erase(&request) > 0) tenants_.EndWait(request);
+}
 
 bool WaitingQueue::Contains(const Request& request) const { return queue_.contains(const_cast<Request*>(&request)); }
 
@@ -33,16 +39,17 @@ bool WaitingQueue::HasRoom(const RequestSpec& spec) const {
 }
 
 std::vector<Request*> WaitingQueue::InServiceOrder() const {
-  absl::btree_map<std::string, int64_t> seen;
-  std::vector<std::tuple<int64_t, int64_t, Request*>> order;  // round, last served, request
+  absl::btree_map<std::string, int64_t> times;  // of each tenant's next request
+  std::vector<std::pair<int64_t, Request*>> order;
   for (Request* request : queue_) {
-    order.emplace_back(seen[TenantOf(*request)]++, shares_.LastServed(TenantOf(*request)), request);
+    int64_t& time = times.try_emplace(TenantOf(*request), tenants_.AskTimeOf(*request)).first->second;
+    order.emplace_back(time, request);
+    time += TenantOrder::TokensOf(*request);
   }
-  std::ranges::stable_sort(order, {}, [](const auto& entry) {
-    return std::tuple(std::get<0>(entry), std::get<1>(entry));  // otherwise in queue order
-  });
+  // Entries of equal times stay in queue order.
+  std::ranges::stable_sort(order, {}, [](const auto& entry) { return entry.first; });
   std::vector<Request*> requests;
-  for (const auto& [round, last_served, request] : order) requests.push_back(request);
+  for (const auto& [time, request] : order) requests.push_back(request);
   return requests;
 }
 
@@ -53,7 +60,7 @@ Request* WaitingQueue::FirstRefusedBy(const WorkerAddress& link) const {
     if (!placement.refusals.Has(link) || (!placement.room_at.empty() && placement.room_at != link)) continue;
     const std::string& tenant = TenantOf(*request);
     if (first != nullptr && tenant == TenantOf(*first)) continue;
-    if (first == nullptr || shares_.LastServed(tenant) < shares_.LastServed(TenantOf(*first))) first = request;
+    if (first == nullptr || tenants_.AskTimeOf(*request) < tenants_.AskTimeOf(*first)) first = request;
     // Without API keys, all requests belong to one tenant.
     if (tenant.empty()) break;
   }
@@ -62,7 +69,7 @@ Request* WaitingQueue::FirstRefusedBy(const WorkerAddress& link) const {
 
 Request* WaitingQueue::LongestRefusedBy(const WorkerAddress& link, absl::Time since) const {
   const auto key = [this](const Request& request) {
-    return std::tuple(shares_.LastServed(TenantOf(request)), *request.placement.refused_at, request.placement.sequence);
+    return std::tuple(tenants_.TimeOf(request), *request.placement.refused_at, request.placement.sequence);
   };
   Request* longest = nullptr;
   for (Request* request : queue_) {

@@ -37,17 +37,5 @@ TEST_CASE("TenantShares does not count low-priority requests, or requests withou
   CHECK(shares.Check(OfTenant("a", kLowPriority), 1).ok());
 }
 
-TEST_CASE("TenantShares orders tenants with live requests and drops the others") {
-  TenantShares shares(10);
-  for (const char* tenant : {"a", "b"}) shares.Begin(OfTenant(tenant));
-  shares.NoteServed("b");
-  shares.NoteServed("a");
-  shares.NoteServed("c");
-  CHECK(shares.LastServed("b") < shares.LastServed("a"));
-  CHECK(shares.LastServed("c") == 0);
-  shares.End(OfTenant("a"));
-  CHECK(shares.LastServed("a") == 0);
-}
-
 }  // namespace
 }  // namespace baton

@@ -9,15 +9,14 @@ namespace baton {
 namespace {
 
 struct Line {
-  TenantShares shares{100};
-  WaitingQueue queue{8, shares};
+  TenantOrder tenants;
+  WaitingQueue queue{8, tenants};
   std::deque<Request> records;
 
-  Request& Add(const std::string& id, const std::string& tenant, int32_t priority = 0) {
+  Request& Add(const std::string& id, const std::string& tenant, int32_t priority = 0, int32_t tokens = 10) {
     Request& record = records.emplace_back();
-    Fill(record, {.id = id, .tenant = tenant, .priority = priority});
+    Fill(record, {.id = id, .tenant = tenant, .prompt_tokens = tokens, .priority = priority});
     record.placement.sequence = std::ssize(records);
-    shares.Begin(record.asked.spec);
     queue.Add(record);
     return record;
   }
@@ -33,19 +32,22 @@ struct Line {
   }
 };
 
-TEST_CASE("WaitingQueue alternates between tenants and orders requests by priority and age") {
+TEST_CASE("WaitingQueue orders tenants by tokens, and their requests by priority and age") {
   Line line;
-  line.Add("a", "t");
+  Request& a = line.Add("a", "t");
   line.Add("b", "t");
   line.Add("c", "t", 1);
   line.Add("d", "u");
   line.Add("e", "u");
   CHECK(line.InServiceOrder() == "cdaeb");
-  line.shares.NoteServed("t");
+  line.tenants.Asked(a);
   CHECK(line.InServiceOrder() == "dceab");
+  line.Add("f", "v", 0, 35);
+  line.Add("g", "v", 0, 1);
+  CHECK(line.InServiceOrder() == "dfceabg");
 }
 
-TEST_CASE("WaitingQueue returns the first request of the tenant served least recently") {
+TEST_CASE("WaitingQueue returns the first request of the tenant with the least tokens") {
   Line line;
   line.Add("a", "t");
   Request& b = line.Add("b", "t");
@@ -53,8 +55,30 @@ TEST_CASE("WaitingQueue returns the first request of the tenant served least rec
   CHECK(line.queue.FirstRefusedBy("w") == nullptr);
   for (Request* record : {&b, &c}) record->placement.refusals.LeaveOut("w", absl::UnixEpoch());
   CHECK(line.queue.FirstRefusedBy("w") == &b);
-  line.shares.NoteServed("t");
+  line.tenants.Asked(b);
   CHECK(line.queue.FirstRefusedBy("w") == &c);
+  c.placement.room_at = "another";
+  CHECK(line.queue.FirstRefusedBy("w") == &b);
+}
+
+TEST_CASE("WaitingQueue keeps room for the oldest request of the tenant with the least tokens") {
+  Line line;
+  Request& urgent = line.Add("a", "t", /*priority=*/9);
+  Request& old = line.Add("b", "t");
+  Request& other = line.Add("c", "u");
+  const absl::Time since = absl::UnixEpoch() + absl::Seconds(5);
+  for (Request* record : {&urgent, &old, &other}) {
+    record->placement.refusals.LeaveOut("w", absl::InfiniteFuture());
+    record->placement.refused_at = record == &old ? absl::UnixEpoch() : since;
+  }
+  CHECK(line.queue.LongestRefusedBy("w", absl::UnixEpoch()) == &old);
+  CHECK(line.queue.LongestRefusedBy("v", since) == nullptr);
+  line.tenants.Asked(old);  // an ask is no hand-off
+  CHECK(line.queue.LongestRefusedBy("w", since) == &old);
+  old.placement.room_at = "another";
+  CHECK(line.queue.LongestRefusedBy("w", since) == &urgent);
+  line.tenants.Granted(urgent);
+  CHECK(line.queue.LongestRefusedBy("w", since) == &other);
 }
 
 TEST_CASE("WaitingQueue has room for a tenant up to the free slots") {

@@ -79,7 +79,7 @@ class CoreById {
     core_.OnRoom(link, 0, &At(id), now);
   }
   bool TokensArrived(const WorkerAddress& link, const RequestId& id, bool finished) {
-    return core_.TokensArrived(link, At(id), finished);
+    return core_.TokensArrived(link, At(id), /*tokens=*/0, finished);
   }
   void EndAll() { core_.EndAll(); }
   void Tick(absl::Time now) { core_.Tick(now); }

@@ -6,17 +6,13 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "request/virtual_times.h"
 
 namespace baton {
 
-// Start-time fair queueing of tenants (Goyal, Vin and Cheng, 1996). Each tenant has a virtual time
-// in tokens, which grows by the tokens that steps compute for the tenant. The tenant with the least
-// virtual time comes first, so tenants that always wait receive equally many tokens in the long
-// run.
-//
-// The current virtual time is the least one among the tenants of the latest step, before that step
-// was charged. A returning tenant starts at the current virtual time, so an idle tenant saves up
-// nothing.
+// Orders tenants by their virtual times (VirtualTimes), which grow by the tokens that steps compute
+// for them.
 //
 // Not thread-safe.
 class FairQueue {
@@ -32,18 +28,13 @@ class FairQueue {
   // REQUIRES: no two candidates have the same tenant.
   std::vector<Candidate> Order(std::vector<Candidate> candidates);
   // Charges tenants for the tokens that the step planned last computes for them.
-  void Charge(const absl::btree_map<std::string, int64_t>& tokens);
+  void Charge(const absl::btree_map<std::string, int64_t>& tokens) { times_.Charge(tokens); }
   // Returns the tenant's virtual time.
-  int64_t TimeOf(const std::string& tenant) const;
+  int64_t TimeOf(const std::string& tenant) const { return times_.TimeOf(tenant); }
 
  private:
-  struct Line {
-    int64_t time = 0;
-    bool waits = false;  // as of the last Order
-  };
-  // Tenants that wait, or whose virtual time is past now_.
-  absl::btree_map<std::string, Line> lines_;
-  int64_t now_ = 0;  // the current virtual time
+  VirtualTimes times_;
+  absl::btree_set<std::string> waiting_;  // as of the last Order
 };
 
 }  // namespace baton
