@@ -14,7 +14,7 @@ struct WorkerSnapshot {
   // The load that routers see.
   WorkerLoad load;
   int64_t blocks_total = 0;
-  int64_t blocks_used() const { return blocks_total - load.blocks_free - load.blocks_cached; }
+  int64_t blocks_used() const { return blocks_total - load.blocks_free - load.blocks_cached - load.blocks_quarantined; }
 };
 
 struct PrefillSnapshot : WorkerSnapshot {

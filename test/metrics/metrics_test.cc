@@ -104,12 +104,15 @@ TEST_CASE("A getter shows the current state, and the last state when its compone
   {
     const Metrics::Reader reader = metrics.Attach<DecodeSnapshot>(kDecode, Reads(state));
     CHECK(MetricValue(metrics, R"(baton_kv_blocks{model="m",role="decode",state="used"})") == 10);
-    state.load.blocks_free = 4;
+    state.load.blocks_free = 1;
+    state.load.blocks_quarantined = 3;
     state.engine.steps = 3;
+    CHECK(MetricValue(metrics, R"(baton_kv_blocks{model="m",role="decode",state="quarantined"})") == 3);
     CHECK(MetricValue(metrics, R"(baton_kv_blocks{model="m",role="decode",state="used"})") == 6);
     CHECK(MetricValue(metrics, R"(baton_decode_steps_total{begun="after"})") == 3);
     state.engine.steps = 5;
     state.load.blocks_free = 10;
+    state.load.blocks_quarantined = 0;
   }
   CHECK(MetricValue(metrics, R"(baton_decode_steps_total{begun="after"})") == 5);
   CHECK(MetricValue(metrics, R"(baton_kv_blocks{model="m",role="decode",state="used"})") == 0);
