@@ -266,6 +266,11 @@ constexpr MetricFamily kTable[] = {
      "time. Decode: the prefill worker sent no heartbeat in time, or no router started the committed request.",
      {{"role", [](const PrefillSnapshot& p) -> double { return p.engine.totals.handoffs.expired_leases; }},
       {"role", [](const DecodeSnapshot& d) -> double { return d.engine.expired_leases; }}}},
+    {"baton_kv_blocks_freed_by_process_end_total",
+     Kind::kCounter,
+     "KV blocks that became free because the operating system reported the end of the prefill worker's process "
+     "that could write them (decode).",
+     {{"", [](const DecodeSnapshot& d) -> double { return d.engine.freed_by_process_end; }}}},
     {"baton_kv_checks_failed_total",
      Kind::kCounter,
      "Hand-offs refused by `--verify-kv`, because a KV block differed from its digest (decode).",

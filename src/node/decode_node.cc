@@ -59,6 +59,8 @@ absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Start(const NodeParts& p
   options.parallel_for = std::move(decoder.parallel_for);
   options.sampling_threads = Threads(parts.options);
   node->worker_ = std::make_unique<DecodeWorker>(std::move(options), parts.backend, node->service_, parts.clock);
+  node->watch_.emplace([worker = node->worker_.get()](const std::string& process) { worker->OnProcessEnd(process); });
+  node->kv_service_.Watch(*node->watch_);
   node->kv_service_.Open(*node->worker_);
   node->service_.Open(*node->worker_, info);
   node->server_->SetServing(true);

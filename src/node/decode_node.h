@@ -10,6 +10,7 @@
 #include "rpc/grpc_server.h"
 #include "shell/decode_service.h"
 #include "shell/kv_transfer_service.h"
+#include "shell/process_watch.h"
 #include "text/tokenizer.h"
 
 namespace baton {
@@ -45,6 +46,7 @@ class DecodeNode {
   DecodeService service_;
   KvTransferService kv_service_;
   std::unique_ptr<DecodeWorker> worker_;
+  std::optional<ProcessWatch> watch_;  // calls worker_
   std::unique_ptr<GrpcServer> server_;
 };
 

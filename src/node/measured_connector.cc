@@ -21,6 +21,7 @@ class MeasuredLink final : public Link {
                  absl::AnyInvocable<void(absl::Status)> done) override {
     link_->PushUnder(write_key, copies, Measured(copies, std::move(done)));
   }
+  bool EndsWithProcess() const override { return link_->EndsWithProcess(); }
   std::string Description() const override { return link_->Description(); }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/process_name.h"
 #include "base/status.h"
 #include "rpc/tls.h"
 #include "shell/grpc_decode_peer.h"
@@ -28,7 +29,8 @@ PrefillEngineOptions EngineOptions(const NodeParts& parts, const WorkerInfo& inf
                          .layout = info.layout,
                          .numerics_id = info.numerics_id,
                          .can_digest = true,
-                         .supports_write_keys = true};
+                         .supports_write_keys = true,
+                         .process = OwnProcessName()};
   return options;
 }
 

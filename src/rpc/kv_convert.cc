@@ -41,6 +41,7 @@ kv::v1::LinkRequest ToProto(const LinkRequest& request) {
   proto.set_numerics_id(request.numerics_id);
   proto.set_can_digest(request.can_digest);
   proto.set_can_show_right(request.supports_write_keys);
+  proto.set_process(request.process);
   return proto;
 }
 
@@ -56,6 +57,7 @@ absl::StatusOr<LinkRequest> FromProto(const kv::v1::LinkRequest& proto) {
   request.numerics_id = proto.numerics_id();
   request.can_digest = proto.can_digest();
   request.supports_write_keys = proto.can_show_right();
+  request.process = proto.process();
   return request;
 }
 
@@ -97,6 +99,7 @@ kv::v1::ReserveRequest ToProto(const ReserveRequest& request) {
   proto.set_kv_tokens(request.kv_tokens);
   proto.set_max_new_tokens(request.max_new_tokens);
   proto.set_cache_only(request.cache_only);
+  proto.set_ends_with_process(request.ends_with_process);
   return proto;
 }
 
@@ -113,6 +116,7 @@ absl::StatusOr<ReserveRequest> FromProto(const kv::v1::ReserveRequest& proto) {
   request.kv_tokens = proto.kv_tokens();
   request.max_new_tokens = proto.max_new_tokens();
   request.cache_only = proto.cache_only();
+  request.ends_with_process = proto.ends_with_process();
   return request;
 }
 

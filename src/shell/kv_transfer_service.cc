@@ -1,5 +1,6 @@
 #include "shell/kv_transfer_service.h"
 
+#include "base/logging.h"
 #include "base/status.h"
 #include "rpc/grpc_status.h"
 #include "rpc/kv_convert.h"
@@ -18,11 +19,21 @@ grpc::ServerUnaryReactor* KvTransferService::Answer(grpc::CallbackServerContext*
   return reactor;
 }
 
+// If the process cannot be watched, its blocks stay in quarantine until their leases have passed.
+void KvTransferService::WatchWriter(const baton::LinkRequest& link) {
+  ProcessWatch* watch = watch_;
+  if (watch == nullptr || link.process.empty()) return;
+  const absl::Status status = watch->Watch(link.process);
+  if (status.ok()) return;
+  spdlog::info("the end of prefill worker {} is not watched: {}", link.prefill_address, status.ToString());
+}
+
 grpc::ServerUnaryReactor* KvTransferService::Link(grpc::CallbackServerContext* context,
                                                   const kv::v1::LinkRequest* request, kv::v1::LinkReply* reply) {
   return Answer(context, [&](DecodeWorker& worker) -> absl::Status {
     ASSIGN_OR_RETURN(const LinkRequest link, FromProto(*request));
     ASSIGN_OR_RETURN(const LinkReply answer, worker.OnLink(link));
+    WatchWriter(link);
     *reply = ToProto(answer);
     return absl::OkStatus();
   });

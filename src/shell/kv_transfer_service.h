@@ -5,6 +5,7 @@
 
 #include "engine/decode/worker.h"
 #include "kv_transfer.grpc.pb.h"
+#include "shell/process_watch.h"
 #include "transport/write_guard.h"
 
 namespace baton {
@@ -15,6 +16,9 @@ class KvTransferService final : public KvTransferServiceBase {
  public:
   // Lets Write write the worker's blocks. REQUIRES: the server does not listen yet.
   void Guard(WriteGuard& guard) { guard_ = &guard; }
+  // Watches the processes of prefill workers that link. REQUIRES: the server does not listen yet, or
+  // Open was not called.
+  void Watch(ProcessWatch& watch) { watch_ = &watch; }
   // Accepts calls from now on. Earlier calls get UNAVAILABLE. The worker must outlive the server's
   // calls.
   void Open(DecodeWorker& worker) { worker_ = &worker; }
@@ -33,11 +37,13 @@ class KvTransferService final : public KvTransferServiceBase {
                                   kv::v1::WriteReply* reply) override;
 
  private:
+  void WatchWriter(const baton::LinkRequest& link);
   template <typename Handle>
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Handle handle);
 
   std::atomic<DecodeWorker*> worker_ = nullptr;
   std::atomic<WriteGuard*> guard_ = nullptr;
+  std::atomic<ProcessWatch*> watch_ = nullptr;
 };
 
 }  // namespace baton

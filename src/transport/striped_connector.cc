@@ -99,6 +99,9 @@ class StripedLink final : public Link {
     }
   }
 
+  bool EndsWithProcess() const override {
+    return std::ranges::all_of(parts_, [](const Part& part) { return part.link->EndsWithProcess(); });
+  }
   std::string Description() const override {
     return absl::StrCat(parts_.size(), " links, the first: ", parts_[0].link->Description());
   }

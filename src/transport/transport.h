@@ -38,6 +38,9 @@ class Link {
                          absl::AnyInvocable<void(absl::Status)> done) {
     Push(copies, std::move(done));
   }
+  // Returns true if no write can arrive after the operating system has reported the end of this
+  // process. That holds if only threads of this process write, and no device or network does.
+  virtual bool EndsWithProcess() const { return false; }
   // Returns a text for logs and `--check`, such as "ucx 1.13.1, put, 7.80 GB/s".
   virtual std::string Description() const = 0;
 };

@@ -27,6 +27,7 @@ class PendingLink final : public Link {
     pending_.write_keys.push_back(write_key);
     Push(copies, std::move(done));
   }
+  bool EndsWithProcess() const override { return true; }
   std::string Description() const override { return "pending"; }
 
  private:
@@ -52,6 +53,7 @@ TEST_CASE("MeasuredConnector times and counts pushes, counting failures apart") 
   CHECK(connector.Connect("another").status() == absl::UnavailableError("nobody there"));
   std::unique_ptr<Link> link = connector.Connect("peer").value();
   CHECK(link->Description() == "pending");
+  CHECK(link->EndsWithProcess());
 
   std::vector<absl::Status> ends;
   const auto done = [&](const absl::Status& status) { ends.push_back(status); };

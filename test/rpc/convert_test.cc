@@ -186,8 +186,10 @@ TEST_CASE("Hand-off messages survive the wire") {
   link.module_digest.fill(0xab);
   link.layout = kWireLayout;
   link.numerics_id = std::string("cpu");
+  link.process = std::string("boot/1/2/3");
   const auto link_back = FromProto(ToProto(link));
   REQUIRE(link_back.ok());
+  CHECK(link_back->process == link.process);
   CHECK(link_back->module_digest == link.module_digest);
   CHECK(link_back->layout == kWireLayout);
   for (const bool digests : {false, true}) {
@@ -214,6 +216,7 @@ TEST_CASE("Hand-off messages survive the wire") {
   CHECK(std::get<Reserved>(*FromProto(ToProto(ReserveReply(Reserved{{}, {}, write_key})))).write_key == write_key);
 
   ReserveRequest reserve;
+  reserve.ends_with_process = true;
   reserve.keys.resize(3);
   for (uint8_t i = 0; i < 3; ++i) reserve.keys[i].bytes.fill(i);
   reserve.kv_tokens = 50;
@@ -222,6 +225,7 @@ TEST_CASE("Hand-off messages survive the wire") {
   REQUIRE(reserve_back.ok());
   CHECK(reserve_back->keys == reserve.keys);
   CHECK(reserve_back->cache_only);
+  CHECK(reserve_back->ends_with_process);
 
   const ReserveReply reserved = Reserved{{ReservationId(4), Generation(5)}, {{0, BlockId(9)}, {2, BlockId(7)}}};
   const auto reserved_back = FromProto(ToProto(reserved));

@@ -39,6 +39,10 @@ class HandoffWorld {
   HandoffWorld(const Clock& clock, absl::Duration lease, Post post, Log log)
       : clock_(clock), lease_(lease), post_(std::move(post)), log_(std::move(log)) {}
 
+  // From now on, connections write like shared memory: nothing lands after the writer's process has
+  // ended. Other connections are like a network, on which a push may land later.
+  void SetLocal(bool local) { local_ = local; }
+
   // --- Workers ---
 
   struct Prefill {
@@ -75,7 +79,8 @@ class HandoffWorld {
                                                                       .layout = kLayout,
                                                                       .numerics_id = "cpu",
                                                                       .can_digest = digests,
-                                                                      .supports_write_keys = true}});
+                                                                      .supports_write_keys = true,
+                                                                      .process = ProcessOf(prefill)}});
   }
   void StartDecode(const WorkerAddress& address, int64_t blocks, Digest digest = {}, bool verify = false,
                    bool guard = false) {
@@ -105,6 +110,18 @@ class HandoffWorld {
         [&decode](const ReserveRequest& request, int64_t blocks_now) { return AskRoom(decode, request, blocks_now); });
   }
   void KillPrefill(const WorkerAddress& address) { prefills_[address].sender.reset(); }
+  static std::string ProcessOf(const Prefill& prefill) {
+    return absl::StrCat(prefill.address, "#", prefill.incarnation.value());
+  }
+  // The operating system of all decode workers reports the end of a process.
+  void ReportProcessEnd(const std::string& process) {
+    for (auto& [address, d] : decodes_) {
+      if (d.receiver == nullptr) continue;
+      const int64_t freed = d.receiver->OnProcessEnd(process, Now());
+      d.receiver->CheckInvariants();
+      log_(absl::StrCat(address, " frees ", freed, " blocks of ", process));
+    }
+  }
   void KillDecode(const WorkerAddress& address) {
     Decode& decode = decodes_[address];
     decode.running.clear();
@@ -373,10 +390,11 @@ class HandoffWorld {
   void Do(Prefill& p, OpenConnection& a) {
     uint64_t incarnation = 0;
     BATON_CHECK(absl::SimpleAtoi(a.transport_descriptor, &incarnation), "not our descriptor");
-    const auto connected = [this, from = p.address, mine = p.incarnation, a](const absl::Status& status) {
+    const auto connected = [this, from = p.address, mine = p.incarnation, a,
+                            local = local_](const absl::Status& status) {
       Prefill& caller = prefills_.at(from);
       if (caller.sender == nullptr || caller.incarnation != mine) return;
-      caller.sender->OnConnected(a.link, status, Now());
+      caller.sender->OnConnected(a.link, status, Now(), local);
       Pump(caller);
     };
     p.connections[a.link] = {a.to, Incarnation(incarnation)};
@@ -461,13 +479,13 @@ class HandoffWorld {
     const auto connection = p.connections.find(a.link);
     BATON_CHECK(connection != p.connections.end(), "pushed by a connection that is closed");
     const auto [to, incarnation] = connection->second;
-    // Lands copies [begin, end) of the push, unless either process has ended.
-    const auto land = [this, from = p.address, mine = p.incarnation, to = to, theirs = incarnation, a](size_t begin,
-                                                                                                       size_t end) {
+    // Lands copies [begin, end) of the push. Nothing lands at a process that has ended.
+    const auto land = [this, from = p.address, mine = p.incarnation, to = to, theirs = incarnation, a, local = local_](
+                          size_t begin, size_t end) {
       const Prefill& writer = prefills_.at(from);
       Decode& target = decodes_.at(to);
       const absl::Status gone = absl::UnavailableError("the process is gone");
-      if (writer.sender == nullptr || writer.incarnation != mine) return gone;
+      if ((local && writer.sender == nullptr) || writer.incarnation != mine) return gone;
       if (target.receiver == nullptr || target.incarnation != theirs) return gone;
       for (size_t i = begin; i < end; ++i) {
         RETURN_IF_ERROR(Ask(target, a, a.copies[i]));
@@ -528,6 +546,7 @@ class HandoffWorld {
   uint64_t incarnations_ = 0;
   uint64_t owners_ = 0;
   int refused_writes_ = 0;
+  bool local_ = false;
   std::map<WorkerAddress, Prefill> prefills_;
   std::map<WorkerAddress, Decode> decodes_;
   std::map<RequestId, Outcome> outcomes_;

@@ -355,6 +355,7 @@ DecodeEngine::Load DecodeEngine::load() const {
   load.keeps_room = receiver_.keeps_room();
   load.preemptions = counts.preemptions;
   load.evictions = tree_.evictions();
+  load.freed_by_process_end = receiver_.freed_by_process_end();
   load.expired_leases = receiver_.expired_leases();
   load.failed_checks = receiver_.failed_checks();
   load.refused_writes = receiver_.refused_writes();

@@ -151,6 +151,7 @@ class DecodeEngine {
     int64_t failed = 0;
     int64_t preemptions = 0;
     int64_t evictions = 0;
+    int64_t freed_by_process_end = 0;
     int64_t expired_leases = 0;
     int64_t failed_checks = 0;
     int64_t refused_writes = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/logging.h"
 #include "base/status.h"
 #include "engine/decode/swap.h"
 
@@ -73,6 +74,16 @@ void DecodeWorker::OnRelease(const Release& release) {
 absl::StatusOr<HeartbeatReply> DecodeWorker::OnHeartbeat(const Heartbeat& heartbeat) {
   const std::lock_guard lock(mutex_);
   return engine_.handoff().OnHeartbeat(heartbeat, clock_.Now());
+}
+
+void DecodeWorker::OnProcessEnd(const std::string& process) {
+  int64_t freed = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    freed = engine_.handoff().OnProcessEnd(process, clock_.Now());
+  }
+  spdlog::info("process {} of a prefill worker has ended: {} blocks that it could write are free", process, freed);
+  loop_.Wake();
 }
 
 absl::Status DecodeWorker::Start(DecodeJob job) {

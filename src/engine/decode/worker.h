@@ -57,6 +57,8 @@ class DecodeWorker {
   absl::Status OnCommit(const Commit& commit);
   void OnRelease(const Release& release);
   absl::StatusOr<HeartbeatReply> OnHeartbeat(const Heartbeat& heartbeat);
+  // The operating system has reported the end of a prefill worker's process.
+  void OnProcessEnd(const std::string& process);
 
   // The messages of the router. They act as the methods of DecodeEngine with the same names. After
   // OK from Start, the listener receives the request's events until its end. Start returns

@@ -21,7 +21,7 @@ namespace baton {
 // The version of proto/kv_transfer.proto. It rises with every change of that file, and tools/tidy
 // compares the digest below. It also rises with KvLayout of proto/worker.proto, which a Link
 // contains. A decode worker refuses a Link of another version.
-// proto/kv_transfer.proto: 44df90fe342b5785
+// proto/kv_transfer.proto: 04dfffa5df1dc40a
 inline constexpr uint32_t kHandoffVersion = 5;
 // Number of leases after which a decode worker may reuse the blocks of a reservation that lapsed or
 // was given up, even if the writer has not released it. A writer stops by itself when its
@@ -42,6 +42,8 @@ struct LinkRequest {
   bool can_digest = false;
   // The prefill worker supports write keys (WriteGuard). Every worker of this version sets it.
   bool supports_write_keys = false;
+  // The prefill worker's process (OwnProcessName), or empty if it has no name.
+  std::string process{};
 };
 struct LinkReply {
   Incarnation decode_incarnation;
@@ -60,6 +62,9 @@ struct ReserveRequest {
   std::vector<BlockKey> keys{};  // of the full blocks of the KV tokens
   int32_t kv_tokens = 0;         // [0, n-1) of a prompt of n tokens; 0 for a one-token prompt
   int32_t max_new_tokens = 0;
+  // No write of this reservation can arrive after the end of the writer's process
+  // (Link::EndsWithProcess).
+  bool ends_with_process = false;
   // For a streaming prompt. The commit ends the reservation, and its blocks become cached blocks.
   // No Start follows.
   bool cache_only = false;

@@ -79,7 +79,8 @@ std::optional<PeerLinks::Change> PeerLinks::OnLinkReply(LinkId link, absl::Statu
   return Change{to, is_new_process};
 }
 
-std::optional<PeerLinks::Change> PeerLinks::OnConnected(LinkId link, const absl::Status& status, absl::Time now) {
+std::optional<PeerLinks::Change> PeerLinks::OnConnected(LinkId link, const absl::Status& status, absl::Time now,
+                                                        bool ends_with_process) {
   Entry* found = Find(link);
   if (found == nullptr) {  // the link is no longer current, so no hand-off waits for it
     if (status.ok()) actions_.push_back(CloseConnection{link});
@@ -91,6 +92,7 @@ std::optional<PeerLinks::Change> PeerLinks::OnConnected(LinkId link, const absl:
   if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) return Refuse(*found, status, now);
   if (!status.ok()) return LosePeer(*found, status, now);
   peer.state = State::kLinked;
+  peer.ends_with_process = ends_with_process;
   peer.next_heartbeat = now;
   return Change{to};
 }

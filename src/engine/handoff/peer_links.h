@@ -40,8 +40,9 @@ class PeerLinks {
     int64_t slab_blocks = 0;
     absl::Duration lease;
     bool wants_digests = false;
-    absl::Status problem;  // kRefused, kLost: the reason
-    absl::Time retry_at;   // kRefused, kLost: no attempt to link before this time
+    bool ends_with_process = false;  // kLinked: Link::EndsWithProcess of the connection
+    absl::Status problem;            // kRefused, kLost: the reason
+    absl::Time retry_at;             // kRefused, kLost: no attempt to link before this time
     absl::Time next_heartbeat;
     absl::Time last_used;  // the last LinkTo, or the last Tick at which the peer was busy
   };
@@ -63,7 +64,8 @@ class PeerLinks {
     bool is_new_process = false;
   };
   std::optional<Change> OnLinkReply(LinkId link, absl::StatusOr<LinkReply> reply, absl::Time now);
-  std::optional<Change> OnConnected(LinkId link, const absl::Status& status, absl::Time now);
+  std::optional<Change> OnConnected(LinkId link, const absl::Status& status, absl::Time now,
+                                    bool ends_with_process = false);
 
   // The link is broken. Returns nullopt if the link is not current.
   std::optional<Change> Lose(LinkId link, const absl::Status& why, absl::Time now);

@@ -60,6 +60,7 @@ HandoffReceiver::HandoffReceiver(HandoffReceiverOptions options, BlockPool& pool
       tree_(tree),
       admission_(std::move(admission)),
       first_generation_(Mix(options_.incarnation.value())),
+      quarantine_(pool),
       kept_(options_.lease) {}
 
 absl::Status HandoffReceiver::CheckLink(const LinkRequest& request) const {
@@ -89,7 +90,7 @@ absl::StatusOr<LinkReply> HandoffReceiver::OnLink(const LinkRequest& request, ab
   Tick(now);
   RETURN_IF_ERROR(CheckLink(request));
   const WriterId writer = NthWriter(options_.incarnation, ++linked_);
-  links_[writer] = {now};
+  links_[writer] = {request.process, now};
   if (links_.size() > kMaxLinks) ForgetIdleLink();
   if (request.numerics_id != options_.numerics_id) {
     spdlog::warn("prefill worker {} computes with '{}', this worker with '{}': their results may differ in bits",
@@ -200,6 +201,7 @@ Reserved HandoffReceiver::Grant(ReserveRequest request, BlockTable table, size_t
   kept_.Granted(request.request_id);
   Reservation& reservation = reservations_[ref.id];
   reservation.generation = ref.generation;
+  if (request.ends_with_process) reservation.process = links_.at(request.writer).process;
   reservation.request = std::move(request);
   reservation.table = std::move(table);
   reservation.held = held;
@@ -291,8 +293,7 @@ void HandoffReceiver::OnRelease(const Release& release, absl::Time now) {
     RoomMayHaveCome();
     return;
   }
-  const auto it = quarantines_.find(release.reservation.id);
-  if (it != quarantines_.end() && it->second.generation == release.reservation.generation) EndQuarantine(it);
+  Freed(quarantine_.Release(release.reservation));
 }
 
 absl::StatusOr<HeartbeatReply> HandoffReceiver::OnHeartbeat(const Heartbeat& heartbeat, absl::Time now) {
@@ -381,23 +382,38 @@ HandoffReceiver::Reservations::iterator HandoffReceiver::GiveUp(Reservations::it
   Reservation& reservation = it->second;
   RevokeRight(reservation);
   if (!reservation.committed) {
-    Quarantine quarantine{
-        .generation = reservation.generation, .blocks = {}, .ends_at = now + kQuarantineLeases * options_.lease};
-    while (reservation.table.size() > reservation.held) {
-      BlockRef block = reservation.table.PopBack();
-      quarantine.blocks.push_back(block.id());
-      pool_.Quarantine(std::move(block));
-    }
-    if (!quarantine.blocks.empty()) quarantines_.emplace(it->first, std::move(quarantine));
+    std::vector<BlockRef> blocks;
+    while (reservation.table.size() > reservation.held) blocks.push_back(reservation.table.PopBack());
+    quarantine_.Add({it->first, reservation.generation}, std::move(blocks), std::move(reservation.process),
+                    now + kQuarantineLeases * options_.lease);
   }
   RoomMayHaveCome();
   return reservations_.erase(it);
 }
 
-HandoffReceiver::Quarantines::iterator HandoffReceiver::EndQuarantine(Quarantines::iterator it) {
-  for (BlockId block : it->second.blocks) pool_.EndQuarantine(block);
-  RoomMayHaveCome();
-  return quarantines_.erase(it);
+void HandoffReceiver::Freed(int64_t freed) {
+  if (freed > 0) RoomMayHaveCome();
+}
+
+int64_t HandoffReceiver::OnProcessEnd(const std::string& process, absl::Time now) {
+  Tick(now);
+  int64_t freed = quarantine_.OnProcessEnd(process);
+  for (auto it = reservations_.begin(); it != reservations_.end();) {
+    const Reservation& reservation = it->second;
+    if (reservation.committed || reservation.process != process) {
+      ++it;
+      continue;
+    }
+    freed += static_cast<int64_t>(reservation.table.size() - reservation.held);
+    RevokeRight(reservation);
+    it = reservations_.erase(it);
+    RoomMayHaveCome();
+  }
+  // A Reserve of this process may still arrive. Without its link, it is refused.
+  absl::erase_if(links_, [&](const auto& link) { return link.second.process == process; });
+  Freed(freed);
+  freed_by_process_end_ += freed;
+  return freed;
 }
 
 void HandoffReceiver::Tick(absl::Time now) {
@@ -406,16 +422,13 @@ void HandoffReceiver::Tick(absl::Time now) {
     expired_leases_ += lapses;
     it = lapses ? GiveUp(it, now) : std::next(it);
   }
-  for (auto it = quarantines_.begin(); it != quarantines_.end();) {
-    it = it->second.ends_at <= now ? EndQuarantine(it) : std::next(it);
-  }
+  Freed(quarantine_.Tick(now));
   if (kept_.Tick(now)) RoomMayHaveCome();
 }
 
 absl::Time HandoffReceiver::NextTick() const {
-  absl::Time next = kept_.NextTick();
+  absl::Time next = std::min(quarantine_.NextTick(), kept_.NextTick());
   for (const auto& [id, reservation] : reservations_) next = std::min(next, reservation.lapses_at);
-  for (const auto& [id, quarantine] : quarantines_) next = std::min(next, quarantine.ends_at);
   return next;
 }
 
@@ -434,14 +447,13 @@ HandoffReceiver::Outstanding HandoffReceiver::outstanding() const {
 }
 
 void HandoffReceiver::CheckInvariants() const {
-  int64_t quarantined = 0, unwritten = 0;
-  for (const auto& [id, quarantine] : quarantines_) quarantined += static_cast<int64_t>(quarantine.blocks.size());
-  BATON_CHECK(quarantined == pool_.counts().quarantined, "pool and receiver disagree on quarantined blocks");
+  int64_t unwritten = 0;
+  quarantine_.CheckInvariants();
   for (const auto& [id, reservation] : reservations_) {
     BATON_CHECK(static_cast<int64_t>(reservation.table.size()) == BlocksFor(reservation.request.kv_tokens),
                 "a reservation has a wrong number of blocks");
     BATON_CHECK(reservation.held <= reservation.request.keys.size(), "a held block has no key");
-    BATON_CHECK(!quarantines_.contains(id), "both reserved and quarantined");
+    BATON_CHECK(!quarantine_.Contains(id), "both reserved and quarantined");
     unwritten += !reservation.committed;
     for (size_t i = reservation.held; i < reservation.table.size() && !reservation.committed; ++i) {
       const BlockId block = reservation.table.ids()[i];

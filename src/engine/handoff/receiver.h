@@ -19,6 +19,7 @@
 #include "engine/handoff/admission.h"
 #include "engine/handoff/kept_room.h"
 #include "engine/handoff/messages.h"
+#include "engine/handoff/quarantine.h"
 #include "engine/handoff/refused_reservations.h"
 #include "kv/block_pool.h"
 #include "kv/block_table.h"
@@ -78,7 +79,8 @@ using Claim = std::variant<ClaimedKv, ReservationId>;
 //   checked      claimed; its written blocks are compared with their digests. Only if
 //                HandoffReceiverOptions::verify is set.
 //   quarantined  cancelled or lapsed while reserved. No other reservation gets the missing blocks
-//                until the writer has released them, or kQuarantineLeases leases have passed.
+//                until the writer has released them, kQuarantineLeases leases have passed, or the
+//                writer's process has ended (OnProcessEnd).
 //
 // Written blocks are shared through the tree from the commit on. If `verify` is set, they are
 // shared after the check. Messages about unknown reservations have no effect.
@@ -115,6 +117,12 @@ class HandoffReceiver {
   void OnRelease(const Release& release, absl::Time now);
   // Returns FAILED_PRECONDITION if the writer is not linked.
   absl::StatusOr<HeartbeatReply> OnHeartbeat(const Heartbeat& heartbeat, absl::Time now);
+
+  // The process that is named in a LinkRequest has ended. Ends its uncommitted reservations and its
+  // quarantines whose ReserveRequest has ends_with_process. Their blocks become free at once.
+  // Forgets the links of the process. Returns the number of freed blocks. REQUIRES: the operating system has reported
+  // the end.
+  int64_t OnProcessEnd(const std::string& process, absl::Time now);
 
   // Claims a committed reservation for a job of the router. Returns FAILED_PRECONDITION if the job
   // names another incarnation, generation, request, prompt or block count. Also if the reservation
@@ -157,8 +165,9 @@ class HandoffReceiver {
     int64_t growth_blocks = 0;
   };
   Outstanding outstanding() const;
-  // Counts since the start: reservations that lapsed, hand-offs whose blocks were not the bytes
-  // that were sent, and writes that the guard refused.
+  // Counts since the start: blocks that OnProcessEnd has freed, reservations that lapsed, hand-offs whose blocks were
+  // not the bytes that were sent, and writes that the guard refused.
+  int64_t freed_by_process_end() const { return freed_by_process_end_; }
   int64_t expired_leases() const { return expired_leases_; }
   int64_t failed_checks() const { return failed_checks_; }
   int64_t refused_writes() const { return options_.guard == nullptr ? 0 : options_.guard->refused(); }
@@ -177,18 +186,15 @@ class HandoffReceiver {
     bool committed = false;
     // The digests of blocks [held, size), from the commit. Empty if the blocks are not checked.
     std::vector<BlockDigest> digests;
+    // The process that may write. Empty if writes may arrive after its end.
+    std::string process;
     absl::Time lapses_at;
   };
-  struct Quarantine {
-    Generation generation;
-    std::vector<BlockId> blocks;
-    absl::Time ends_at;
-  };
   struct Writer {
+    std::string process;  // LinkRequest::process
     absl::Time last_message;
   };
   using Reservations = std::map<ReservationId, Reservation>;
-  using Quarantines = std::map<ReservationId, Quarantine>;
 
   void ForgetIdleLink();
   absl::Status CheckLink(const LinkRequest& request) const;
@@ -204,7 +210,8 @@ class HandoffReceiver {
   void RevokeRight(const Reservation& reservation);
   // Ends a reservation. Quarantines the blocks that the writer may still write.
   Reservations::iterator GiveUp(Reservations::iterator it, absl::Time now);
-  Quarantines::iterator EndQuarantine(Quarantines::iterator it);
+  // Records that a quarantine of `freed` blocks has ended.
+  void Freed(int64_t freed);
   void ShareWrittenBlocks(Reservation& reservation);
   Claim Take(Reservations::iterator it);
   absl::Status Compare(const Reservation& reservation, const absl::StatusOr<std::vector<BlockDigest>>& digests) const;
@@ -216,12 +223,13 @@ class HandoffReceiver {
   AdmissionPolicy admission_;
   uint64_t granted_ = 0;  // reservations granted so far
   uint64_t linked_ = 0;   // links accepted so far
+  int64_t freed_by_process_end_ = 0;
   int64_t expired_leases_ = 0;
   int64_t failed_checks_ = 0;
   uint64_t first_generation_;  // derived from the incarnation
   absl::flat_hash_map<WriterId, Writer> links_;
   Reservations reservations_;
-  Quarantines quarantines_;
+  Quarantine quarantine_;
   // Claimed reservations whose blocks are being checked. Messages do not affect them.
   Reservations checks_;
   std::deque<ReservationId> to_be_checked_;  // those of checks_ that NextCheck has not returned

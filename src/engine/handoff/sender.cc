@@ -86,8 +86,8 @@ void HandoffSender::OnLinkReply(LinkId link, absl::StatusOr<LinkReply> reply, ab
   Follow(links_.OnLinkReply(link, std::move(reply), now), now);
 }
 
-void HandoffSender::OnConnected(LinkId link, const absl::Status& status, absl::Time now) {
-  Follow(links_.OnConnected(link, status, now), now);
+void HandoffSender::OnConnected(LinkId link, const absl::Status& status, absl::Time now, bool ends_with_process) {
+  Follow(links_.OnConnected(link, status, now, ends_with_process), now);
 }
 
 void HandoffSender::Follow(const std::optional<PeerLinks::Change>& change, absl::Time now) {
@@ -131,6 +131,7 @@ void HandoffSender::Reserve(HandoffId id, Handoff& handoff, const PeerLinks::Pee
   handoff.reply_pending = true;
   handoff.link = peer.link;
   handoff.request.writer = peer.writer;
+  handoff.request.ends_with_process = peer.ends_with_process;
   handoff.lease = peer.lease;
   handoff.decode_incarnation = peer.incarnation;
   handoff.wants_digests = peer.wants_digests;

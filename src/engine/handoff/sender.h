@@ -92,7 +92,7 @@ class HandoffSender {
   void Tick(absl::Time now);
 
   void OnLinkReply(LinkId link, absl::StatusOr<LinkReply> reply, absl::Time now);
-  void OnConnected(LinkId link, const absl::Status& status, absl::Time now);
+  void OnConnected(LinkId link, const absl::Status& status, absl::Time now, bool ends_with_process = false);
   void OnReserveReply(HandoffId handoff, absl::StatusOr<ReserveReply> reply, absl::Time now);
   void OnCommitReply(HandoffId handoff, const absl::Status& status, absl::Time now);
   void OnReleaseReply(const WorkerAddress& from, const ReservationRef& reservation, const absl::Status& status,

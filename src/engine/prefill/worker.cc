@@ -419,6 +419,7 @@ bool PrefillWorker::ServeLinks() {
 void PrefillWorker::Open(const OpenConnection& action) {
   auto link = parts_.connector.Connect(action.transport_descriptor);
   const absl::Status status = link.status();
+  const bool ends_with_process = link.ok() && (*link)->EndsWithProcess();
   if (status.ok()) {
     spdlog::info("connected to decode worker {}: {}", action.to, (*link)->Description());
     const std::lock_guard lock(links_mutex_);
@@ -427,7 +428,9 @@ void PrefillWorker::Open(const OpenConnection& action) {
   } else {
     spdlog::warn("cannot connect to decode worker {}: {}", action.to, status.ToString());
   }
-  Post([&](PrefillEngine& engine, absl::Time now) { engine.sender().OnConnected(action.link, status, now); });
+  Post([&](PrefillEngine& engine, absl::Time now) {
+    engine.sender().OnConnected(action.link, status, now, ends_with_process);
+  });
 }
 
 }  // namespace baton

@@ -105,6 +105,9 @@ absl::Status UcxLink::ChoosePath(const UcxSource& source, const UcxDescriptor& p
     }
   }
   if (best == 0) return absl::UnavailableError("no path can write to the peer's memory");
+  // The progress thread copies from host memory itself. A device may go on with a copy for a while
+  // after the end of its process.
+  ends_with_process_ = path_ == UcxPath::kSharedMemory && source.memory.on_host();
   description_ = absl::StrFormat("ucx %s, %s, %.2f GB/s", ucp_get_version_string(), NameOf(path_), best);
   spdlog::info("link by {} (measured: {})", description_, rates);
   return absl::OkStatus();

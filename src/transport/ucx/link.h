@@ -37,6 +37,7 @@ class UcxLink final : public Link {
   ~UcxLink() override;
 
   void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) override;
+  bool EndsWithProcess() const override { return ends_with_process_; }
   std::string Description() const override { return description_; }
 
  private:
@@ -57,6 +58,7 @@ class UcxLink final : public Link {
   const int64_t source_bytes_;
   const int64_t target_bytes_;
   UcxPath path_ = UcxPath::kPut;
+  bool ends_with_process_ = false;
   std::string description_;
 };
 

@@ -145,6 +145,23 @@ TEST_CASE("HandoffReceiver keeps a link apart from forged links of its incarnati
   CHECK(r.receiver.OnHeartbeat({own, {reserved.reservation}}, r.clock.Now())->revoked.empty());
 }
 
+TEST_CASE("HandoffReceiver refuses a Reserve that arrives after the end of its process") {
+  Receiver r;
+  LinkRequest link = Receiver::Link(2);
+  link.process = "ended";
+  ReserveRequest request = Receiver::Request("r", 1);
+  request.writer = r.receiver.OnLink(link, r.clock.Now()).value().writer;
+  request.ends_with_process = true;
+  REQUIRE(r.receiver.OnReserve(request, r.clock.Now()).ok());
+  CHECK(r.receiver.OnProcessEnd("another", r.clock.Now()) == 0);
+  CHECK(r.receiver.OnProcessEnd("ended", r.clock.Now()) == 3);
+  r.receiver.CheckInvariants();
+  CHECK(r.receiver.freed_by_process_end() == 3);
+  CHECK(r.pool.counts().free == 16);
+  CHECK(r.receiver.OnReserve(request, r.clock.Now()).status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(r.receiver.IsLinked(Receiver::Writer(1)));
+}
+
 TEST_CASE("HandoffReceiver asks for a new link when another worker linked after a restart") {
   // The old process and its successor each accept one link. The second is forged.
   const auto link = [](uint64_t incarnation, BlockPool& pool, RadixTree& tree) {

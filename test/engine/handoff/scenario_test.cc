@@ -18,6 +18,8 @@
 //   keep REQ tokens=N [new=N] [waited=SECONDS] [router=N]  keep room for the request at d
 //   keep none [router=N]                   a router no longer wants room at d
 //   room                                   show d's report of room
+//   local                                  p's writes end with its process, as over shared memory
+//   end p                                  kill p, and the operating system reports its end to d
 //   forge BLOCK                            overwrite this block of d's slab
 //   state                                  show links, hand-offs and blocks
 #include "world/scenario.h"
@@ -93,6 +95,8 @@ class Scenario {
     if (name == "keep") return Keep();
     if (name == "room") return Room();
     if (name == "kill" || name == "restart") return Restart(name == "restart");
+    if (name == "local") return world_.SetLocal(true);
+    if (name == "end") return End();
     if (name == "forge") return world_.Forge(d(), BlockId(static_cast<uint32_t>(Number(Word(0)))));
     if (name == "state") return State();
     BATON_CHECK(false, name);
@@ -179,6 +183,12 @@ class Scenario {
     Digest digest{};
     digest[0] = static_cast<uint8_t>(Option("digest", 0));
     if (again) world_.StartDecode("d", Option("blocks", 8), digest, Option("verify", 0) == 1);
+  }
+
+  void End() {
+    const std::string process = HandoffWorld::ProcessOf(p());
+    world_.KillPrefill("p");
+    world_.ReportProcessEnd(process);
   }
 
   void State() {

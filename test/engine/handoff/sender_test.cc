@@ -300,6 +300,29 @@ TEST_CASE("HandoffSender refuses a peer with another transport version") {
   CHECK(linked.sender.link_state("e") == HandoffSender::LinkState::kRefused);
 }
 
+TEST_CASE("HandoffSender reserves under its link and states whether writes end with it") {
+  for (const bool ends_with_process : {false, true}) {
+    HandoffSender sender{HandoffSenderOptions{
+        .self = {
+            .prefill_address = "p", .prefill_incarnation = Incarnation(1), .layout = kLayout, .numerics_id = "cpu"}}};
+    sender.Begin("d", {.request_id = "r", .keys = {}, .kv_tokens = 0}, absl::UnixEpoch());
+    const auto link = std::get<SendLink>(sender.TakeActions().at(0)).link;
+    sender.OnLinkReply(link,
+                       LinkReply{.decode_incarnation = Incarnation(9),
+                                 .writer = WriterId(77),
+                                 .transport_descriptor = "slab",
+                                 .slab_blocks = 100,
+                                 .numerics_id = "cpu",
+                                 .lease = kLease},
+                       absl::UnixEpoch());
+    sender.TakeActions();
+    sender.OnConnected(link, absl::OkStatus(), absl::UnixEpoch(), ends_with_process);
+    const auto reserve = std::get<SendReserve>(sender.TakeActions().at(0)).request;
+    CHECK(reserve.writer == WriterId(77));
+    CHECK(reserve.ends_with_process == ends_with_process);
+  }
+}
+
 TEST_CASE("HandoffSender closes the connection when a push outlives a cancelled lease") {
   Linked linked;
   linked.Ready(0, 30, 4);

@@ -31,6 +31,7 @@ class Simulation {
     for (int i = 0; i < Uniform(1, 2); ++i) world_.StartPrefill(absl::StrCat("p", i));
     verify_ = Chance(0.5);
     guard_ = Chance(0.5);
+    world_.SetLocal(Chance(0.5));
     for (int i = 0; i < Uniform(1, 2); ++i) {
       world_.StartDecode(absl::StrCat("d", i), decode_blocks_ = Uniform(6, 20), {}, verify_, guard_);
     }
@@ -211,6 +212,9 @@ class Simulation {
     switch (Uniform(0, 4)) {
       case 0:
         world_.KillPrefill(p.address);
+        if (Chance(0.7)) {
+          At(Uniform(0, 2'000), [this, process = HandoffWorld::ProcessOf(p)] { world_.ReportProcessEnd(process); });
+        }
         At(downtime, [this, &p] { world_.StartPrefill(p.address); });
         break;
       case 1:

@@ -78,6 +78,7 @@ TEST_CASE("UcxTransport writes blocks bit for bit in another process") {
     REQUIRE(link.ok());
     CHECK(absl::StrContains((*link)->Description(), transports == nullptr ? "shared memory" : "ucx"));
     CHECK(absl::StrContains((*link)->Description(), "shared memory") == (transports == nullptr));
+    CHECK((*link)->EndsWithProcess() == (transports == nullptr));
 
     // Scattered blocks, neighbours that coalesce, and single layers.
     std::vector<BlockCopy> copies;
