@@ -16,8 +16,8 @@ class KvTransferService final : public KvTransferServiceBase {
  public:
   // Lets Write write the worker's blocks. REQUIRES: the server does not listen yet.
   void Guard(WriteGuard& guard) { guard_ = &guard; }
-  // Watches the processes of prefill workers that link. REQUIRES: the server does not listen yet, or
-  // Open was not called.
+  // Watches the processes of prefill workers that link. REQUIRES: the server does not listen yet,
+  // or Open was not called.
   void Watch(ProcessWatch& watch) { watch_ = &watch; }
   // Accepts calls from now on. Earlier calls get UNAVAILABLE. The worker must outlive the server's
   // calls.

@@ -68,7 +68,8 @@ std::vector<std::string> ProcessWatch::Await() {
   }
   poll(descriptors.data(), descriptors.size(), -1);
   uint64_t signals = 0;
-  [[maybe_unused]] const ssize_t drained = read(signal_, &signals, sizeof signals);  // fails if there was none
+  // Fails if there was no signal.
+  [[maybe_unused]] const ssize_t drained = read(signal_, &signals, sizeof signals);
   std::vector<std::string> ended;
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < processes.size(); ++i) {

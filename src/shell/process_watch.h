@@ -37,7 +37,8 @@ class ProcessWatch {
   void Signal();
 
   OnEnd on_end_;
-  const int signal_;                    // an eventfd: the set of processes has changed, or the destructor has begun
+  // An eventfd. A signal means that the set of processes has changed, or the destructor has begun.
+  const int signal_;
   std::mutex mutex_;                    // guards the next two members
   std::map<std::string, int> watched_;  // with their descriptors
   bool stopping_ = false;

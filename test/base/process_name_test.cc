@@ -28,7 +28,7 @@ TEST_CASE("OpenProcess opens a living process and reports its end") {
   pollfd end{*opened, POLLIN, 0};
   CHECK(poll(&end, 1, 0) == 0);
   child.Kill();
-  CHECK(poll(&end, 1, -1) == 1);  // although nobody has waited for the child
+  CHECK(poll(&end, 1, -1) == 1);  // although the parent has not waited for the child
   close(*opened);
 }
 

@@ -1,16 +1,167 @@
-// Tests with real processes: the blocks of a decode worker whose writer is killed.
-#include <csignal>
+// Tests that shut down or kill the processes of a cluster while clients call. No request is lost,
+// all answers have the tokens and bits of a quiet cluster, and blocks become free.
+#include <signal.h>
+
+#include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "await.h"
 #include "catch.h"
+#include "inference.grpc.pb.h"
 #include "programs.h"
+#include "rolling_fleet.h"
+#include "rolling_load.h"
+#include "rpc/grpc_server.h"
 #include "rpc/tls.h"
 #include "scrape.h"
 
 namespace baton {
 namespace {
+
+std::vector<SurfaceKind> AllSurfaces(const Fleet& fleet) {
+  std::vector<SurfaceKind> all = GrpcSurfaces(fleet.grpc);
+  for (SurfaceKind& kind : HttpSurfaces(fleet.http)) all.push_back(std::move(kind));
+  return all;
+}
+
+void CheckNothingLost(Load& load) {
+  load.Stop();
+  const std::string report = load.Report();
+  INFO(report);
+  CHECK(load.lost() == 0);
+  std::cout << "rolling restart:\n" << report;
+}
+
+TEST_CASE("Every request is answered when all processes restart and clients retry", "[waits]") {
+  Fleet fleet;
+  Load load(AllSurfaces(fleet), fleet.routers.size());
+  load.AwaitMore(5);
+  for (size_t i = 0; i < 2; ++i) {
+    fleet.Restart(fleet.prefill[i]);
+    load.AwaitMore(3);
+    fleet.Restart(fleet.decode[i]);
+    load.AwaitMore(3);
+  }
+  // Routers restart the requests that workers do not finish, so clients need not send them again.
+  CHECK(load.sent_again() == 0);
+  for (size_t i = 0; i < 2; ++i) {
+    fleet.RestartRouter(i);
+    load.AwaitMore(3);
+  }
+  CheckNothingLost(load);
+}
+
+TEST_CASE("Requests wait for the successor of a role's only worker") {
+  Fleet fleet;
+  for (auto* workers : {&fleet.prefill, &fleet.decode}) {
+    (*workers)[1]->process.Signal(SIGTERM);
+    REQUIRE((*workers)[1]->process.Wait() == 0);
+  }
+  Load load(AllSurfaces(fleet), fleet.routers.size());
+  load.AwaitMore(3);
+  fleet.Restart(fleet.prefill[0]);
+  load.AwaitMore(3);
+  fleet.Restart(fleet.decode[0]);
+  load.AwaitMore(3);
+  CHECK(load.sent_again() == 0);
+  CheckNothingLost(load);
+}
+
+// Two workers of each role, which give running requests up at once when they shut down.
+struct ImpatientCluster {
+  std::optional<Worker> prefill[2], decode[2];
+  std::optional<Process> router;
+  std::unique_ptr<v1::Inference::Stub> stub;
+
+  static std::vector<std::string> Impatient() {
+    return {"--listen", "127.0.0.1:0", "--model", kModel, "--threads", "1", "--kv-memory-mb", "8", "--grace", "0"};
+  }
+
+  ImpatientCluster() {
+    for (int i = 0; i < 2; ++i) {
+      prefill[i].emplace("prefill", Impatient());
+      decode[i].emplace("decode", Impatient());
+    }
+    const auto both = [](const std::optional<Worker>(&of)[2]) {
+      return absl::StrCat(of[0]->address, ",", of[1]->address);
+    };
+    router.emplace("baton-router",
+                   std::vector<std::string>{"--listen", "127.0.0.1:0", "--model", kModel, "--prefill-workers",
+                                            both(prefill), "--decode-workers", both(decode)});
+    stub = v1::Inference::NewStub(DialTcp(router->Await("listening on ")));
+    for (const auto* of : {&prefill, &decode}) {
+      for (const auto& worker : *of) router->Await(absl::StrCat("worker ", worker->address, ": attached"));
+    }
+  }
+
+  // Returns the worker that has served a request. REQUIRES: the other one of the role has not.
+  Worker& Used(std::optional<Worker> (&of)[2]) {
+    Worker* used = nullptr;
+    Await("a worker to have served something", [&] {
+      const v1::GetServerInfoResponse info = ServerInfoOf(*stub);
+      for (const v1::Worker& worker : info.workers()) {
+        for (auto& candidate : of) {
+          if (worker.address() == candidate->address && worker.blocks_cached() > 0) used = &*candidate;
+        }
+      }
+      return used != nullptr;
+    });
+    return *used;
+  }
+};
+
+// Requests of one session go to the same workers.
+v1::GenerateRequest InSession(int max_tokens, int prompt_tokens) {
+  v1::GenerateRequest request = MakeRequest(max_tokens, prompt_tokens);
+  request.set_session_id("s");
+  return request;
+}
+
+std::vector<int32_t> UndisturbedIds(v1::Inference::Stub& stub, v1::GenerateRequest request) {
+  request.set_cache_salt("undisturbed");
+  Call call(stub, request);
+  REQUIRE(call.Finish().ok());
+  return call.ids;
+}
+
+TEST_CASE("A stream goes on with equal tokens when its decode worker's grace ends") {
+  ImpatientCluster cluster;
+  const v1::GenerateRequest request = InSession(450, 40);
+  REQUIRE(Call(*cluster.stub, InSession(1, 40)).Finish().ok());
+  Worker& used = cluster.Used(cluster.decode);
+  const std::vector<int32_t> expected = UndisturbedIds(*cluster.stub, request);
+  const std::unique_ptr<Call> call = StopWhileItDecodes(used, *cluster.stub, request);
+  used.process.Signal(SIGTERM);
+  used.process.Signal(SIGCONT);
+  const absl::Status status = call->Finish();
+  INFO(status.ToString());
+  REQUIRE(status.ok());
+  CHECK(call->ids == expected);
+  CHECK(call->final.usage().completion_tokens() == 450);
+  CHECK(used.process.Wait() == 0);
+}
+
+TEST_CASE("A prompt starts again elsewhere when its prefill worker's grace ends") {
+  ImpatientCluster cluster;
+  const v1::GenerateRequest request = InSession(20, 200);
+  REQUIRE(Call(*cluster.stub, InSession(1, 40)).Finish().ok());
+  Worker& used = cluster.Used(cluster.prefill);
+  const std::vector<int32_t> expected = UndisturbedIds(*cluster.stub, request);
+  used.process.Signal(SIGSTOP);
+  Call call(*cluster.stub, request);
+  Await("the router to have the request", [&] { return ServerInfoOf(*cluster.stub).live_requests() == 1; });
+  used.process.Signal(SIGTERM);
+  used.process.Signal(SIGCONT);
+  const absl::Status status = call.Finish();
+  INFO(status.ToString());
+  REQUIRE(status.ok());
+  CHECK(call.ids == expected);
+  CHECK(used.process.Wait() == 0);
+}
 
 double BlocksOf(const Worker& decode, const std::string& state) {
   return Scrape(decode.metrics, "baton_kv_blocks{role=\"decode\",state=\"" + state + "\"}").value_or(-1);

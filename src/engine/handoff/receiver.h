@@ -120,8 +120,8 @@ class HandoffReceiver {
 
   // The process that is named in a LinkRequest has ended. Ends its uncommitted reservations and its
   // quarantines whose ReserveRequest has ends_with_process. Their blocks become free at once.
-  // Forgets the links of the process. Returns the number of freed blocks. REQUIRES: the operating system has reported
-  // the end.
+  // Forgets the links of the process. Returns the number of freed blocks. REQUIRES: the operating
+  // system has reported the end.
   int64_t OnProcessEnd(const std::string& process, absl::Time now);
 
   // Claims a committed reservation for a job of the router. Returns FAILED_PRECONDITION if the job
@@ -165,8 +165,8 @@ class HandoffReceiver {
     int64_t growth_blocks = 0;
   };
   Outstanding outstanding() const;
-  // Counts since the start: blocks that OnProcessEnd has freed, reservations that lapsed, hand-offs whose blocks were
-  // not the bytes that were sent, and writes that the guard refused.
+  // Counts since the start: blocks that OnProcessEnd has freed, reservations that lapsed, hand-offs
+  // whose blocks were not the bytes that were sent, and writes that the guard refused.
   int64_t freed_by_process_end() const { return freed_by_process_end_; }
   int64_t expired_leases() const { return expired_leases_; }
   int64_t failed_checks() const { return failed_checks_; }

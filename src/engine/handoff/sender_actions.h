@@ -30,8 +30,8 @@ struct SendLink {  // → OnLinkReply
   WorkerAddress to;
   LinkRequest request;
 };
-// Runs Connector::Connect → OnConnected, with Link::EndsWithProcess. Connect measures and may block, so it needs a
-// thread of its own.
+// Runs Connector::Connect → OnConnected, with Link::EndsWithProcess. Connect measures and may
+// block, so it needs a thread of its own.
 struct OpenConnection {
   LinkId link;
   WorkerAddress to;

@@ -219,7 +219,7 @@ TEST_CASE("Hand-offs behave as their scenarios when messages and workers are los
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<Scenario>({"handoff_"});
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 56);
+  CHECK(files == 59);
 }
 
 }  // namespace
