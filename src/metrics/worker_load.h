@@ -20,7 +20,11 @@ inline WorkerLoad ToWorkerLoad(const PrefillLoad& load, bool draining) {
           .queued_tokens = load.queue.queued_tokens,
           .blocks_free = load.blocks.free,
           .blocks_cached = load.blocks.cached,
-          .draining = draining};
+          .draining = draining,
+          .steps = load.totals.steps,
+          .step_time = load.step_time,
+          .step_forecast = load.step_forecast,
+          .longest_wait = load.longest_wait};
 }
 
 inline WorkerLoad ToWorkerLoad(const DecodeEngine::Load& load, bool draining) {
@@ -29,7 +33,11 @@ inline WorkerLoad ToWorkerLoad(const DecodeEngine::Load& load, bool draining) {
           .blocks_free = load.blocks.free,
           .blocks_cached = load.blocks.cached,
           .blocks_quarantined = load.blocks.quarantined,
-          .draining = draining};
+          .draining = draining,
+          .steps = load.steps,
+          .step_time = load.step_time,
+          .step_forecast = load.step_forecast,
+          .longest_wait = load.longest_wait};
 }
 
 }  // namespace baton

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/time/time.h"
 #include "base/ids.h"
 #include "kv/block_layout.h"
 
@@ -60,6 +61,15 @@ struct WorkerLoad {
   int64_t blocks_quarantined = 0;
   // True if the worker shuts down: it finishes its requests and accepts no new ones.
   bool draining = false;
+  // Steps that have ended since the worker's start.
+  int64_t steps = 0;
+  // For how long the running step has run. Zero if none runs.
+  absl::Duration step_time{};
+  // Forecast of the running step's whole time. Zero if it is unknown.
+  absl::Duration step_forecast{};
+  // For how long the request that arrived first waits for its first step. Excludes streaming
+  // prompts and low-priority jobs.
+  absl::Duration longest_wait{};
 };
 
 }  // namespace baton

@@ -187,6 +187,10 @@ worker::v1::Load ToProto(const WorkerLoad& load) {
   proto.set_blocks_cached(load.blocks_cached);
   proto.set_blocks_quarantined(load.blocks_quarantined);
   proto.set_draining(load.draining);
+  proto.set_steps(load.steps);
+  proto.set_step_us(absl::ToInt64Microseconds(load.step_time));
+  proto.set_step_forecast_us(absl::ToInt64Microseconds(load.step_forecast));
+  proto.set_longest_wait_us(absl::ToInt64Microseconds(load.longest_wait));
   return proto;
 }
 
@@ -199,7 +203,11 @@ WorkerLoad FromProto(const worker::v1::Load& proto) {
           .blocks_free = count(proto.blocks_free()),
           .blocks_cached = count(proto.blocks_cached()),
           .blocks_quarantined = count(proto.blocks_quarantined()),
-          .draining = proto.draining()};
+          .draining = proto.draining(),
+          .steps = count(proto.steps()),
+          .step_time = absl::Microseconds(count(proto.step_us())),
+          .step_forecast = absl::Microseconds(count(proto.step_forecast_us())),
+          .longest_wait = absl::Microseconds(count(proto.longest_wait_us()))};
 }
 
 worker::v1::PrefillJob ToProto(const PrefillJob& job) {

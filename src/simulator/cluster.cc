@@ -151,7 +151,7 @@ void SimulatedCluster::StartPrefill(const WorkerAddress& address, const std::str
 
 template <typename Worker>
 EventQueue::Event SimulatedCluster::Introduction(const Worker& worker, const WorkerInfo& info) {
-  return [this, info, load = ToWorkerLoad(worker.engine().load(), false)] {
+  return [this, info, load = ToWorkerLoad(worker.engine().load(Now()), false)] {
     router_.Attach(info.address, info);
     if (shape_.load_reports) router_.OnLoad(info.address, load);
   };
@@ -291,7 +291,7 @@ void SimulatedCluster::ReportAfterPeriod() {
 void SimulatedCluster::ForEachLoad(absl::FunctionRef<void(const WorkerAddress&, const WorkerLoad&)> visit) {
   const auto visit_all = [&](auto& workers) {
     for (const auto& [address, worker] : workers) {
-      if (!worker->process().stopped()) visit(address, ToWorkerLoad(worker->engine().load(), false));
+      if (!worker->process().stopped()) visit(address, ToWorkerLoad(worker->engine().load(Now()), false));
     }
   };
   visit_all(prefills_);

@@ -355,7 +355,11 @@ TEST_CASE("A worker's load survives the wire") {
                                                        .blocks_free = 4,
                                                        .blocks_cached = 5,
                                                        .blocks_quarantined = 6,
-                                                       .draining = true}));
+                                                       .draining = true,
+                                                       .steps = 7,
+                                                       .step_time = absl::Microseconds(8),
+                                                       .step_forecast = absl::Microseconds(9),
+                                                       .longest_wait = absl::Microseconds(10)}));
   CHECK(load.running_requests == 1);
   CHECK(load.queued_requests == 2);
   CHECK(load.queued_tokens == 3);
@@ -363,6 +367,10 @@ TEST_CASE("A worker's load survives the wire") {
   CHECK(load.blocks_cached == 5);
   CHECK(load.blocks_quarantined == 6);
   CHECK(load.draining);
+  CHECK(load.steps == 7);
+  CHECK(load.step_time == absl::Microseconds(8));
+  CHECK(load.step_forecast == absl::Microseconds(9));
+  CHECK(load.longest_wait == absl::Microseconds(10));
 }
 
 TEST_CASE("FromProto names both versions when a worker has another protocol version") {

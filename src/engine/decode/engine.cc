@@ -341,7 +341,7 @@ DecodeEvents DecodeEngine::TakeEvents() {
   return std::exchange(events_, {});
 }
 
-DecodeEngine::Load DecodeEngine::load() const {
+DecodeEngine::Load DecodeEngine::load(absl::Time now) const {
   const DecodeScheduler::Counts counts = scheduler_.counts();
   const HandoffReceiver::Outstanding outstanding = receiver_.outstanding();
   Load load = totals_;
@@ -351,6 +351,9 @@ DecodeEngine::Load DecodeEngine::load() const {
   load.reserved = outstanding.reserved;
   load.committed = outstanding.committed;
   load.blocks = pool_.counts();
+  for (const auto& [id, request] : requests_) {
+    if (!request->began) load.longest_wait = std::max(load.longest_wait, now - request->added);
+  }
   load.growth_share = counts.growth_share;
   load.keeps_room = receiver_.keeps_room();
   load.preemptions = counts.preemptions;

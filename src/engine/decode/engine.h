@@ -140,6 +140,11 @@ class DecodeEngine {
     int64_t reserved = 0;
     int64_t committed = 0;  // handed off and not started, or being checked
     BlockPool::Counts blocks;
+    // Set by DecodeWorker: for how long the running step has run, and the forecast of its whole
+    // time.
+    absl::Duration step_time{}, step_forecast{};
+    // For how long the request that was started first waits for its first step.
+    absl::Duration longest_wait{};
     double growth_share = 1;  // learned share of max_new_tokens that requests use
     bool keeps_room = false;  // for a request that has waited long (KeptRoom)
     // The remaining fields count since the start.
@@ -156,7 +161,8 @@ class DecodeEngine {
     int64_t failed_checks = 0;
     int64_t refused_writes = 0;
   };
-  Load load() const;
+  // `now`: for the times of the load. Without it, these times are zero.
+  Load load(absl::Time now = absl::InfinitePast()) const;
   bool idle() const { return requests_.empty() && checking_.empty(); }
   void CheckInvariants() const;
 

@@ -115,7 +115,11 @@ void DecodeWorker::Keep(RouterStream router, KeepRoom request) {
 
 DecodeEngine::Load DecodeWorker::Load() const {
   const std::lock_guard lock(mutex_);
-  return engine_.load();
+  const absl::Time now = clock_.Now();
+  DecodeEngine::Load load = engine_.load(now);
+  load.step_time = forecast_.RunningFor(now);
+  load.step_forecast = forecast_.forecast();
+  return load;
 }
 
 void DecodeWorker::Shutdown(absl::Duration grace) {
@@ -150,6 +154,7 @@ absl::Time DecodeWorker::Step() {
     if (grace_over_ && !engine_.next_started()) return absl::InfiniteFuture();
     engine_.Tick(clock_.Now());
     step = engine_.BeginStep(clock_.Now());
+    if (step != nullptr) forecast_.Begin(clock_.Now());
     if (drained()) drained_.notify_all();
   }
   if (step == nullptr) {
@@ -159,6 +164,7 @@ absl::Time DecodeWorker::Step() {
   }
   const Outcome outcome = Compute(*step);
   const std::lock_guard lock(mutex_);
+  forecast_.Finish(clock_.Now());
   engine_.FinishStep(outcome.status, outcome.next_started, outcome.device_waited);
   return absl::InfinitePast();
 }

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "engine/decode/delivery.h"
 #include "engine/decode/engine.h"
+#include "engine/decode/step_forecast.h"
 #include "engine/decode/step_pace.h"
 #include "engine/handoff/messages.h"
 #include "engine/step_loop.h"
@@ -101,6 +102,7 @@ class DecodeWorker {
   DecodeEngine engine_;
   bool closing_ = false;     // guarded by mutex_; no new reservation is granted
   bool grace_over_ = false;  // guarded by mutex_; only a step that is enqueued still runs
+  StepForecast forecast_;    // guarded by mutex_
   StepPace pace_;            // used by the step's thread only
   DecodeDelivery delivery_;
   StepLoop loop_;  // its thread uses all members above

@@ -522,13 +522,28 @@ void PrefillEngine::Failed(RequestFailed failed) {
   actions_.push_back(std::move(failed));
 }
 
-PrefillLoad PrefillEngine::load() const {
+absl::Duration PrefillEngine::LongestWait(absl::Time now) const {
+  absl::Duration longest;
+  for (const PrefillPrompt& prompt : scheduler_.prompts()) {
+    const PrefillPrompt::EnginePart& part = prompt.engine;
+    if (prompt.streaming || prompt.is_low_priority() || part.started != absl::InfiniteFuture()) continue;
+    longest = std::max(longest, now - part.added);
+  }
+  return longest;
+}
+
+PrefillLoad PrefillEngine::load(absl::Time now) const {
   PrefillLoad load{.queue = scheduler_.load(),
                    .requests = std::ssize(scheduler_.prompts()),
                    .blocks = pool_.counts(),
                    .leased_blocks = scheduler_.leases().blocks(),
+                   .longest_wait = LongestWait(now),
                    .staged = scheduler_.staging().counts(),
                    .totals = totals_};
+  if (scheduler_.step_running()) {
+    load.step_time = std::max(now - step_started_, absl::ZeroDuration());
+    load.step_forecast = step_cost_.Forecast(step_computes_);
+  }
   load.totals.evictions = tree_.evictions();
   load.totals.handoffs = sender_.totals();
   return load;

@@ -85,6 +85,11 @@ struct PrefillLoad {
   int64_t requests = 0;  // requests without a result
   BlockPool::Counts blocks;
   int64_t leased_blocks = 0;  // of the referenced blocks
+  // For how long the running step has run, and the forecast of its whole time (StepCost).
+  absl::Duration step_time{}, step_forecast{};
+  // For how long the closed prompt that was added first waits for its first step. Low-priority jobs
+  // do not count.
+  absl::Duration longest_wait{};
   KvStaging::Counts staged;
   PrefillTotals totals;
 };
@@ -177,7 +182,8 @@ class PrefillEngine {
 
   // Returns true if there are no requests, no step and no hand-offs.
   bool idle() const { return scheduler_.prompts().empty() && !scheduler_.step_running() && sender_.idle(); }
-  PrefillLoad load() const;
+  // `now`: for the times of the load. Without it, these times are zero.
+  PrefillLoad load(absl::Time now = absl::InfinitePast()) const;
   void CheckInvariants() const;
 
  private:
@@ -216,6 +222,7 @@ class PrefillEngine {
   void CountTokens(const PrefillPrompt& prompt, const PrefillTokens& tokens, int64_t PrefillTotals::*unused);
   void Failed(RequestFailed failed);
   StreamingLimits CurrentLimits() const;
+  absl::Duration LongestWait(absl::Time now) const;
 
   PrefillEngineOptions options_;
   BlockPool pool_;

@@ -52,6 +52,11 @@ int64_t StepCost::WorthwhileTokens(double fixed_share) const {
   return std::max<int64_t>(1, std::llround(std::ceil(std::min(tokens, kMostTokens))));
 }
 
+absl::Duration StepCost::Forecast(int64_t tokens) const {
+  if (tokens == 0) return absl::ZeroDuration();
+  return absl::Seconds((fixed_ + each_ * static_cast<double>(tokens)) * YieldingToLine());
+}
+
 int64_t StepCost::TokensWithin(absl::Duration time, int64_t otherwise) const {
   if (each_ <= 0) return otherwise;
   const double tokens = (absl::ToDoubleSeconds(time) / YieldingToLine() - fixed_) / each_;

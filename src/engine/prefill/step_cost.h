@@ -27,6 +27,9 @@ class StepCost {
   int64_t WorthwhileTokens(double fixed_share) const;
   // Returns the time that these tokens add to a step. Zero before the first step.
   absl::Duration TimeAdded(int64_t tokens) const { return absl::Seconds(each_ * static_cast<double>(tokens)); }
+  // Returns a forecast of the time of a step with this many tokens. It covers the longer histories
+  // of streaming prompts. Zero without tokens, and before the first step.
+  absl::Duration Forecast(int64_t tokens) const;
   // Returns how many tokens of streaming prompts a step computes within `time`, at least 0. Returns
   // `otherwise` before the first step.
   int64_t TokensWithin(absl::Duration time, int64_t otherwise) const;

@@ -70,7 +70,7 @@ void PrefillWorker::EndLeases(LeaseHolder holder) {
 
 PrefillLoad PrefillWorker::Load() const {
   const std::lock_guard lock(mutex_);
-  return engine_.load();
+  return engine_.load(parts_.clock.Now());
 }
 
 void PrefillWorker::Post(Event event) {

@@ -280,9 +280,11 @@ TEST_CASE("DecodeWorker answers messages while a step computes") {
   Recorder recorder;
   DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
   REQUIRE(worker.OnLink(TestLink()).ok());
+  CHECK(worker.Load().step_time == absl::ZeroDuration());
   backend.Set(false);
   StartJob(worker, backend, TestJob("a", SeededPrompt(1, 20), 100));
   backend.WaitForArrivals(1);
+  CHECK(worker.Load().step_time > absl::ZeroDuration());
   DecodeJob other = TestJob("b", SeededPrompt(2, 20), 5);
   CHECK(TryHandOff(worker, backend, other));
   CHECK(worker.OnHeartbeat({.writer = kWriter, .active = {}}).ok());

@@ -20,6 +20,16 @@ TEST_CASE("StepCost learns costs from steps of different sizes") {
   CHECK(cost.TokensWithin(absl::Milliseconds(20), 0) == 0);
 }
 
+TEST_CASE("StepCost forecasts the time of a step by its tokens") {
+  StepCost cost;
+  CHECK(cost.Forecast(100) == absl::ZeroDuration());
+  for (const int64_t tokens : {16, 64, 512, 32, 256}) cost.Add(tokens, Takes(tokens));
+  CHECK(absl::AbsDuration(cost.Forecast(100) - Takes(100)) < absl::Milliseconds(1));
+  CHECK(cost.Forecast(0) == absl::ZeroDuration());
+  cost.Add(64, 3 * Takes(64), /*yielding=*/true);  // over a long history
+  CHECK(cost.Forecast(100) > 2 * Takes(100));
+}
+
 TEST_CASE("StepCost gives an upper bound per token and no fixed cost for similar steps") {
   StepCost cost;
   CHECK(cost.TokensWithin(absl::Seconds(1), 77) == 77);

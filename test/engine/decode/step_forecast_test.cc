@@ -1,0 +1,34 @@
+#include "engine/decode/step_forecast.h"
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+TEST_CASE("StepForecast is the longest of the last sixteen steps") {
+  StepForecast forecast;
+  absl::Time now = absl::UnixEpoch();
+  const auto run = [&](int ms) {
+    forecast.Begin(now);
+    forecast.Finish(now += absl::Milliseconds(ms));
+  };
+  CHECK(forecast.forecast() == absl::ZeroDuration());
+  run(40);
+  for (int i = 0; i < 15; ++i) run(10);
+  CHECK(forecast.forecast() == absl::Milliseconds(40));
+  run(10);
+  CHECK(forecast.forecast() == absl::Milliseconds(10));
+}
+
+TEST_CASE("StepForecast has a time when a step runs") {
+  StepForecast forecast;
+  const absl::Time now = absl::UnixEpoch();
+  CHECK(forecast.RunningFor(now) == absl::ZeroDuration());
+  forecast.Begin(now);
+  CHECK(forecast.RunningFor(now + absl::Seconds(2)) == absl::Seconds(2));
+  forecast.Finish(now + absl::Seconds(3));
+  CHECK(forecast.RunningFor(now + absl::Seconds(4)) == absl::ZeroDuration());
+}
+
+}  // namespace
+}  // namespace baton
