@@ -1,9 +1,11 @@
-// A worker's identity, which it reports once, and its load, which it reports repeatedly.
+// A worker's identity, which it reports once, its load, which it reports repeatedly, and its
+// health, which a router derives from the reports.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/time/time.h"
 #include "base/ids.h"
@@ -71,5 +73,23 @@ struct WorkerLoad {
   // prompts and low-priority jobs.
   absl::Duration longest_wait{};
 };
+
+// The health of an attached worker, as WorkerWatch finds it.
+enum class WorkerHealth {
+  kWell,
+  // Was avoided, reports again, and gets no new requests yet.
+  kReturning,
+  // Sends no reports.
+  kSilent,
+  // Reports, and its running step does not end.
+  kHung,
+};
+// Returns a name for metrics, log lines and status pages.
+inline std::string_view NameOf(WorkerHealth health) {
+  constexpr std::string_view kNames[] = {"well", "returning", "silent", "hung"};
+  return kNames[static_cast<int>(health)];
+}
+// Returns whether the router moves the worker's requests elsewhere.
+inline bool IsAvoided(WorkerHealth health) { return health == WorkerHealth::kSilent || health == WorkerHealth::kHung; }
 
 }  // namespace baton

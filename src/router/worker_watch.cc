@@ -1,0 +1,107 @@
+#include "router/worker_watch.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace baton {
+namespace {
+
+// The longest interval shrinks by this factor with each report, to one half in about 690 reports.
+constexpr double kKeep = 0.999;
+constexpr double kLongestTimes = 2;  // the silence limit, in longest intervals
+constexpr double kForecastTimes = 5;
+// The time of a step that counts as hung while the worker has no forecast. First steps may compile
+// kernels or read weights.
+constexpr absl::Duration kHungWithoutForecast = absl::Seconds(10);
+
+}  // namespace
+
+void WorkerWatch::Reported(const WorkerAddress& name, const WorkerLoad& load, absl::Time now) {
+  if (options_.silence <= absl::ZeroDuration()) return;
+  Advance(now);
+  const auto [found, fresh] = workers_.try_emplace(name);
+  Watched& worker = found->second;
+  if (fresh) worker.since = worker.reported = clock_;
+  const absl::Duration interval = clock_ - std::exchange(worker.reported, clock_);
+  worker.longest_interval *= kKeep;
+  if (interval <= options_.longest_silence) worker.longest_interval = std::max(worker.longest_interval, interval);
+
+  const std::string hang = HangOf(load);
+  if (!hang.empty() && worker.health != WorkerHealth::kHung) {
+    worker.hung_steps = load.steps;
+    Avoid(name, worker, WorkerHealth::kHung, hang);
+  } else if (worker.health == WorkerHealth::kSilent ||
+             (worker.health == WorkerHealth::kHung && load.steps != worker.hung_steps)) {
+    Return(name, worker);
+  } else if (worker.health == WorkerHealth::kReturning && clock_ - worker.since >= ReturnTime(worker)) {
+    Set(name, worker, WorkerHealth::kWell, "");
+  }
+}
+
+void WorkerWatch::Tick(absl::Time now) {
+  Advance(now);
+  for (auto& [name, worker] : workers_) {
+    if (SilentAt(worker) > clock_) continue;
+    Avoid(name, worker, WorkerHealth::kSilent,
+          absl::StrCat("no report for ", absl::FormatDuration(SilenceLimit(worker))));
+  }
+}
+
+absl::Time WorkerWatch::NextTick() const {
+  if (workers_.empty()) return absl::InfiniteFuture();
+  absl::Duration next = kTick;
+  for (const auto& [name, worker] : workers_) next = std::min(next, SilentAt(worker) - clock_);
+  return last_call_ + next;
+}
+
+void WorkerWatch::Advance(absl::Time now) {
+  if (last_call_ != absl::InfinitePast()) clock_ += std::clamp(now - last_call_, absl::ZeroDuration(), kMostCounted);
+  last_call_ = now;
+}
+
+void WorkerWatch::Set(const WorkerAddress& name, Watched& worker, WorkerHealth health, std::string reason) {
+  worker.health = health;
+  worker.since = clock_;
+  changes_.push_back({name, health, std::move(reason)});
+}
+
+void WorkerWatch::Avoid(const WorkerAddress& name, Watched& worker, WorkerHealth health, std::string reason) {
+  if (worker.health == WorkerHealth::kWell && clock_ - worker.since >= kForgiven) worker.avoidances = 0;
+  if (!IsAvoided(worker.health)) ++worker.avoidances;
+  ++(health == WorkerHealth::kSilent ? silences_ : hangs_);
+  Set(name, worker, health, std::move(reason));
+}
+
+void WorkerWatch::Return(const WorkerAddress& name, Watched& worker) {
+  const absl::Duration time = ReturnTime(worker);
+  if (time == absl::ZeroDuration()) return Set(name, worker, WorkerHealth::kWell, "");
+  Set(name, worker, WorkerHealth::kReturning,
+      absl::StrCat("avoided ", worker.avoidances, " times, gets no new requests for ", absl::FormatDuration(time)));
+}
+
+absl::Time WorkerWatch::SilentAt(const Watched& worker) const {
+  if (worker.health == WorkerHealth::kSilent) return absl::InfiniteFuture();
+  return worker.reported + SilenceLimit(worker);
+}
+
+absl::Duration WorkerWatch::SilenceLimit(const Watched& worker) const {
+  const absl::Duration longest = std::max(options_.silence, options_.longest_silence);
+  return std::clamp(kLongestTimes * worker.longest_interval, options_.silence, longest);
+}
+
+absl::Duration WorkerWatch::ReturnTime(const Watched& worker) {
+  if (worker.avoidances <= 1) return absl::ZeroDuration();
+  return std::min(absl::Seconds(int64_t{1} << std::min(worker.avoidances - 2, 10)), kLongestReturn);
+}
+
+std::string WorkerWatch::HangOf(const WorkerLoad& load) const {
+  const bool forecast = load.step_forecast > absl::ZeroDuration();
+  const absl::Duration limit =
+      forecast ? std::max(options_.silence, kForecastTimes * load.step_forecast) : kHungWithoutForecast;
+  if (load.step_time < limit) return "";
+  return absl::StrCat("a step has run for ", absl::FormatDuration(load.step_time), ", forecast ",
+                      forecast ? absl::FormatDuration(load.step_forecast) : "none");
+}
+
+}  // namespace baton

@@ -1,0 +1,107 @@
+// The watch over attached workers. It finds the silent and the hung ones from their reports of
+// load.
+//
+//   well ──► silent, hung ──► returning ──► well
+//     ▲            │
+//     └────────────┘ the first time
+//
+// - A worker is silent if it has sent no report for its silence limit.
+// - A worker is hung if it reports, and its running step has taken five times its forecast, and at
+//   least WatchOptions::silence.
+// - A silent worker returns with its next report. A hung worker returns when its step has ended.
+// - A worker that was avoided before stays `returning` for a while, without new requests. The time
+//   doubles with each avoidance, so that a worker that comes and goes moves few requests. A worker
+//   that was well for kForgiven begins anew.
+//
+// The silence limit is twice the longest recent interval between reports, within the two bounds of
+// WatchOptions. The longest interval halves in about 70 s of regular reports. The maximum serves
+// better than a mean with deviations: most intervals are equal, and the rare long ones matter.
+// An interval above WatchOptions::longest_silence does not count, because no limit would bear it.
+//
+// Time in which the router does not run does not count, because reports may then lie unread. The
+// time between two calls counts up to kMostCounted.
+//
+// I/O-free: reports and the time come in, and changes go out. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "router/worker_state.h"
+
+namespace baton {
+
+struct WatchOptions {
+  // Lower bound on the silence limit, and on the time of a step that counts as hung. Zero: no
+  // worker is avoided.
+  absl::Duration silence = absl::Seconds(1);
+  // Upper bound on the silence limit.
+  absl::Duration longest_silence = absl::Seconds(3);
+};
+
+class WorkerWatch {
+ public:
+  // The time between two ticks, and the part of a longer time that counts.
+  static constexpr absl::Duration kTick = absl::Milliseconds(100);
+  static constexpr absl::Duration kMostCounted = absl::Milliseconds(250);
+  static constexpr absl::Duration kLongestReturn = absl::Seconds(30);
+  static constexpr absl::Duration kForgiven = absl::Minutes(1);
+
+  explicit WorkerWatch(const WatchOptions& options) : options_(options) {}
+
+  // Records a report. The watch over a worker begins with its first report.
+  void Reported(const WorkerAddress& worker, const WorkerLoad& load, absl::Time now);
+  // Ends the watch over a worker. Does nothing if the worker is not watched.
+  void Remove(const WorkerAddress& worker) { workers_.erase(worker); }
+  void Tick(absl::Time now);
+  // Before this time Tick does nothing. InfiniteFuture if no worker is watched.
+  absl::Time NextTick() const;
+
+  // A change of a worker's health.
+  struct Change {
+    WorkerAddress worker;
+    WorkerHealth health = WorkerHealth::kWell;
+    std::string reason;  // empty if the worker is well
+  };
+  // Returns the changes since the last call, in their order.
+  std::vector<Change> TakeChanges() { return std::exchange(changes_, {}); }
+  // Returns how often workers have become silent or hung. REQUIRES: `health` is kSilent or kHung.
+  int64_t avoidances(WorkerHealth health) const { return health == WorkerHealth::kSilent ? silences_ : hangs_; }
+
+ private:
+  // All times are on the watch's own clock.
+  struct Watched {
+    WorkerHealth health = WorkerHealth::kWell;
+    absl::Time since;     // of `health`
+    absl::Time reported;  // the last report
+    absl::Duration longest_interval;
+    int avoidances = 0;      // since the worker was last well for kForgiven
+    int64_t hung_steps = 0;  // kHung: the number of steps before the one that hangs
+  };
+
+  void Advance(absl::Time now);
+  void Set(const WorkerAddress& name, Watched& worker, WorkerHealth health, std::string reason);
+  void Avoid(const WorkerAddress& name, Watched& worker, WorkerHealth health, std::string reason);
+  void Return(const WorkerAddress& name, Watched& worker);
+  // Returns the time at which the worker becomes silent without another report.
+  absl::Time SilentAt(const Watched& worker) const;
+  absl::Duration SilenceLimit(const Watched& worker) const;
+  static absl::Duration ReturnTime(const Watched& worker);
+  // Returns why the report shows a hung step. Empty if it shows none.
+  std::string HangOf(const WorkerLoad& load) const;
+
+  const WatchOptions options_;
+  absl::btree_map<WorkerAddress, Watched> workers_;
+  absl::Time last_call_ = absl::InfinitePast();
+  // Advances with the time of the calls, by at most kMostCounted between two of them.
+  absl::Time clock_ = absl::UnixEpoch();
+  std::vector<Change> changes_;
+  int64_t silences_ = 0, hangs_ = 0;
+};
+
+}  // namespace baton
