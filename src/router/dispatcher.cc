@@ -224,6 +224,11 @@ void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
   }
 }
 
+void Dispatcher::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now) {
+  core_.WorkerLoaded(link, load, now);
+  Act(now);
+}
+
 void Dispatcher::NoteWaiting(Request& request) {
   if (!request.placement.waits()) return;
   ForgetPlace(request, absl::InfiniteFuture());
@@ -404,6 +409,8 @@ void Dispatcher::Act(const RouterAction& action, absl::Time now) {
       return;
     case RouterAction::Kind::kEnd:
       return End(action, now);
+    case RouterAction::Kind::kHealth:
+      actions_.emplace_back(action.health);
   }
 }
 

@@ -63,7 +63,8 @@ struct RequestEnded {
 struct PrefillHintEnded {
   absl::StatusCode code;
 };
-using DispatchAction = std::variant<WorkerCommand, RequestProgress, RequestEnded, PrefillHintEnded>;
+using DispatchAction =
+    std::variant<WorkerCommand, RequestProgress, RequestEnded, PrefillHintEnded, WorkerWatch::Change>;
 
 class Dispatcher {
  public:
@@ -109,7 +110,7 @@ class Dispatcher {
   // As in RouterCore. Reports about requests that have ended have no effect.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
   void WorkerLost(const WorkerAddress& link, absl::Time now);
-  void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load) { core_.WorkerLoaded(link, load); }
+  void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now);
   void OnUpdate(const WorkerAddress& link, const PrefillStarted& started, absl::Time now);
   void OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now);
   void OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now);

@@ -22,15 +22,6 @@ std::string_view PinKey(const Route& route) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Returns the workers whose context length and pool can hold `tokens` tokens at all. If there are
-// none, returns all of them, so that one of them refuses the request.
-std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* const> candidates, int64_t tokens) {
-  std::vector<const AttachedWorker*> large;
-  std::ranges::copy_if(candidates, std::back_inserter(large),
-                       [&](const AttachedWorker* worker) { return worker->info.CanHold(tokens); });
-  return large.empty() ? std::vector(candidates.begin(), candidates.end()) : large;
-}
-
 // Returns the worker to which rendezvous hashing assigns the key.
 const AttachedWorker* HomeOf(std::span<const AttachedWorker* const> candidates, std::string_view key) {
   return *std::ranges::max_element(
@@ -143,6 +134,13 @@ const Policy& PolicyOf(const PlacementOptions& options) {
 
 absl::StatusOr<Routing> RoutingNamed(std::string_view name) { return ValueNamed("routing", name, kPolicies); }
 
+std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* const> candidates, int64_t tokens) {
+  std::vector<const AttachedWorker*> large;
+  std::ranges::copy_if(candidates, std::back_inserter(large),
+                       [&](const AttachedWorker* worker) { return worker->info.CanHold(tokens); });
+  return large.empty() ? std::vector(candidates.begin(), candidates.end()) : large;
+}
+
 int64_t UncachedTokens(const AttachedWorker& worker, const Request& request) {
   const int64_t hits = worker.prefix_memory ? worker.prefix_memory->LeadingHits(request.placement.route.keys) : 0;
   const int64_t held = worker.link == request.asked.context.holder ? request.asked.context.tokens : 0;
@@ -183,10 +181,7 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, 
 const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> all, const Request& request,
                                    const AttachedWorker* ahead, const PlacementOptions& options) {
   if (all.empty()) return nullptr;
-  // The prompt of a resumed request has the output so far.
-  const int64_t tokens =
-      int64_t{request.placement.prompt_tokens} + request.asked.spec.sampling.max_tokens - std::ssize(request.output);
-  const auto candidates = LargeEnough(all, tokens);
+  const auto candidates = LargeEnough(all, request.most_tokens());
   return PolicyOf(options).decode(candidates, request, ahead);
 }
 

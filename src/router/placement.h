@@ -46,6 +46,10 @@ struct AttachedWorker {
   WorkerInfo info{};
   // As last reported. Covers the requests of all routers.
   WorkerLoad load{};
+  // As WorkerWatch found it, with the reason and the time of the finding.
+  WorkerHealth health = WorkerHealth::kWell;
+  std::string health_reason{};
+  absl::Time health_since{};
   absl::flat_hash_set<Request*> requests{};  // of this router
   // Streaming prompts of this router that will probably decode here.
   absl::flat_hash_set<Request*> expected{};
@@ -129,6 +133,10 @@ struct PlacementOptions {
   double pin_ratio = 2;
   int64_t pin_slack_tokens = 1024;
 };
+
+// Returns the workers whose context length and pool can hold `tokens` tokens at all. If there are
+// none, returns all of them, so that one of them refuses the request.
+std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* const> candidates, int64_t tokens);
 
 // Returns how many of the prompt's tokens the worker would have to compute.
 int64_t UncachedTokens(const AttachedWorker& worker, const Request& request);

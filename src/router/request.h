@@ -112,6 +112,9 @@ struct Request {
   // upstream request that failed may have voided the tokens of the last ones.
   std::vector<BlockKey> CurrentKeys() const;
 
+  // Returns the tokens of the prompt and of the output so far, and their number at most.
+  int64_t tokens_so_far() const { return std::ssize(asked.spec.tokens) + std::ssize(output); }
+  int64_t most_tokens() const { return std::ssize(asked.spec.tokens) + asked.spec.sampling.max_tokens; }
   // Makes the output part of the prompt that is placed next.
   void ExtendByOutput();
 

@@ -4,6 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "router/worker_watch.h"
 
 namespace baton {
 
@@ -13,9 +14,10 @@ struct RouterAction {
   // kAppend: the prompt has an increment. kClose: the increment is the last. From then on the
   // request is like any other.
   // kKeepRoom: the worker keeps room for the request. kDropRoom: it keeps room for none.
-  enum class Kind { kStartPrefill, kAppend, kClose, kStartDecode, kCancel, kKeepRoom, kDropRoom, kEnd };
+  // kHealth: the health of a worker has changed.
+  enum class Kind { kStartPrefill, kAppend, kClose, kStartDecode, kCancel, kKeepRoom, kDropRoom, kEnd, kHealth };
   Kind kind = Kind::kEnd;
-  Request* request = nullptr;  // null for kDropRoom
+  Request* request = nullptr;  // null for kDropRoom and kHealth
   WorkerAddress worker{};      // its configured address; empty for kEnd
   // kStartPrefill, kClose: address of the decode worker that receives the KV, or empty. The decode
   // worker of a streaming prompt may still change.
@@ -30,6 +32,7 @@ struct RouterAction {
   absl::Status status{};    // for kEnd
   // For kEnd with RESOURCE_EXHAUSTED or UNAVAILABLE. Zero: unknown.
   absl::Duration retry_after{};
+  WorkerWatch::Change health{};  // for kHealth
 };
 
 }  // namespace baton

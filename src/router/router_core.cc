@@ -34,6 +34,7 @@ int64_t Asking(const AttachedWorker& worker) {
 RouterCore::RouterCore(const RouterLimits& limits)
     : limits_(limits),
       registry_(limits.restart_wait),
+      watch_(limits.watch),
       choice_(registry_, limits.placement),
       shares_(limits.live_requests),
       waiting_(limits.waiting_requests, tenants_) {}
@@ -60,6 +61,7 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   const std::vector<Request*> requests = assignments_.LeaveWorker(*worker);
   rooms_.WorkerLost(link);
   registry_.Remove(link, now);
+  watch_.Remove(link);
   for (Request* request : requests) {
     Placement& placement = request->placement;
     const bool streams = placement.state == State::kStreaming;
@@ -80,12 +82,28 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   }
 }
 
-void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load) {
+void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now) {
   AttachedWorker* worker = registry_.Find(link);
   if (worker == nullptr) return;
   worker->load = load;
   // The requests that it refused wait for another worker's room.
   if (load.draining) rooms_.WorkerLost(link);
+  watch_.Reported(link, load, now);
+  NoteHealth(now);
+}
+
+void RouterCore::NoteHealth(absl::Time now) {
+  bool recovered = false;
+  for (WorkerWatch::Change& change : watch_.TakeChanges()) {
+    AttachedWorker& worker = registry_.At(change.worker);
+    worker.health = change.health;
+    worker.health_reason = change.reason;
+    worker.health_since = now;
+    recovered |= change.health == WorkerHealth::kWell;
+    actions_.push_back({.kind = RouterAction::Kind::kHealth, .health = std::move(change)});
+  }
+  // Other workers may have refused the requests that wait.
+  if (recovered) PlaceWaiting(now);
 }
 
 // --- requests ------------------------------------------------------------------------------------
@@ -148,8 +166,7 @@ void RouterCore::Closed(Request& request, absl::Time now) {
   }
   placement.state = State::kPrefilling;
   if (!request.asked.prefill_only) {
-    const AttachedWorker* decode =
-        choice_.DecodeFor(request, registry_.At(placement.prefill), registry_.Decodes(request.asked.served->name));
+    const AttachedWorker* decode = choice_.DecodeFor(request, registry_.At(placement.prefill));
     if (decode == nullptr) {
       ForgetRefusals(request);
       // Waits for a decode worker to attach, and starts over then.
@@ -466,11 +483,19 @@ void RouterCore::Arm(Request& request) {
 
 absl::Time RouterCore::NextTick() const {
   if (!room_left_.empty() && waiting_.size() > 0) return absl::InfinitePast();
-  return std::min(timers_.Next(), rooms_.NextTick());
+  return std::min({timers_.Next(), rooms_.NextTick(), NextWatch()});
 }
+
+// Without requests no placement depends on the health of workers, so the router need not wake up.
+// Reports of other workers still update it.
+absl::Time RouterCore::NextWatch() const { return live_.empty() ? absl::InfiniteFuture() : watch_.NextTick(); }
 
 void RouterCore::Tick(absl::Time now) {
   EndOverdue(now);
+  if (now >= NextWatch()) {
+    watch_.Tick(now);
+    NoteHealth(now);
+  }
   for (const WorkerAddress& link : std::exchange(room_left_, {})) OnRoom(link, 1, nullptr, now);
   while (timers_.Next() <= now) PlaceOrWait(FirstToAsk(*timers_.First(), now), now);
   rooms_.Tick(now);

@@ -40,6 +40,7 @@
 #include "router/worker_choice.h"
 #include "router/worker_registry.h"
 #include "router/worker_state.h"
+#include "router/worker_watch.h"
 
 namespace baton {
 
@@ -61,6 +62,7 @@ struct RouterLimits {
   // The retry_after of refused clients.
   absl::Duration retry_hint = absl::Seconds(1);
   PlacementOptions placement{};
+  WatchOptions watch{};
 };
 
 // Maintains the Placement of each request. A request must outlive its kEnd action. Events of a
@@ -79,7 +81,8 @@ class RouterCore {
   // kMostLostWorkers workers that ran it were lost since its last token, because it may be the
   // cause. Streaming prompts and workers that were shutting down do not count.
   void WorkerLost(const WorkerAddress& link, absl::Time now);
-  void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load);
+  // Records a report. It may change the health of workers, and thereby place requests elsewhere.
+  void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now);
 
   // --- requests ----------------------------------------------------------------------------------
   // Accepts a request. Returns RESOURCE_EXHAUSTED if there are too many live or waiting requests,
@@ -124,7 +127,8 @@ class RouterCore {
   void EndAll();
 
   // --- time --------------------------------------------------------------------------------------
-  // Applies deadlines, and the ends of waits. Lets waiting requests ask workers again.
+  // Applies deadlines, and the ends of waits. Lets waiting requests ask workers again. Finds silent
+  // workers, and places their requests elsewhere.
   void Tick(absl::Time now);
   // Before this time Tick does nothing. InfiniteFuture: no time is set.
   absl::Time NextTick() const;
@@ -138,6 +142,8 @@ class RouterCore {
   void CheckInvariants() const;
 
  private:
+  void NoteHealth(absl::Time now);
+  absl::Time NextWatch() const;
   bool TryPlace(Request& request, absl::Time now);
   // Makes the request wait for a worker, or for room on a worker.
   void Wait(Request& request, absl::Time now);
@@ -158,6 +164,7 @@ class RouterCore {
 
   const RouterLimits limits_;
   WorkerRegistry registry_;
+  WorkerWatch watch_;
   const WorkerChoice choice_;
   Assignments assignments_{registry_};
   TenantShares shares_;

@@ -4,6 +4,23 @@
 #include <utility>
 
 namespace baton {
+namespace {
+
+// Returns the candidates that are large enough for `tokens` tokens, and of those the healthiest.
+// Avoided workers are among them only if no other worker is large enough. A refusal plays no part:
+// while the well workers are full, a request waits and does not go to a silent worker.
+WorkerChoice::Candidates Usable(const WorkerChoice::Candidates& candidates, int64_t tokens) {
+  const auto rank = [](const AttachedWorker* worker) {
+    return IsAvoided(worker->health) ? 2 : worker->health == WorkerHealth::kReturning ? 1 : 0;
+  };
+  WorkerChoice::Candidates usable = LargeEnough(candidates, tokens);
+  if (usable.empty()) return usable;
+  const int best = rank(*std::ranges::min_element(usable, {}, rank));
+  std::erase_if(usable, [&](const AttachedWorker* worker) { return rank(worker) > best; });
+  return usable;
+}
+
+}  // namespace
 
 WorkerChoice::Candidates WorkerChoice::DecodesFor(const Request& request) const {
   Candidates decodes = workers_.Decodes(request.asked.served->name);
@@ -18,15 +35,21 @@ WorkerChoice::Workers WorkerChoice::Choose(const Request& request) const {
   const Placement& placement = request.placement;
   const ClientRequest& asked = request.asked;
   const auto refused = [&](const AttachedWorker* worker) { return placement.refusals.Has(worker->link); };
-  Candidates decodes = DecodesFor(request);
+  Candidates decodes = Usable(DecodesFor(request), request.most_tokens());
   std::erase_if(decodes, refused);
   Candidates prefills = workers_.Prefills(asked.served->name, asked.prefill_only, decodes);
+  // A worker that holds the prompt without the output so far serves too.
+  prefills = Usable(prefills, std::ssize(asked.spec.tokens));
   std::erase_if(prefills, refused);
   const AttachedWorker* prefill = ChoosePrefill(prefills, request, options_);
   if (prefill == nullptr) return {};
   const AttachedWorker* decode = asked.prefill_only ? nullptr : DecodeFor(request, *prefill, std::move(decodes));
   if (decode == nullptr && !asked.prefill_only && !placement.route.streaming) return {};
   return {prefill, decode};
+}
+
+const AttachedWorker* WorkerChoice::DecodeFor(const Request& request, const AttachedWorker& prefill) const {
+  return DecodeFor(request, prefill, Usable(DecodesFor(request), request.most_tokens()));
 }
 
 const AttachedWorker* WorkerChoice::DecodeFor(const Request& request, const AttachedWorker& prefill,

@@ -1,4 +1,5 @@
-// The choice of a request's workers among those that are attached and have not refused it.
+// The choice among the workers that a request may go to now. These serve its model, are large
+// enough, are in the best health among those, and have not refused it.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +25,13 @@ class WorkerChoice {
     const AttachedWorker* decode = nullptr;
   };
   Workers Choose(const Request& request) const;
-  // Returns the one of `decodes` that gets KV of this prefill worker. Null if none can use it.
-  const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill, Candidates decodes) const;
+  // Chooses the decode worker for KV of this prefill worker, with or without a refusal. Null if none
+  // can use the KV.
+  const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill) const;
 
  private:
+  const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill, Candidates decodes) const;
+
   const WorkerRegistry& workers_;
   const PlacementOptions options_;
 };

@@ -37,10 +37,15 @@ void WorkerWatch::Reported(const WorkerAddress& name, const WorkerLoad& load, ab
   } else if (worker.health == WorkerHealth::kReturning && clock_ - worker.since >= ReturnTime(worker)) {
     Set(name, worker, WorkerHealth::kWell, "");
   }
+  FindSilent();
 }
 
 void WorkerWatch::Tick(absl::Time now) {
   Advance(now);
+  FindSilent();
+}
+
+void WorkerWatch::FindSilent() {
   for (auto& [name, worker] : workers_) {
     if (SilentAt(worker) > clock_) continue;
     Avoid(name, worker, WorkerHealth::kSilent,

@@ -54,7 +54,8 @@ class WorkerWatch {
 
   explicit WorkerWatch(const WatchOptions& options) : options_(options) {}
 
-  // Records a report. The watch over a worker begins with its first report.
+  // Records a report, and finds other workers that are silent. The watch over a worker begins with
+  // its first report.
   void Reported(const WorkerAddress& worker, const WorkerLoad& load, absl::Time now);
   // Ends the watch over a worker. Does nothing if the worker is not watched.
   void Remove(const WorkerAddress& worker) { workers_.erase(worker); }
@@ -85,6 +86,7 @@ class WorkerWatch {
   };
 
   void Advance(absl::Time now);
+  void FindSilent();
   void Set(const WorkerAddress& name, Watched& worker, WorkerHealth health, std::string reason);
   void Avoid(const WorkerAddress& name, Watched& worker, WorkerHealth health, std::string reason);
   void Return(const WorkerAddress& name, Watched& worker);

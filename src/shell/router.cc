@@ -22,6 +22,12 @@ uint64_t DrawNonce() {
 // The period of the checks whether a thread still uses a retired WorkerLink.
 constexpr absl::Duration kRetiredCheck = absl::Seconds(1);
 
+void LogHealth(const WorkerWatch::Change& change) {
+  if (change.health == WorkerHealth::kWell) return spdlog::info("worker {}: well again", change.worker);
+  spdlog::warn("worker {}: {}: {}; new requests go to other workers if there are any", change.worker,
+               NameOf(change.health), change.reason);
+}
+
 template <typename Command>
 Command ToCommand(const PrefillJob& job) {
   Command command;
@@ -249,6 +255,8 @@ Router::Work Router::Act() {
       AddEvent(clients_.at(progress->number), std::move(*progress), work);
     } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
       work.prefill_hints.push_back(hint->code);
+    } else if (auto* change = std::get_if<WorkerWatch::Change>(&action)) {
+      work.health.push_back(std::move(*change));
     } else {
       auto& ended = std::get<RequestEnded>(action);
       const auto client = clients_.extract(ended.ticket.number);
@@ -286,6 +294,7 @@ void Router::PostTo(Links<Link>& links, const WorkerAddress& worker, What& what,
 
 void Router::Finish(Work work) {
   for (const absl::StatusCode code : work.prefill_hints) metrics_.OnPrefillHint(code);
+  for (const WorkerWatch::Change& change : work.health) LogHealth(change);
   for (const auto& outbox : work.outboxes) outbox->Drain();
 }
 
@@ -331,6 +340,9 @@ std::vector<Router::WorkerView> Router::Workers() const {
       view.attached.emplace();
       view.attached->info = found->second.info;
       view.attached->load = found->second.load;
+      view.attached->health = found->second.health;
+      view.attached->health_reason = found->second.health_reason;
+      view.attached->health_since = found->second.health_since;
     }
     views.push_back(std::move(view));
   };
@@ -433,7 +445,7 @@ void Router::OnDecodeEvent(const WorkerAddress& link, worker::v1::DecodeEvent& e
 }
 
 void Router::OnLoad(const WorkerAddress& link, const worker::v1::Load& load) {
-  Drive([&](Dispatcher& dispatcher, absl::Time) { dispatcher.WorkerLoaded(link, FromProto(load)); });
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.WorkerLoaded(link, FromProto(load), now); });
 }
 
 void Router::OnPrefillStarted(const WorkerAddress& link, const PrefillStarted& started) {

@@ -125,6 +125,7 @@ class Router {
   struct Work {
     std::vector<std::shared_ptr<Drainable>> outboxes;
     std::vector<absl::StatusCode> prefill_hints;  // status codes of prefill hints that ended
+    std::vector<WorkerWatch::Change> health;
   };
   using ClientEvent = std::variant<RequestProgress, RequestEnded>;
   using ClientOutbox = Outbox<ClientEvent>;

@@ -64,7 +64,7 @@ void SimulatedRouter::Cancel(const RequestId& id) {
 }
 
 void SimulatedRouter::OnLoad(const WorkerAddress& from, const WorkerLoad& load) {
-  dispatcher_.WorkerLoaded(from, load);
+  dispatcher_.WorkerLoaded(from, load, queue_.Now());
   Act();
 }
 
@@ -104,8 +104,8 @@ void SimulatedRouter::Act() {
       outlets_.command(std::move(*command));
     } else if (auto* progress = std::get_if<RequestProgress>(&action)) {
       outlets_.tokens(NameOf(progress->update.request_id), std::move(progress->update.tokens));
-    } else {
-      const auto& ended = std::get<RequestEnded>(action);
+    } else if (const auto* end = std::get_if<RequestEnded>(&action)) {
+      const RequestEnded& ended = *end;
       const RequestId id = NameOf(ended.ticket.id);
       tickets_.erase(id);
       outlets_.end(id, ended.outcome);

@@ -183,7 +183,7 @@ class RandomRequests {
   // The requests that the worker had go on without a failure.
   void RestartDecodeWorker() {
     for (const Accepted& request : all_) resumed += !request.over && request.decoding && !request.made.empty();
-    dispatcher_.WorkerLoaded(kD, {.draining = true});
+    dispatcher_.WorkerLoaded(kD, {.draining = true}, now_);
     dispatcher_.WorkerLost(kD, now_);
     dispatcher_.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now_);
   }

@@ -30,7 +30,7 @@ class RandomCluster {
     for (const auto& [link, worker] : core_.workers()) CHECK(worker.requests.empty());
   }
 
-  int ended = 0, finished = 0, kept = 0;
+  int ended = 0, finished = 0, kept = 0, avoided = 0;
 
  private:
   static RouterLimits Limits(uint64_t seed) {
@@ -47,9 +47,12 @@ class RandomCluster {
   }
 
   void Step() {
-    switch (Draw(15)) {
+    switch (Draw(17)) {
       case 14:
         return ReportRoom();
+      case 15:
+      case 16:
+        return ReportOfWorkers();
       case 12:
       case 13:
         return Grow();
@@ -76,7 +79,7 @@ class RandomCluster {
     if (jobs_.contains(link)) {
       if (Draw(3) == 0) {
         kept_at_.erase(link);  // without a message
-        return core_.WorkerLoaded(link, {.draining = true});
+        return core_.WorkerLoaded(link, {.draining = true}, now_);
       }
       jobs_.erase(link);
       kept_at_.erase(link);
@@ -90,6 +93,17 @@ class RandomCluster {
       jobs_[link] = {};
       incarnation_[link] = info.incarnation;
       core_.WorkerAttached(link, info, now_);
+    }
+  }
+
+  // Most workers report. A worker that does not, or whose step hangs, is avoided.
+  void ReportOfWorkers() {
+    for (const auto& [link, worker] : core_.workers()) {
+      if (Draw(8) == 0) stopped_[link] = !stopped_[link];
+      if (stopped_[link]) continue;
+      WorkerLoad load{.draining = worker.load.draining, .steps = worker.load.steps + Draw(2)};
+      if (Draw(16) == 0) load.step_time = absl::Minutes(1);
+      core_.WorkerLoaded(link, load, now_);
     }
   }
 
@@ -154,6 +168,10 @@ class RandomCluster {
 
   void Apply() {
     for (const RouterAction& action : core_.TakeActions()) {
+      if (action.kind == Kind::kHealth) {
+        avoided += IsAvoided(action.health.health);
+        continue;
+      }
       if (action.kind == Kind::kDropRoom) {
         REQUIRE(jobs_.contains(action.worker));
         CHECK(kept_at_.erase(action.worker) == 1);
@@ -188,6 +206,7 @@ class RandomCluster {
   CoreById core_;
   std::map<std::string, std::set<RequestId>> jobs_;  // of attached workers
   std::map<std::string, RequestId> kept_at_;         // by decode worker
+  std::map<std::string, bool> stopped_;
   std::map<std::string, Incarnation> incarnation_;
   std::set<RequestId> live_;
   std::map<RequestId, int32_t> streaming_;  // tokens so far
@@ -196,16 +215,18 @@ class RandomCluster {
 };
 
 TEST_CASE("RouterCore ends every request once in random runs") {
-  int ended = 0, finished = 0, kept = 0;
+  int ended = 0, finished = 0, kept = 0, avoided = 0;
   const Seeds seeds = ForEachWorld<RandomCluster>(200, [&](const RandomCluster& cluster) {
     ended += cluster.ended;
     finished += cluster.finished;
     kept += cluster.kept;
+    avoided += cluster.avoided;
   });
   if (seeds.all()) {
     CHECK(ended > 10000);
     CHECK(finished > 1000);
     CHECK(kept > 20);
+    CHECK(avoided > 1000);
   }
 }
 

@@ -67,7 +67,10 @@ TEST_CASE("RouterCore tries another worker when a prefill-only request is refuse
 }
 
 TEST_CASE("RouterCore waits for the successor of a draining worker that refuses") {
-  Cluster c({.worker_wait = absl::Seconds(2), .restart_wait = absl::Seconds(30), .capacity_wait = absl::Seconds(30)});
+  Cluster c({.worker_wait = absl::Seconds(2),
+             .restart_wait = absl::Seconds(30),
+             .capacity_wait = absl::Seconds(30),
+             .watch = {.silence = absl::ZeroDuration()}});
   const bool decode = GENERATE(true, false);
   const char* link = decode ? kD : kP;
   c.core.WorkerLoaded(link, {.draining = true});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/strings.h"
 #include "catch.h"
 #include "model/byte_model.h"
 #include "router/dispatcher.h"
@@ -100,6 +101,8 @@ class Driven {
                                      absl::FormatDuration(progress->wait), progress->first ? ", first" : ""));
       } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
         lines.push_back(absl::StrCat("a prefill hint ends ", absl::StatusCodeToString(hint->code)));
+      } else if (const auto* change = std::get_if<WorkerWatch::Change>(&action)) {
+        lines.push_back(StrCat(change->worker, " is ", baton::NameOf(change->health)));
       } else {
         const auto& ended = std::get<RequestEnded>(action);
         CheckStages(ended.outcome);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/strings.h"
 #include "catch.h"
 #include "router/router_core.h"
 #include "world/route_request.h"
@@ -41,7 +42,9 @@ class CoreById {
     core_.WorkerAttached(link, info, now);
   }
   void WorkerLost(const WorkerAddress& link, absl::Time now) { core_.WorkerLost(link, now); }
-  void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load) { core_.WorkerLoaded(link, load); }
+  void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now = absl::UnixEpoch()) {
+    core_.WorkerLoaded(link, load, now);
+  }
 
   // REQUIRES: no live request has the id.
   absl::Status Submit(RouteRequest route, absl::Time now) {
@@ -137,6 +140,9 @@ inline std::vector<std::string> Take(CoreById& core) {
         break;
       case Kind::kEnd:
         lines.push_back(absl::StrCat("end ", action.request->id, " ", absl::StatusCodeToString(action.status.code())));
+        break;
+      case Kind::kHealth:
+        lines.push_back(StrCat(action.health.worker, " is ", NameOf(action.health.health)));
     }
   }
   return lines;
@@ -147,7 +153,9 @@ using Lines = std::vector<std::string>;
 struct Cluster {
   absl::Time now = absl::UnixEpoch();
   CoreById core;
-  explicit Cluster(RouterLimits limits = {.worker_wait = absl::Seconds(2)}) : core(limits) {
+  // The workers report no loads, unless the test does so.
+  explicit Cluster(RouterLimits limits = {.worker_wait = absl::Seconds(2), .watch = {.silence = absl::ZeroDuration()}})
+      : core(limits) {
     core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 11), now);
     core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now);
   }

@@ -1,0 +1,107 @@
+// The placement of requests while workers are silent or hung.
+#include "catch.h"
+#include "world/watched_cluster.h"
+
+namespace baton {
+namespace {
+
+// Returns the workers of the kStartPrefill lines.
+std::set<std::string> WorkersIn(const Lines& lines) {
+  std::set<std::string> workers;
+  for (const std::string& line : lines) {
+    for (const char* link : {kP, kP2, kD, kD2}) {
+      if (line.starts_with("prefill ") && line.find(link) != std::string::npos) workers.insert(link);
+    }
+  }
+  return workers;
+}
+
+std::set<std::string> WorkersOfTwenty(WatchedCluster& c, const std::string& name) {
+  std::set<std::string> workers;
+  for (int i = 0; i < 20; ++i) workers.merge(WorkersIn(c.Submit(Ask(absl::StrCat(name, i)))));
+  return workers;
+}
+
+TEST_CASE("RouterCore places no request on a silent or hung worker while others can serve") {
+  for (const bool hangs : {false, true}) {
+    INFO((hangs ? "hung" : "silent"));
+    WatchedCluster c;
+    const std::string line = hangs ? "prefill-1 is hung" : "prefill-1 is silent";
+    CHECK((hangs ? c.Hang(kP) : c.Silence(kP)) == Lines{line});
+    hangs ? c.Hang(kD) : c.Silence(kD);
+    CHECK(c.HealthOf(kP) == (hangs ? WorkerHealth::kHung : WorkerHealth::kSilent));
+    CHECK(WorkersOfTwenty(c, "a") == std::set<std::string>{kP2, kD2});
+    c.Resume(kP);
+    c.Resume(kD);
+    CHECK(c.HealthOf(kP) == WorkerHealth::kWell);
+    const std::set<std::string> workers = WorkersOfTwenty(c, "b");
+    CHECK(workers.contains(kP));
+    CHECK(workers.contains(kD));
+  }
+}
+
+TEST_CASE("RouterCore places requests on a silent worker if no other can serve them") {
+  WatchedCluster c;
+  SECTION("all workers of the kind are silent") {
+    c.Silence(kP);
+    c.Silence(kP2);
+    CHECK(WorkersOfTwenty(c, "a").size() == 4);
+  }
+  SECTION("the other worker is too small") {
+    WatchedCluster small;
+    small.core.WorkerLost(kP2, small.now);
+    WorkerInfo info = Info(WorkerRole::kPrefill, kP2, 12);
+    info.context = 10;
+    small.core.WorkerAttached(kP2, info, small.now);
+    small.Silence(kP);
+    CHECK(WorkersIn(small.Submit(Ask("r"))).contains(kP));
+  }
+}
+
+TEST_CASE("RouterCore waits for room while the workers with room are silent") {
+  WatchedCluster c;
+  c.Silence(kD2);
+  REQUIRE(WorkersIn(c.Submit(Ask("r"))).contains(kD));
+  c.core.Failed(kP, "r", NoRoom(), c.now);
+  c.core.Failed(kP2, "r", NoRoom(), c.now);
+  CHECK(Take(c.core).empty());
+  CHECK(c.core.waiting_requests() == 1);
+  CHECK(WorkersIn(c.Resume(kD2)).contains(kD2));
+}
+
+TEST_CASE("RouterCore gives a returning worker no requests unless the others are avoided") {
+  WatchedCluster c;
+  for (int i = 0; i < 3; ++i) {
+    c.stopped.insert(kP);
+    c.Run(absl::Seconds(4));
+    c.Resume(kP);
+  }
+  CHECK(c.HealthOf(kP) == WorkerHealth::kReturning);
+  CHECK_FALSE(WorkersOfTwenty(c, "a").contains(kP));
+  c.Hang(kP2);
+  CHECK_FALSE(WorkersOfTwenty(c, "b").contains(kP2));
+}
+
+TEST_CASE("RouterCore avoids no worker when the router was stopped for 5 s") {
+  WatchedCluster c;
+  REQUIRE(c.Submit(Ask("r")).size() == 1);
+  c.now += absl::Seconds(5);
+  c.core.Tick(c.now);
+  c.Run(absl::Seconds(1));
+  CHECK(Take(c.core).empty());
+  for (const char* link : {kP, kP2, kD, kD2}) CHECK(c.HealthOf(link) == WorkerHealth::kWell);
+}
+
+TEST_CASE("RouterCore wakes up for its watch only while it has requests") {
+  WatchedCluster c;
+  CHECK(c.core.NextTick() == absl::InfiniteFuture());
+  c.Submit(Ask("r"));
+  CHECK(c.core.NextTick() <= c.now + WorkerWatch::kTick);
+  c.Silence(kP);  // reports of the other workers find it
+  c.core.Cancel("r");
+  Take(c.core);
+  CHECK(c.core.NextTick() == absl::InfiniteFuture());
+}
+
+}  // namespace
+}  // namespace baton
