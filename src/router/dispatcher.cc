@@ -11,8 +11,8 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "model/sampler.h"
+#include "router/internal_request.h"
 #include "router/request_context.h"
-#include "router/shadow_prefill.h"
 #include "text/detokenizer.h"
 
 namespace baton {

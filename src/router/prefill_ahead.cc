@@ -7,8 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "router/prefill_hint.h"
-#include "router/shadow_prefill.h"
+#include "router/internal_request.h"
 
 namespace baton {
 namespace {

@@ -1,5 +1,5 @@
 // Prefill before a client asks for it, by internal requests: shadow prefills of sessions' outputs
-// (shadow_prefill.h) and prefill hints (prefill_hint.h).
+// and prefill hints (internal_request.h).
 #pragma once
 
 #include <cstdint>

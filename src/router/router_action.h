@@ -11,10 +11,11 @@ namespace baton {
 struct Request;
 
 struct RouterAction {
-  // kAppend: the prompt has an increment. kClose: the increment is the last. From then on the
-  // request is like any other.
-  // kKeepRoom: the worker keeps room for the request. kDropRoom: it keeps room for none.
-  // kHealth: the health of a worker has changed.
+  // - kAppend: the prompt has an increment.
+  // - kClose: the increment is the last. From then on the request is like any other.
+  // - kKeepRoom: the worker keeps room for the request.
+  // - kDropRoom: the worker keeps room for no request.
+  // - kHealth: the health of a worker has changed.
   enum class Kind { kStartPrefill, kAppend, kClose, kStartDecode, kCancel, kKeepRoom, kDropRoom, kEnd, kHealth };
   Kind kind = Kind::kEnd;
   Request* request = nullptr;  // null for kDropRoom and kHealth

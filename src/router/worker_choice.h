@@ -25,8 +25,8 @@ class WorkerChoice {
     const AttachedWorker* decode = nullptr;
   };
   Workers Choose(const Request& request) const;
-  // Chooses the decode worker for KV of this prefill worker, with or without a refusal. Null if none
-  // can use the KV.
+  // Chooses the decode worker for KV of this prefill worker, with or without a refusal. Null if
+  // none can use the KV.
   const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill) const;
 
  private:

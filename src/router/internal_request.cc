@@ -1,4 +1,4 @@
-#include "router/shadow_prefill.h"
+#include "router/internal_request.h"
 
 #include <utility>
 
@@ -25,6 +25,20 @@ ClientRequest ShadowOf(Request& request) {
   shadow.spec.priority = kLowPriority;
   shadow.prefill_only = true;
   return shadow;
+}
+
+ClientRequest PrefillHintOf(const Request& call, ClientRequest prompt, uint64_t number) {
+  const ClientRequest& request = call.asked;
+  prompt.id = absl::StrCat(NameOf(call.id), "~", number);  // no client can choose this name
+  prompt.session = request.session;
+  prompt.spec.tenant = request.spec.tenant;
+  prompt.spec.cache_domain = request.spec.cache_domain;
+  prompt.workflow = request.workflow;
+  prompt.spec.traceparent = request.spec.traceparent;
+  prompt.deadline = request.deadline;
+  prompt.spec.priority = kLowPriority;
+  prompt.prefill_only = true;
+  return prompt;
 }
 
 }  // namespace baton

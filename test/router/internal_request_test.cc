@@ -1,8 +1,7 @@
-#include "router/prefill_hint.h"
-
 #include <algorithm>
 
 #include "request/priority.h"
+#include "router/internal_request.h"
 #include "world/dispatcher_world.h"
 
 namespace baton {
