@@ -407,6 +407,15 @@ void Dispatcher::Act(const RouterAction& action, absl::Time now) {
     case RouterAction::Kind::kDropRoom:
       actions_.push_back(WorkerCommand{action.worker, KeepRoom{}});
       return;
+    case RouterAction::Kind::kDropFormer:
+      for (const WorkerAddress& link : {action.worker, action.decode_worker}) {
+        if (!link.empty()) actions_.push_back(WorkerCommand{link, CancelJob{action.request->former_id}});
+      }
+      return requests_.ForgetFormer(*action.request);
+    case RouterAction::Kind::kKeepFormer:
+      requests_.KeepFormer(*action.request);
+      action.request->placed_at = action.worker;
+      return;
     case RouterAction::Kind::kEnd:
       return End(action, now);
     case RouterAction::Kind::kHealth:
@@ -438,7 +447,11 @@ void Dispatcher::Act(PromptFailed& failed, absl::Time) { core_.Fail(*failed.node
 
 void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
   Request& request = *action.request;
-  if (!std::exchange(request.named_ahead, false)) requests_.NameForWorkers(request);
+  if (action.hedge) {
+    requests_.NameHedge(request);
+  } else if (!std::exchange(request.named_ahead, false)) {
+    requests_.NameForWorkers(request);
+  }
   ForgetPlace(request, now);
   PrefillJob job = request.StartPrefill(action);
   job.spec.arrival_offset = ArrivalOffset(request, now);

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/check.h"
 #include "base/named_value.h"
 #include "base/strings.h"
 #include "router/rendezvous.h"
@@ -133,6 +134,35 @@ const Policy& PolicyOf(const PlacementOptions& options) {
 }  // namespace
 
 absl::StatusOr<Routing> RoutingNamed(std::string_view name) { return ValueNamed("routing", name, kPolicies); }
+
+int64_t AttachedWorker::HandoffsUnderWay() const {
+  return std::ranges::count_if(
+      requests, [](const Request* request) { return request->placement.state == Placement::State::kPrefilling; });
+}
+
+void AttachedWorker::AddUnusedRoom(int64_t count) { unused_room = std::min(unused_room + count, HandoffsUnderWay()); }
+
+bool AttachedWorker::TakeUnusedRoom() {
+  AddUnusedRoom(0);
+  if (unused_room == 0) return false;
+  --unused_room;
+  return true;
+}
+
+void CheckPlacement(const Request& request) {
+  using State = Placement::State;
+  const Placement& placement = request.placement;
+  const Route& route = placement.route;
+  const State state = placement.state;
+  const bool streams = state == State::kStreaming, collects = state == State::kCollecting;
+  const bool unplaced = state == State::kWaiting || state == State::kHeld;
+  BATON_CHECK((streams || state == State::kPrefilling) == !placement.prefill.empty(), request.id);
+  BATON_CHECK((streams || unplaced || collects || request.asked.prefill_only) == placement.decode.empty(), request.id);
+  BATON_CHECK(!route.at_holder || state == State::kHeld || placement.prefill == request.asked.context.holder,
+              request.id);
+  BATON_CHECK(unplaced || (streams || collects) == route.streaming, request.id);
+  BATON_CHECK(streams || placement.expected_at.empty(), request.id);
+}
 
 std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* const> candidates, int64_t tokens) {
   std::vector<const AttachedWorker*> large;

@@ -60,8 +60,14 @@ struct AttachedWorker {
   // Decode workers only. Number of requests for which the worker reported room while no request
   // waited for it. Refusals arrive through prefill workers, so a report may overtake them. A
   // request whose refusal arrives later lowers this number by one and asks again at once. The
-  // number is at most the number of requests that have a hand-off to the worker under way.
+  // number is at most HandoffsUnderWay.
   int64_t unused_room = 0;
+
+  // Returns how many requests of this router have a hand-off to the worker under way.
+  int64_t HandoffsUnderWay() const;
+  void AddUnusedRoom(int64_t count);
+  // Lets one request use room that the worker has reported. Returns false if there is none.
+  bool TakeUnusedRoom();
 };
 
 // RouterCore's part of a request.
@@ -75,6 +81,12 @@ struct Placement {
   // - kStarting: the hand-off is committed, and the decode worker has not sent tokens yet.
   // - kDecoding: the decode worker generates.
   enum class State { kNone, kHeld, kWaiting, kCollecting, kStreaming, kPrefilling, kStarting, kDecoding };
+  // A job at an avoided prefill worker, whose hedge runs at another worker.
+  struct Former {
+    WorkerAddress prefill, decode;  // configured addresses
+    bool in_step = false;           // as Placement::in_step
+  };
+
   Route route{};
   // Tokens of the prompt so far. Those of a resumed request include the output so far.
   int32_t prompt_tokens = 0;
@@ -108,11 +120,18 @@ struct Placement {
   // Numbers of events since the request's last token: workers that were lost without an announced
   // shutdown while they ran the request, and hand-offs that a decode worker could not start.
   int32_t lost_workers = 0, failed_starts = 0;
+  // kPrefilling: set while a hedge runs. The fields above are then those of the hedge.
+  std::optional<Former> former{};
+  // Number of times since the last token that the request left an avoided worker.
+  int32_t moves = 0;
   absl::Time timer = absl::InfiniteFuture();
 
   // Returns whether the request waits for a worker, or for room on a worker.
   bool waits() const { return state == State::kWaiting || state == State::kCollecting; }
 };
+
+// CHECKs that the fields of a live request's placement fit together.
+void CheckPlacement(const Request& request);
 
 // A routing policy. The table in placement.cc has the name of each policy and its two choices.
 enum class Routing {

@@ -9,8 +9,8 @@
 #include <span>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/lru_map.h"
 #include "kv/prefix_key.h"
-#include "router/lru_map.h"
 
 namespace baton {
 

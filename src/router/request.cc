@@ -136,6 +136,8 @@ RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) cons
   outcome.total = std::max(now - stages.arrived, absl::ZeroDuration());
   if (completion_tokens > 0) outcome.first_token = outcome.total - outcome.times.decode;
   outcome.resumed = resumed;
+  outcome.hedged = hedged;
+  outcome.moved = moved;
   outcome.was_resuming = resuming;
   outcome.mixed_numerics = mixed_numerics;
   outcome.prefilled = counted().has_value();

@@ -52,6 +52,8 @@ struct Request {
   // belong to another router, or may be this one before it was placed again.
   RequestId worker_id;
   bool named_ahead = false;  // worker_id is the name for the next placement (KeepRoom)
+  // The workers' name for the job at Placement::former. Empty if there is none.
+  RequestId former_id;
   RequestStages stages{};
   // Time of the last update from the decode worker, with or without tokens.
   absl::Time last_update{};
@@ -82,6 +84,8 @@ struct Request {
   std::vector<TokenId> output;  // all that decode workers have sent; empty for internal requests
   bool resuming = false;        // a decode worker was lost since the last token
   int32_t resumed = 0;          // how often another decode worker went on with the output
+  // How often the request was hedged, and how often it left an avoided worker without a hedge.
+  int32_t hedged = 0, moved = 0;
   // The first `done` of a resumed request. Usage counts this one.
   std::optional<PrefillDone> first_done;
   // The numerics ids of the last prefill worker and decode worker. Empty until a decode worker has
@@ -112,8 +116,7 @@ struct Request {
   // upstream request that failed may have voided the tokens of the last ones.
   std::vector<BlockKey> CurrentKeys() const;
 
-  // Returns the tokens of the prompt and of the output so far, and their number at most.
-  int64_t tokens_so_far() const { return std::ssize(asked.spec.tokens) + std::ssize(output); }
+  // Returns the largest number of tokens that prompt and output together may have.
   int64_t most_tokens() const { return std::ssize(asked.spec.tokens) + asked.spec.sampling.max_tokens; }
   // Makes the output part of the prompt that is placed next.
   void ExtendByOutput();

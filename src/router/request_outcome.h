@@ -28,6 +28,8 @@ struct RequestOutcome {
   int32_t completion_tokens = 0;
   // How often another decode worker went on with the output, because the one before was lost.
   int32_t resumed = 0;
+  // How often the request was hedged, and how often it left an avoided worker without a hedge.
+  int32_t hedged = 0, moved = 0;
   // No other decode worker has gone on yet since the last one was lost.
   bool was_resuming = false;
   // The output of a resumed request may differ from that of one decode worker, because the numerics

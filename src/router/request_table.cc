@@ -21,6 +21,7 @@ void RequestTable::Remove(Request& request) {
   const auto found = requests_.find(request.id);
   BATON_CHECK(found != requests_.end() && found->second.get() == &request, request.id);
   by_worker_name_.erase(request.worker_id);
+  BATON_CHECK(request.former_id.empty(), request.id);
   // The map's key points into the removed request.
   const std::unique_ptr<Request> removed = std::move(found->second);
   requests_.erase(found);
@@ -47,12 +48,36 @@ void RequestTable::NameForWorkers(Request& request) {
   by_worker_name_.emplace(request.worker_id, &request);
 }
 
+// The map's keys point into the strings, so a string that moves is entered anew.
+void RequestTable::NameHedge(Request& request) {
+  BATON_CHECK(request.former_id.empty(), request.id);
+  by_worker_name_.erase(request.worker_id);
+  request.former_id = std::exchange(request.worker_id, {});
+  by_worker_name_.emplace(request.former_id, &request);
+  NameForWorkers(request);
+}
+
+void RequestTable::KeepFormer(Request& request) {
+  by_worker_name_.erase(request.worker_id);
+  by_worker_name_.erase(request.former_id);
+  request.worker_id = std::exchange(request.former_id, {});
+  by_worker_name_.emplace(request.worker_id, &request);
+}
+
+void RequestTable::ForgetFormer(Request& request) {
+  by_worker_name_.erase(request.former_id);
+  request.former_id.clear();
+}
+
 void RequestTable::CheckInvariants() const {
   size_t named = 0;
   for (const auto& [id, request] : requests_) {
     BATON_CHECK(id == request->id, request->id);
-    named += !request->worker_id.empty();
-    BATON_CHECK(request->worker_id.empty() || FindByWorkerName(request->worker_id) == request.get(), request->id);
+    for (const RequestId& name : {request->worker_id, request->former_id}) {
+      named += !name.empty();
+      BATON_CHECK(name.empty() || FindByWorkerName(name) == request.get(), request->id);
+    }
+    BATON_CHECK(request->former_id.empty() == !request->placement.former.has_value(), request->id);
   }
   BATON_CHECK(named == by_worker_name_.size(), "an ended request has a worker_id");
 }

@@ -37,6 +37,12 @@ class RequestTable {
   Request* FindByWorkerName(const RequestId& worker_id) const;
   // Draws a new worker_id. FindByWorkerName no longer finds the old one.
   void NameForWorkers(Request& request);
+  // Draws a new worker_id for a hedge. The old one becomes former_id, and FindByWorkerName finds
+  // both. REQUIRES: the request has no former_id.
+  void NameHedge(Request& request);
+  // Makes former_id the only name again.
+  void KeepFormer(Request& request);
+  void ForgetFormer(Request& request);
 
   // Live requests by id, in no order.
   using Requests = absl::flat_hash_map<std::string_view, std::unique_ptr<Request>>;

@@ -1,4 +1,4 @@
-// The actions of a router core, which its owner carries out.
+// The actions of RouterCore, which its owner carries out in order.
 #pragma once
 
 #include "absl/status/status.h"
@@ -16,15 +16,33 @@ struct RouterAction {
   // - kKeepRoom: the worker keeps room for the request.
   // - kDropRoom: the worker keeps room for no request.
   // - kHealth: the health of a worker has changed.
-  enum class Kind { kStartPrefill, kAppend, kClose, kStartDecode, kCancel, kKeepRoom, kDropRoom, kEnd, kHealth };
+  //
+  // The class Hedges uses three actions. A kStartPrefill with `hedge` starts a second job. The
+  // present one becomes a former job. kDropFormer cancels a former job. kKeepFormer makes a former
+  // job the request's only job again. Before it come kCancel actions for the other job.
+  enum class Kind {
+    kStartPrefill,
+    kAppend,
+    kClose,
+    kStartDecode,
+    kCancel,
+    kKeepRoom,
+    kDropRoom,
+    kDropFormer,
+    kKeepFormer,
+    kEnd,
+    kHealth,
+  };
   Kind kind = Kind::kEnd;
   Request* request = nullptr;  // null for kDropRoom and kHealth
   WorkerAddress worker{};      // its configured address; empty for kEnd
   // kStartPrefill, kClose: address of the decode worker that receives the KV, or empty. The decode
-  // worker of a streaming prompt may still change.
+  // worker of a streaming prompt may still change. kDropFormer: configured address of the decode
+  // worker. This address and `worker` are empty if the worker has no part in the job.
   WorkerAddress decode_worker{};
   // kStartPrefill: whether kAppend and kClose actions follow.
   bool streaming = false;
+  bool hedge = false;  // for kStartPrefill
   // kStartPrefill: whether the prefill worker computes KV of the output too, to resume the request.
   // If not, the decode worker computes this KV. Reasons are weights of its own, other numerics of
   // the prefill worker, and a prefill worker that cannot hold prompt and output.

@@ -22,13 +22,6 @@ constexpr int32_t kMostFailedStarts = 3;
 
 using State = Placement::State;
 
-// Returns how many requests have a hand-off to the worker under way.
-int64_t Asking(const AttachedWorker& worker) {
-  return std::ranges::count_if(worker.requests, [](const Request* request) {
-    return request->placement.state == Placement::State::kPrefilling;
-  });
-}
-
 }  // namespace
 
 RouterCore::RouterCore(const RouterLimits& limits)
@@ -62,6 +55,7 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   rooms_.WorkerLost(link);
   registry_.Remove(link, now);
   watch_.Remove(link);
+  hedges_.DropAt(link);
   for (Request* request : requests) {
     Placement& placement = request->placement;
     const bool streams = placement.state == State::kStreaming;
@@ -89,12 +83,14 @@ void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load,
   // The requests that it refused wait for another worker's room.
   if (load.draining) rooms_.WorkerLost(link);
   watch_.Reported(link, load, now);
-  NoteHealth(now);
+  if (NoteHealth(now)) MoveFromAvoided(now);
 }
 
-void RouterCore::NoteHealth(absl::Time now) {
+// Returns whether the health of a worker has changed.
+bool RouterCore::NoteHealth(absl::Time now) {
   bool recovered = false;
-  for (WorkerWatch::Change& change : watch_.TakeChanges()) {
+  std::vector<WorkerWatch::Change> changes = watch_.TakeChanges();
+  for (WorkerWatch::Change& change : changes) {
     AttachedWorker& worker = registry_.At(change.worker);
     worker.health = change.health;
     worker.health_reason = change.reason;
@@ -104,6 +100,7 @@ void RouterCore::NoteHealth(absl::Time now) {
   }
   // Other workers may have refused the requests that wait.
   if (recovered) PlaceWaiting(now);
+  return !changes.empty();
 }
 
 // --- requests ------------------------------------------------------------------------------------
@@ -190,6 +187,7 @@ void RouterCore::EndBy(Request& request, absl::Time deadline) {
 bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarnation decode_incarnation,
                              absl::Time now) {
   Placement& placement = request.placement;
+  if (placement.former && placement.former->prefill == link) GiveUpHedge(request);
   if (placement.state != State::kPrefilling || placement.prefill != link) {
     // The request ended before the commit arrived. No request will start the decode worker's
     // blocks.
@@ -200,6 +198,7 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarn
     }
     return false;
   }
+  hedges_.Drop(request);
   assignments_.LeavePrefill(request);
   rooms_.Drop(request);
   if (request.asked.prefill_only) {
@@ -227,6 +226,7 @@ void RouterCore::Remember(const WorkerAddress& link, std::span<const BlockKey> k
 
 void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failure& failure, absl::Time now) {
   Placement& placement = request.placement;
+  if (placement.former && placement.former->prefill == link) return hedges_.Drop(request);
   const bool by_prefill = placement.prefill == link;
   if (!by_prefill && placement.decode != link) return;
   absl::Status reason = failure.status;
@@ -260,7 +260,8 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
     const bool until_room = absl::IsResourceExhausted(reason) && failure.no_room_to_decode &&
                             !placement.decode.empty() && failure.retry_after == absl::ZeroDuration();
     absl::Time left_out_until = now + delay;
-    if (until_room) left_out_until = TakeUnusedRoom(refuser) ? now : absl::InfiniteFuture();
+    AttachedWorker* full = until_room ? registry_.Find(refuser) : nullptr;
+    if (until_room) left_out_until = full != nullptr && full->TakeUnusedRoom() ? now : absl::InfiniteFuture();
     placement.refusals.LeaveOut(refuser, left_out_until);
     if (refuser != placement.decode) PassOnRoom(placement);
     assignments_.LeavePrefill(request);
@@ -271,6 +272,7 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
     request.ExtendByOutput();
     if (now < *placement.refused_at + limits_.capacity_wait) {
       if (TryPlace(request, now)) return;
+      if (placement.former) return GiveUpHedge(request);
       if (waiting_.HasRoom(request.asked.spec) || request.completion_tokens > 0) return Wait(request, now);
     }
   }
@@ -278,6 +280,7 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
   // The worker that reported the failure holds nothing of the request.
   if (placement.prefill == link) assignments_.LeavePrefill(request);
   if (placement.decode == link) assignments_.LeaveDecode(request);
+  if (placement.former) return GiveUpHedge(request);
   End(request, registry_.BlameQuarantine(placement, reason), failure.retry_after);
 }
 
@@ -292,9 +295,7 @@ void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, Request* ke
       --requests;
     }
   }
-  AttachedWorker* worker = registry_.Find(link);
-  if (worker == nullptr) return;
-  worker->unused_room = std::min(worker->unused_room + requests, Asking(*worker));
+  if (AttachedWorker* worker = registry_.Find(link)) worker->AddUnusedRoom(requests);
 }
 
 void RouterCore::UseKeptRoom(const WorkerAddress& link, Request& request, absl::Time now) {
@@ -309,15 +310,6 @@ void RouterCore::AskAgain(Request& request, const WorkerAddress& link, absl::Tim
   if (!TryPlace(request, now)) Wait(request, now);  // the request waits for a prefill worker
 }
 
-bool RouterCore::TakeUnusedRoom(const WorkerAddress& link) {
-  AttachedWorker* worker = registry_.Find(link);
-  if (worker == nullptr) return false;
-  worker->unused_room = std::min(worker->unused_room, Asking(*worker));
-  if (worker->unused_room == 0) return false;
-  --worker->unused_room;
-  return true;
-}
-
 // Offers a decode worker's room to the next request. The present request leaves the worker before
 // it has KV there, and may be the one that asked because of a report of room.
 void RouterCore::PassOnRoom(const Placement& placement) {
@@ -325,9 +317,9 @@ void RouterCore::PassOnRoom(const Placement& placement) {
   const bool asks = placement.state == State::kPrefilling && placement.room_at != placement.decode;
   const AttachedWorker* worker = asks ? registry_.Find(placement.decode) : nullptr;
   if (worker == nullptr) return;
-  // Asking includes this request, so a count above 1 means that another request has a hand-off
+  // The count includes this request, so a count above 1 means that another request has a hand-off
   // under way. Its refusal may be in flight. It then waits soon, and can use this room.
-  if (waiting_.size() > 0 || Asking(*worker) > 1) room_left_.insert(placement.decode);
+  if (waiting_.size() > 0 || worker->HandoffsUnderWay() > 1) room_left_.insert(placement.decode);
 }
 
 bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, int32_t tokens, bool finished) {
@@ -337,7 +329,7 @@ bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, int3
   if (placement.state == State::kStarting) ForgetRefusals(request);
   placement.state = State::kDecoding;
   placement.in_step = true;
-  placement.lost_workers = placement.failed_starts = 0;
+  placement.lost_workers = placement.failed_starts = placement.moves = 0;
   request.completion_tokens += tokens;
   if (finished) {
     assignments_.LeaveDecode(request);
@@ -358,13 +350,15 @@ void RouterCore::EndAll() {
 
 bool RouterCore::TryPlace(Request& request, absl::Time now) {
   request.placement.refusals.ForgetDue(now);
-  const auto [prefill, decode] = choice_.Choose(request);
-  if (prefill == nullptr) return false;
-  Place(request, *prefill, decode, now);
+  const WorkerChoice::Workers chosen = choice_.Choose(request);
+  if (chosen.prefill == nullptr) return false;
+  Place(request, chosen, now);
   return true;
 }
 
-void RouterCore::Place(Request& request, const AttachedWorker& prefill, const AttachedWorker* decode, absl::Time now) {
+void RouterCore::Place(Request& request, const WorkerChoice::Workers& workers, absl::Time now, bool hedge) {
+  const AttachedWorker& prefill = *workers.prefill;
+  const AttachedWorker* decode = workers.decode;
   Placement& placement = request.placement;
   const bool streaming = placement.route.streaming;
   waiting_.Remove(request);
@@ -382,6 +376,7 @@ void RouterCore::Place(Request& request, const AttachedWorker& prefill, const At
                       .worker = prefill.link,
                       .decode_worker = decode == nullptr ? "" : decode->info.address,
                       .streaming = streaming,
+                      .hedge = hedge,
                       .with_output = decode != nullptr && decode->info.has_module_weights() &&
                                      prefill.info.numerics_id == decode->info.numerics_id &&
                                      prefill.info.CanHold(placement.prompt_tokens)});
@@ -394,8 +389,8 @@ void RouterCore::PlaceWaiting(absl::Time now) {
   }
 }
 
-// Cancels the request at its workers, and places it again or makes it wait.
-void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
+// Cancels the request at its workers, except a former job.
+void RouterCore::LeaveWorkers(Request& request) {
   Placement& placement = request.placement;
   for (const WorkerAddress& link : {placement.prefill, placement.decode}) {
     if (link.empty()) continue;
@@ -404,7 +399,14 @@ void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
   PassOnRoom(placement);
   assignments_.LeavePrefill(request);
   assignments_.LeaveDecode(request);
+}
+
+// Cancels the request at its workers, and places it again or makes it wait.
+void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
+  Placement& placement = request.placement;
+  LeaveWorkers(request);
   if (TryPlace(request, now)) return;
+  if (placement.former) return GiveUpHedge(request);
   if (!placement.route.at_holder && !IsLowPriority(request.asked.spec.priority)) return Wait(request, now);
   End(request,
       absl::UnavailableError("no prefill worker can take this low-priority job now; such a job does not wait"));
@@ -412,12 +414,7 @@ void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
 
 void RouterCore::Wait(Request& request, absl::Time now) {
   Placement& placement = request.placement;
-  placement.reason = registry_.Readiness(request.asked.served->name, request.asked.prefill_only);
-  if (placement.reason.ok() && !request.output.empty() && choice_.DecodesFor(request).empty()) {
-    placement.reason =
-        absl::UnavailableError(StrCat("no decode worker with the weights that began the output is attached; model '",
-                                      request.asked.served->name, "' has other weights now"));
-  }
+  placement.reason = choice_.Readiness(request);
   if (placement.reason.ok() && placement.route.streaming) {
     waiting_.Remove(request);
     placement.state = State::kCollecting;
@@ -445,18 +442,53 @@ void RouterCore::ForgetRefusals(Request& request) {
   rooms_.Drop(request);
 }
 
+// --- avoided workers -----------------------------------------------------------------------------
+
+void RouterCore::MoveFromAvoided(absl::Time now) {
+  absl::btree_set<Request*, Request::ById> requests;
+  for (const auto& [link, worker] : registry_.workers()) {
+    if (IsAvoided(worker.health)) requests.insert(worker.requests.begin(), worker.requests.end());
+  }
+  for (Request* request : requests) Move(*request, now);
+}
+
+// Starts a request elsewhere, if workers that are not avoided can take it.
+void RouterCore::Move(Request& request, absl::Time now) {
+  Placement& placement = request.placement;
+  if (placement.moves >= kMostMoves || placement.route.at_holder) return;
+  if (IsLowPriority(request.asked.spec.priority)) return;
+  placement.refusals.ForgetDue(now);
+  const WorkerChoice::Workers chosen = choice_.Choose(request);
+  if (chosen.prefill == nullptr || IsAvoided(chosen.prefill->health)) return;
+  if (chosen.decode != nullptr && IsAvoided(chosen.decode->health)) return;
+  ++placement.moves;
+  const bool hedge =
+      placement.state == State::kPrefilling && !placement.former && IsAvoided(registry_.At(placement.prefill).health);
+  ++(hedge ? request.hedged : request.moved);
+  if (hedge) {
+    rooms_.Drop(request);  // the worker keeps room for the first job's name
+    hedges_.Begin(request);
+  } else {
+    LeaveWorkers(request);
+  }
+  request.ExtendByOutput();
+  Place(request, chosen, now, hedge);
+}
+
+// Cancels the hedge, so that a former job is the only one again.
+void RouterCore::GiveUpHedge(Request& request) {
+  LeaveWorkers(request);
+  hedges_.Keep(request);
+}
+
 // --- ends ----------------------------------------------------------------------------------------
 
 void RouterCore::End(Request& request, const absl::Status& status, absl::Duration retry_after) {
   Placement& placement = request.placement;
   if (placement.state == State::kNone) return;
-  for (const WorkerAddress& link : {placement.prefill, placement.decode}) {
-    if (!link.empty()) actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = &request, .worker = link});
-  }
-  PassOnRoom(placement);
+  hedges_.Drop(request);
+  LeaveWorkers(request);
   rooms_.Drop(request);
-  assignments_.LeavePrefill(request);
-  assignments_.LeaveDecode(request);
   waiting_.Remove(request);
   timers_.Clear(request);
   shares_.End(request.asked.spec);
@@ -495,6 +527,7 @@ void RouterCore::Tick(absl::Time now) {
   if (now >= NextWatch()) {
     watch_.Tick(now);
     NoteHealth(now);
+    MoveFromAvoided(now);
   }
   for (const WorkerAddress& link : std::exchange(room_left_, {})) OnRoom(link, 1, nullptr, now);
   while (timers_.Next() <= now) PlaceOrWait(FirstToAsk(*timers_.First(), now), now);
@@ -542,27 +575,18 @@ void RouterCore::CheckInvariants() const {
   assignments_.CheckInvariants(live_);
   rooms_.CheckInvariants();
   tenants_.CheckInvariants(live_);
+  hedges_.CheckInvariants(live_);
   int32_t waiting = 0;
   int64_t with_room = 0;
   size_t timers = 0;
   absl::flat_hash_map<std::string, int32_t> tenants;
   for (const Request* request : live_) {
     const Placement& placement = request->placement;
-    const Route& route = placement.route;
     const RequestSpec& spec = request->asked.spec;
     if (TenantShares::Counts(spec)) ++tenants[spec.tenant];
-    const bool waits = placement.state == State::kWaiting, streams = placement.state == State::kStreaming;
-    BATON_CHECK(waits == waiting_.Contains(*request), request->id);
-    BATON_CHECK((streams || placement.state == State::kPrefilling) == !placement.prefill.empty(), request->id);
-    const bool either = waits || placement.state == State::kHeld, is_collecting = placement.state == State::kCollecting;
-    BATON_CHECK((streams || either || is_collecting || request->asked.prefill_only) == placement.decode.empty(),
-                request->id);
-    BATON_CHECK(
-        !route.at_holder || placement.state == State::kHeld || placement.prefill == request->asked.context.holder,
-        request->id);
-    BATON_CHECK(either || (streams || is_collecting) == route.streaming, request->id);
-    BATON_CHECK(streams || placement.expected_at.empty(), request->id);
-    waiting += waits;
+    BATON_CHECK((placement.state == State::kWaiting) == waiting_.Contains(*request), request->id);
+    CheckPlacement(*request);
+    waiting += placement.state == State::kWaiting;
     with_room += !placement.room_at.empty();
     timers += placement.timer != absl::InfiniteFuture();
   }

@@ -11,6 +11,9 @@
 // - A streaming prompt that all prefill workers have refused stays here, and is placed when it is
 //   complete.
 // - A request with Route::at_holder ends if the holder refuses it or is gone.
+// - A request whose worker is silent or hung (WorkerWatch) moves to another worker. In kPrefilling,
+//   its job at an avoided prefill worker goes on beside the new one, a hedge, and the first commit
+//   wins.
 // - Every accepted request ends exactly once, by one kEnd action. The core asks workers that may
 //   still hold KV of the request to cancel it.
 //
@@ -29,6 +32,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "router/assignments.h"
+#include "router/hedges.h"
 #include "router/placement.h"
 #include "router/request.h"
 #include "router/request_timers.h"
@@ -46,6 +50,8 @@ namespace baton {
 
 // A request that lost this many workers since its last token ends.
 inline constexpr int32_t kMostLostWorkers = 3;
+// A request leaves avoided workers at most this often before its next token.
+inline constexpr int32_t kMostMoves = 3;
 
 struct RouterLimits {
   int32_t live_requests = 4096;
@@ -101,9 +107,9 @@ class RouterCore {
   void EndBy(Request& request, absl::Time deadline);
   // Records that a step of the request's present worker has it.
   void StepStarted(Request& request) { request.placement.in_step = true; }
-  // Handles a committed hand-off. Returns true if the hand-off is valid. Then kStartDecode follows,
-  // or kEnd with OK for a prefill-only request. Otherwise cancels the hand-off at the decode worker
-  // with this incarnation.
+  // Handles a committed hand-off of any of the request's jobs. Returns true if the hand-off is
+  // valid. Then kStartDecode follows, or kEnd with OK for a prefill-only request. Otherwise cancels
+  // the hand-off at the decode worker with this incarnation.
   bool PrefillDone(const WorkerAddress& link, Request& request, Incarnation decode_incarnation, absl::Time now);
   // Records that a prefill worker has these first blocks of a prompt that it has prefilled.
   void Remember(const WorkerAddress& link, std::span<const BlockKey> keys);
@@ -142,23 +148,24 @@ class RouterCore {
   void CheckInvariants() const;
 
  private:
-  void NoteHealth(absl::Time now);
+  bool NoteHealth(absl::Time now);
   absl::Time NextWatch() const;
   bool TryPlace(Request& request, absl::Time now);
   // Makes the request wait for a worker, or for room on a worker.
   void Wait(Request& request, absl::Time now);
   void PlaceOrWait(Request& request, absl::Time now);
-  void Place(Request& request, const AttachedWorker& prefill, const AttachedWorker* decode, absl::Time now);
+  void Place(Request& request, const WorkerChoice::Workers& workers, absl::Time now, bool hedge = false);
   void UseKeptRoom(const WorkerAddress& link, Request& request, absl::Time now);
   void AskAgain(Request& request, const WorkerAddress& link, absl::Time now);
   void ForgetRefusals(Request& request);
+  void MoveFromAvoided(absl::Time now);
+  void Move(Request& request, absl::Time now);
+  void LeaveWorkers(Request& request);
+  void GiveUpHedge(Request& request);
   void PlaceWaiting(absl::Time now);
   Request& FirstToAsk(Request& request, absl::Time now);
   void EndOverdue(absl::Time now);
   void PassOnRoom(const Placement& placement);
-  // Returns whether the worker has reported room that no request has used, and lets one request use
-  // it.
-  bool TakeUnusedRoom(const WorkerAddress& link);
   void End(Request& request, const absl::Status& status, absl::Duration retry_after = absl::ZeroDuration());
   void Arm(Request& request);
 
@@ -177,6 +184,7 @@ class RouterCore {
   absl::btree_set<WorkerAddress> room_left_;
   std::vector<RouterAction> actions_;
   RoomKeeper rooms_{limits_.room_wait, registry_, waiting_, actions_};
+  Hedges hedges_{registry_, assignments_, actions_};
 };
 
 }  // namespace baton

@@ -38,8 +38,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "base/lru_map.h"
 #include "kv/prefix_key.h"
-#include "router/lru_map.h"
 #include "router/session_window.h"
 
 namespace baton {

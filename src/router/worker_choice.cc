@@ -1,7 +1,11 @@
 #include "router/worker_choice.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
 
 namespace baton {
 namespace {
@@ -22,6 +26,16 @@ WorkerChoice::Candidates Usable(const WorkerChoice::Candidates& candidates, int6
 
 }  // namespace
 
+absl::Status WorkerChoice::Readiness(const Request& request) const {
+  const std::string& model = request.asked.served->name;
+  RETURN_IF_ERROR(workers_.Readiness(model, request.asked.prefill_only));
+  if (request.output.empty() || !DecodesFor(request).empty()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("no decode worker with the weights that began the output is attached; "
+                   "model '",
+                   model, "' has other weights now"));
+}
+
 WorkerChoice::Candidates WorkerChoice::DecodesFor(const Request& request) const {
   Candidates decodes = workers_.Decodes(request.asked.served->name);
   if (!request.output.empty()) {
@@ -35,12 +49,19 @@ WorkerChoice::Workers WorkerChoice::Choose(const Request& request) const {
   const Placement& placement = request.placement;
   const ClientRequest& asked = request.asked;
   const auto refused = [&](const AttachedWorker* worker) { return placement.refusals.Has(worker->link); };
-  Candidates decodes = Usable(DecodesFor(request), request.most_tokens());
-  std::erase_if(decodes, refused);
+  Candidates decodes = DecodesFor(request);
   Candidates prefills = workers_.Prefills(asked.served->name, asked.prefill_only, decodes);
+  // A well decode worker whose KV no prefill worker computes does not rule out the others.
+  std::erase_if(decodes, [&](const AttachedWorker* decode) {
+    return std::ranges::none_of(prefills, [&](const auto* prefill) { return CanShareKv(prefill->info, decode->info); });
+  });
+  decodes = Usable(decodes, request.most_tokens());
+  std::erase_if(decodes, refused);
   // A worker that holds the prompt without the output so far serves too.
-  prefills = Usable(prefills, std::ssize(asked.spec.tokens));
-  std::erase_if(prefills, refused);
+  prefills = Usable(workers_.Prefills(asked.served->name, asked.prefill_only, decodes), std::ssize(asked.spec.tokens));
+  std::erase_if(prefills, [&](const AttachedWorker* worker) {
+    return refused(worker) || (placement.former && placement.former->prefill == worker->link);
+  });
   const AttachedWorker* prefill = ChoosePrefill(prefills, request, options_);
   if (prefill == nullptr) return {};
   const AttachedWorker* decode = asked.prefill_only ? nullptr : DecodeFor(request, *prefill, std::move(decodes));
@@ -49,7 +70,9 @@ WorkerChoice::Workers WorkerChoice::Choose(const Request& request) const {
 }
 
 const AttachedWorker* WorkerChoice::DecodeFor(const Request& request, const AttachedWorker& prefill) const {
-  return DecodeFor(request, prefill, Usable(DecodesFor(request), request.most_tokens()));
+  Candidates decodes = DecodesFor(request);
+  std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill.info, decode->info); });
+  return DecodeFor(request, prefill, Usable(decodes, request.most_tokens()));
 }
 
 const AttachedWorker* WorkerChoice::DecodeFor(const Request& request, const AttachedWorker& prefill,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "router/placement.h"
 #include "router/request.h"
 #include "router/worker_registry.h"
@@ -17,8 +18,9 @@ class WorkerChoice {
   // `workers` must outlive this.
   WorkerChoice(const WorkerRegistry& workers, const PlacementOptions& options) : workers_(workers), options_(options) {}
 
-  // Returns the decode workers for the request's model, and for its output if it has any.
-  Candidates DecodesFor(const Request& request) const;
+  // Returns OK if workers for the request are attached, with or without room. Returns UNAVAILABLE
+  // if one is missing.
+  absl::Status Readiness(const Request& request) const;
   struct Workers {
     const AttachedWorker* prefill = nullptr;  // null: no workers can take the request now
     // Null for a prefill-only request. May be null for a streaming prompt.
@@ -30,6 +32,8 @@ class WorkerChoice {
   const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill) const;
 
  private:
+  // Returns the decode workers for the request's model, and for its output if it has any.
+  Candidates DecodesFor(const Request& request) const;
   const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill, Candidates decodes) const;
 
   const WorkerRegistry& workers_;

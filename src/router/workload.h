@@ -17,8 +17,8 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/lru_map.h"
 #include "base/named_value.h"
-#include "router/lru_map.h"
 
 namespace baton {
 

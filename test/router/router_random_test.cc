@@ -30,7 +30,7 @@ class RandomCluster {
     for (const auto& [link, worker] : core_.workers()) CHECK(worker.requests.empty());
   }
 
-  int ended = 0, finished = 0, kept = 0, avoided = 0;
+  int ended = 0, finished = 0, kept = 0, avoided = 0, hedged = 0, formers_kept = 0;
 
  private:
   static RouterLimits Limits(uint64_t seed) {
@@ -172,6 +172,9 @@ class RandomCluster {
         avoided += IsAvoided(action.health.health);
         continue;
       }
+      hedged += action.hedge;
+      formers_kept += action.kind == Kind::kKeepFormer;
+      if (action.kind == Kind::kDropFormer || action.kind == Kind::kKeepFormer) continue;
       if (action.kind == Kind::kDropRoom) {
         REQUIRE(jobs_.contains(action.worker));
         CHECK(kept_at_.erase(action.worker) == 1);
@@ -215,18 +218,22 @@ class RandomCluster {
 };
 
 TEST_CASE("RouterCore ends every request once in random runs") {
-  int ended = 0, finished = 0, kept = 0, avoided = 0;
+  int ended = 0, finished = 0, kept = 0, avoided = 0, hedged = 0, formers_kept = 0;
   const Seeds seeds = ForEachWorld<RandomCluster>(200, [&](const RandomCluster& cluster) {
     ended += cluster.ended;
     finished += cluster.finished;
     kept += cluster.kept;
     avoided += cluster.avoided;
+    hedged += cluster.hedged;
+    formers_kept += cluster.formers_kept;
   });
   if (seeds.all()) {
     CHECK(ended > 10000);
     CHECK(finished > 1000);
     CHECK(kept > 20);
     CHECK(avoided > 1000);
+    CHECK(hedged > 100);
+    CHECK(formers_kept > 10);
   }
 }
 

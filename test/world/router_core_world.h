@@ -117,8 +117,10 @@ inline std::vector<std::string> Take(CoreById& core) {
   for (const RouterAction& action : core.TakeActions()) {
     switch (action.kind) {
       case Kind::kStartPrefill:
-        lines.push_back(absl::StrCat(action.streaming ? "open " : "prefill ", action.request->id, " ", action.worker,
-                                     " ", action.decode_worker));
+        lines.push_back(absl::StrCat(action.streaming ? "open "
+                                     : action.hedge   ? "hedge "
+                                                      : "prefill ",
+                                     action.request->id, " ", action.worker, " ", action.decode_worker));
         break;
       case Kind::kAppend:
         lines.push_back(absl::StrCat("append ", action.request->id, " ", action.worker));
@@ -137,6 +139,13 @@ inline std::vector<std::string> Take(CoreById& core) {
         break;
       case Kind::kDropRoom:
         lines.push_back(absl::StrCat("keep none ", action.worker));
+        break;
+      case Kind::kDropFormer:
+        lines.push_back(
+            absl::StrCat("drop former ", action.request->id, " ", action.worker, " ", action.decode_worker));
+        break;
+      case Kind::kKeepFormer:
+        lines.push_back(absl::StrCat("keep former ", action.request->id, " ", action.worker));
         break;
       case Kind::kEnd:
         lines.push_back(absl::StrCat("end ", action.request->id, " ", absl::StatusCodeToString(action.status.code())));

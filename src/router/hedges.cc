@@ -1,0 +1,62 @@
+#include "router/hedges.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+
+namespace baton {
+
+void Hedges::Begin(Request& request) {
+  Placement& placement = request.placement;
+  BATON_CHECK(placement.state == Placement::State::kPrefilling && !placement.former, request.id);
+  placement.former = {placement.prefill, placement.decode, placement.in_step};
+  hedged_.insert(&request);
+  assignments_.LeavePrefill(request);
+  assignments_.LeaveDecode(request);
+}
+
+void Hedges::Drop(Request& request) {
+  if (!request.placement.former) return;
+  auto [prefill, decode, in_step] = *std::exchange(request.placement.former, std::nullopt);
+  hedged_.erase(&request);
+  if (registry_.Find(prefill) == nullptr) prefill.clear();
+  if (registry_.Find(decode) == nullptr) decode.clear();
+  actions_.push_back({.kind = RouterAction::Kind::kDropFormer,
+                      .request = &request,
+                      .worker = std::move(prefill),
+                      .decode_worker = std::move(decode)});
+}
+
+void Hedges::DropAt(const WorkerAddress& lost) {
+  const std::vector<Request*> hedged(hedged_.begin(), hedged_.end());
+  for (Request* request : hedged) {
+    const Placement::Former& former = *request->placement.former;
+    if (former.prefill != lost && former.decode != lost) continue;
+    request->placement.lost_workers += former.prefill == lost && former.in_step;
+    Drop(*request);
+  }
+}
+
+void Hedges::Keep(Request& request) {
+  Placement& placement = request.placement;
+  const Placement::Former former = *std::exchange(placement.former, std::nullopt);
+  hedged_.erase(&request);
+  assignments_.ToPrefill(request, registry_.At(former.prefill));
+  if (!former.decode.empty()) assignments_.ToDecode(request, registry_.At(former.decode));
+  placement.in_step = former.in_step;
+  actions_.push_back({.kind = RouterAction::Kind::kKeepFormer, .request = &request, .worker = former.prefill});
+}
+
+void Hedges::CheckInvariants(const absl::flat_hash_set<Request*>& live) const {
+  for (Request* request : live)
+    BATON_CHECK(request->placement.former.has_value() == hedged_.contains(request), request->id);
+  for (const Request* request : hedged_) {
+    const Placement& placement = request->placement;
+    BATON_CHECK(placement.former && placement.state == Placement::State::kPrefilling, request->id);
+    BATON_CHECK(!placement.route.at_holder && placement.former->prefill != placement.prefill, request->id);
+    BATON_CHECK(registry_.workers().contains(placement.former->prefill), request->id);
+  }
+}
+
+}  // namespace baton
