@@ -58,6 +58,13 @@ bool SessionStays(const AttachedWorker& home, std::span<const AttachedWorker* co
   return Stays(QueuedTokens(home), request.placement.prompt_tokens + least_queued, options);
 }
 
+// Returns whether the home's queue stands still while the other worker's moves. The waits are
+// reported ones, so all routers see the same.
+bool WaitsTooLong(const AttachedWorker& home, const AttachedWorker& other, const PlacementOptions& options) {
+  const absl::Duration wait = home.load.longest_wait;
+  return options.pin_wait > absl::ZeroDuration() && wait > options.pin_wait && other.load.longest_wait < wait / 2;
+}
+
 using Candidates = std::span<const AttachedWorker* const>;  // not empty
 
 const AttachedWorker* CheapestPrefill(Candidates candidates, const Request& request) {
@@ -77,7 +84,7 @@ const AttachedWorker* PinnedPrefill(Candidates candidates, const Request& reques
   const bool stays = held || request.placement.route.session.empty()
                          ? Stays(PrefillCost(*pinned, request), PrefillCost(*cheapest, request), options)
                          : SessionStays(*pinned, candidates, request, options);
-  return stays ? pinned : cheapest;
+  return stays && !WaitsTooLong(*pinned, *cheapest, options) ? pinned : cheapest;
 }
 
 const AttachedWorker* LeastQueuedPrefill(Candidates candidates, const Request& request,
@@ -92,8 +99,8 @@ const AttachedWorker* RandomPrefill(Candidates candidates, const Request& reques
   return RandomWorker(candidates, request, "");
 }
 
-const AttachedWorker* LeastLoadedDecode(Candidates candidates, const Request& request,
-                                        const AttachedWorker* /*ahead*/) {
+const AttachedWorker* LeastLoadedDecode(Candidates candidates, const Request& request, const AttachedWorker*,
+                                        const PlacementOptions&) {
   return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
     return std::tuple(IsOverloaded(*worker, request),
                       DecodeLoad(*worker) + (request.placement.route.streaming ? std::ssize(worker->expected) : 0),
@@ -102,23 +109,26 @@ const AttachedWorker* LeastLoadedDecode(Candidates candidates, const Request& re
   });
 }
 
-const AttachedWorker* PinnedDecode(Candidates candidates, const Request& request, const AttachedWorker* ahead) {
+const AttachedWorker* PinnedDecode(Candidates candidates, const Request& request, const AttachedWorker* ahead,
+                                   const PlacementOptions& options) {
   const bool has_gone = ahead != nullptr && std::ranges::count(candidates, ahead) > 0;
   const AttachedWorker* home = has_gone ? ahead
                                : request.placement.route.session.empty()
                                    ? nullptr
                                    : HomeOf(candidates, request.placement.route.session);
-  if (home != nullptr && !IsOverloaded(*home, request)) return home;
-  return LeastLoadedDecode(candidates, request, ahead);
+  const AttachedWorker* least_loaded = LeastLoadedDecode(candidates, request, ahead, options);
+  const bool stays = home != nullptr && !IsOverloaded(*home, request) && !WaitsTooLong(*home, *least_loaded, options);
+  return stays ? home : least_loaded;
 }
 
-const AttachedWorker* RandomDecode(Candidates candidates, const Request& request, const AttachedWorker*) {
+const AttachedWorker* RandomDecode(Candidates candidates, const Request& request, const AttachedWorker*,
+                                   const PlacementOptions&) {
   return RandomWorker(candidates, request, " decode");
 }
 
 struct Policy : NamedValue<Routing> {
   const AttachedWorker* (*prefill)(Candidates, const Request&, const PlacementOptions&);
-  const AttachedWorker* (*decode)(Candidates, const Request&, const AttachedWorker* ahead);
+  const AttachedWorker* (*decode)(Candidates, const Request&, const AttachedWorker* ahead, const PlacementOptions&);
 };
 
 constexpr Policy kPolicies[] = {
@@ -212,7 +222,7 @@ const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> all, c
                                    const AttachedWorker* ahead, const PlacementOptions& options) {
   if (all.empty()) return nullptr;
   const auto candidates = LargeEnough(all, request.most_tokens());
-  return PolicyOf(options).decode(candidates, request, ahead);
+  return PolicyOf(options).decode(candidates, request, ahead, options);
 }
 
 }  // namespace baton

@@ -151,6 +151,9 @@ struct PlacementOptions {
   // cost by more than `pin_slack_tokens`.
   double pin_ratio = 2;
   int64_t pin_slack_tokens = 1024;
+  // A request also leaves its home if the first request of the home's queue has waited longer than
+  // this, and the cheapest worker's less than half as long. Zero: waits do not matter.
+  absl::Duration pin_wait = absl::Seconds(1);
 };
 
 // Returns the workers whose context length and pool can hold `tokens` tokens at all. If there are
@@ -183,7 +186,8 @@ bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b);
 // 4. for a prompt without a full block: the worker to which rendezvous hashing pins the first
 //    upstream request, so that prompts that begin with the same output share its KV
 //
-// The cheapest worker is chosen if none of these exists, or if the one that exists is overloaded.
+// The cheapest worker is chosen if none of these exists, or if the one that exists is overloaded or
+// its queue waits for too long (PlacementOptions::pin_wait).
 //
 // Whether a session's home is overloaded depends on the prompt's length and on the workers' queues.
 // Routers that see the same queues therefore agree. They may differ while a router's own requests
@@ -194,9 +198,9 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candi
 // Chooses a decode worker. Returns null without candidates.
 //
 // Under kPinned, the choice is `ahead`, or else the worker to which rendezvous hashing pins the
-// session. If there is neither, or that worker is overloaded, the choice is the least loaded
-// worker. For a streaming prompt, the load includes the requests expected there. `ahead` is the
-// worker that has received KV of a streaming prompt; it may be null.
+// session. If there is neither, or that worker is overloaded or its queue waits for too long, the
+// choice is the least loaded worker. For a streaming prompt, the load includes the requests
+// expected there. `ahead` is the worker that has received KV of a streaming prompt; it may be null.
 const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> candidates, const Request& request,
                                    const AttachedWorker* ahead, const PlacementOptions& options);
 

@@ -188,6 +188,27 @@ TEST_CASE("ChoosePrefill leaves an overloaded home and weighs cached prefixes ag
   }
 }
 
+TEST_CASE("ChoosePrefill and ChooseDecode leave a home whose queue waits twice as long") {
+  std::vector<AttachedWorker> prefills{Prefill("a"), Prefill("b")}, decodes{Decode("a"), Decode("b")};
+  for (std::vector<AttachedWorker>* workers : {&prefills, &decodes}) {
+    const std::vector<const AttachedWorker*> all{&workers->front(), &workers->back()};
+    const RouteRequest request = SessionRequest("s", 2);
+    const auto choose = [&](const PlacementOptions& options) {
+      return workers == &prefills ? ChoosePrefill(all, request, options) : ChooseDecode(all, request, nullptr, options);
+    };
+    const AttachedWorker* home = choose({});
+    AttachedWorker& stays = home == all[0] ? workers->front() : workers->back();
+    AttachedWorker& other = home == all[0] ? workers->back() : workers->front();
+    stays.load.longest_wait = absl::Seconds(1);
+    CHECK(choose({}) == home);
+    stays.load.longest_wait = absl::Milliseconds(1001);
+    CHECK(choose({}) == &other);
+    CHECK(choose({.pin_wait = absl::ZeroDuration()}) == home);
+    other.load.longest_wait = absl::Milliseconds(501);
+    CHECK(choose({}) == home);
+  }
+}
+
 TEST_CASE("ChoosePrefill separates sessions with one name in different cache domains") {
   std::vector<AttachedWorker> prefills{Prefill("a"), Prefill("b")}, decodes{Decode("c"), Decode("d")};
   const std::vector<const AttachedWorker*> prefill{&prefills[0], &prefills[1]}, decode{&decodes[0], &decodes[1]};
