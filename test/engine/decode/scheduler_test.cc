@@ -199,7 +199,7 @@ std::string Show(const Admission& admission) {
 
 TEST_CASE("DecodeScheduler plans each step as its scenarios expect") {
   const std::vector<std::string> files = ScenarioFiles({"decode_"});
-  CHECK(files.size() == 18);
+  CHECK(files.size() == 19);
   for (const std::string& file : files) {
     std::unique_ptr<DecodeSchedulerWorld> world;
     RunScenario(file, [&](const ScenarioCommand& c) -> std::string {
