@@ -100,6 +100,9 @@ struct Placement {
   int64_t queued_tokens = 0;
   // kWaiting: the time at which the request ends with `reason`.
   absl::Time give_up{};
+  // kWaiting: the time at which half of this wait is over, and whether it is.
+  absl::Time late_at{};
+  bool late = false;
   // kWaiting: the reason for the wait.
   absl::Status reason{};
   // Time from which capacity_wait counts: that of the first refusal, or of the last refusal by a

@@ -117,7 +117,7 @@ absl::Status RouterCore::Submit(Request& request, absl::Time now) {
   RETURN_IF_ERROR(shares_.Check(asked.spec, live_requests()));
   if (!waiting_.HasRoom(asked.spec) && !registry_.Readiness(asked.served->name, asked.prefill_only).ok()) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "overloaded: ", waiting_requests(), " requests wait, limit ", limits_.waiting_requests,
+        "overloaded: ", waiting_.size(), " requests wait, limit ", limits_.waiting_requests,
         asked.spec.tenant.empty() ? "" : "; a tenant with more waiting requests than free slots may not add one"));
   }
   placement.state = State::kHeld;
@@ -254,7 +254,7 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
                       (failed_start && placement.failed_starts < kMostFailedStarts)) &&
                      !placement.route.at_holder;
   if (again) {
-    absl::Duration delay = std::max({failure.retry_after, kShortestRetry, (waiting_requests() + 1) * kRetrySpacing});
+    absl::Duration delay = std::max({failure.retry_after, kShortestRetry, (waiting_.size() + 1) * kRetrySpacing});
     // One failed start is no reason to avoid the worker.
     if (failed_start) delay = std::max(delay, (placement.failed_starts - 1) * limits_.retry_hint);
     const bool until_room = absl::IsResourceExhausted(reason) && failure.no_room_to_decode &&
@@ -423,14 +423,17 @@ void RouterCore::Wait(Request& request, absl::Time now) {
   if (placement.reason.ok()) {
     placement.reason = placement.last_refusal;
     placement.give_up = *placement.refused_at + limits_.capacity_wait;
+    placement.late_at = *placement.refused_at + limits_.capacity_wait / 2;
   } else {
     // This also covers requests whose refusing workers have left. They wait for other workers as
     // new requests do, and capacity_wait begins with the next refusal.
     ForgetRefusals(request);
     placement.give_up = std::max(now + limits_.worker_wait,
                                  registry_.AwaitedUntil(request.asked.served->name, request.asked.prefill_only));
+    placement.late_at = now + (placement.give_up - now) / 2;
   }
   placement.state = State::kWaiting;
+  placement.late = now >= placement.late_at;
   waiting_.Add(request);
   if (placement.refused_at) rooms_.Waits(request, now);
   Arm(request);
@@ -505,7 +508,7 @@ void RouterCore::Arm(Request& request) {
   const Placement& placement = request.placement;
   absl::Time timer = request.asked.deadline;
   if (placement.state == State::kWaiting) {
-    timer = std::min(timer, placement.give_up);
+    timer = std::min(timer, placement.late ? placement.give_up : placement.late_at);
     // A request that waits for a worker is placed by WorkerAttached. A request that waits for room
     // asks again when the retry delay of a refusal ends.
     timer = std::min(timer, placement.refusals.Next());
@@ -541,12 +544,12 @@ void RouterCore::EndOverdue(absl::Time now) {
     if (now >= request->asked.deadline) {
       End(*request, absl::DeadlineExceededError("the deadline passed"));
     } else if (now < placement.give_up) {
-      continue;
+      placement.late = now >= placement.late_at;
+      Arm(*request);
     } else if (std::ranges::any_of(placement.refusals.all(), drains)) {
       // The wait for room begins when the worker that shuts down has left.
       placement.refused_at = now;
-      placement.give_up = now + limits_.capacity_wait;
-      Arm(*request);
+      Wait(*request, now);
     } else {
       End(*request, registry_.BlameQuarantine(placement, placement.reason), limits_.retry_hint);
     }

@@ -143,7 +143,7 @@ class RouterCore {
   // --- views -------------------------------------------------------------------------------------
   const WorkerRegistry& registry() const { return registry_; }
   int32_t live_requests() const { return static_cast<int32_t>(live_.size()); }
-  int32_t waiting_requests() const { return waiting_.size(); }
+  const WaitingQueue& waiting() const { return waiting_; }
   const RoomKeeper& rooms() const { return rooms_; }
   void CheckInvariants() const;
 

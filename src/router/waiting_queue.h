@@ -1,6 +1,7 @@
 // The queue of requests that wait for a worker, or for room on a worker.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <vector>
@@ -28,6 +29,10 @@ class WaitingQueue {
   void Remove(Request& request);
   bool Contains(const Request& request) const;
   int32_t size() const { return static_cast<int32_t>(queue_.size()); }
+  // Number of requests that have waited for more than half of their wait.
+  int64_t late() const {
+    return std::ranges::count_if(queue_, [](const Request* request) { return request->placement.late; });
+  }
 
   // Returns whether a request may wait. A tenant that has more waiting requests than the queue has
   // free slots may not add one.

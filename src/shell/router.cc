@@ -368,7 +368,7 @@ int64_t Router::ticks() const {
 
 int32_t Router::waiting_requests() const {
   const std::lock_guard lock(mutex_);
-  return dispatcher_.core().waiting_requests();
+  return dispatcher_.core().waiting().size();
 }
 
 // --- Reports of workers ----------------------------------------------------------------

@@ -238,7 +238,7 @@ TEST_CASE("RouterCore asks a full decode worker again when it reports room") {
   Take(c.core);
   c.core.Failed(kP, "r", NoRoom(), c.now);
   CHECK(Take(c.core).empty());
-  CHECK(c.core.NextTick() == c.now + absl::Seconds(30));
+  CHECK(c.core.NextTick() == c.now + absl::Seconds(15));  // half of the wait
   SECTION("the worker reports room") {
     c.core.OnRoom(kD, 1, c.now);
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
@@ -442,6 +442,28 @@ TEST_CASE("RouterCore keeps room for tenants alternately") {
   CHECK(c.core.PrefillDone(kP, "a1", Incarnation(22), c.now));
   Take(c.core);
   CHECK(c.TickAfter({}) == Lines{"keep b1 decode-1"});
+}
+
+TEST_CASE("RouterCore counts a request as late when half of its wait is over") {
+  Cluster c(
+      {.worker_wait = absl::Seconds(10), .capacity_wait = absl::Seconds(30), .room_wait = absl::InfiniteDuration()});
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
+  c.core.Failed(kP, "r", NoRoom(), c.now);
+  c.core.Tick(c.now += absl::Seconds(14));
+  CHECK(c.core.late_requests() == 0);
+  CHECK(c.core.NextTick() == c.now + absl::Seconds(1));
+  c.core.Tick(c.now += absl::Seconds(1));
+  CHECK(c.core.late_requests() == 1);
+  CHECK(c.core.NextTick() == c.now + absl::Seconds(15));
+  c.core.OnRoom(kD, 1, c.now);
+  CHECK(c.core.late_requests() == 0);
+  c.core.Failed(kP, "r", NoRoom(), c.now);
+  CHECK(c.core.late_requests() == 1);
+  c.core.WorkerLost(kD, c.now);
+  CHECK(c.core.late_requests() == 0);
+  c.core.Tick(c.now += absl::Seconds(5));
+  CHECK(c.core.late_requests() == 1);
+  CHECK(c.core.NextTick() == c.now + absl::Seconds(5));
 }
 
 TEST_CASE("RouterCore passes unused room to a request whose refusal arrives later") {

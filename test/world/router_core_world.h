@@ -92,7 +92,8 @@ class CoreById {
   const WorkerRegistry& registry() const { return core_.registry(); }
   const WorkerRegistry::Workers& workers() const { return core_.registry().workers(); }
   int32_t live_requests() const { return core_.live_requests(); }
-  int32_t waiting_requests() const { return core_.waiting_requests(); }
+  int32_t waiting_requests() const { return core_.waiting().size(); }
+  int64_t late_requests() const { return core_.waiting().late(); }
   int64_t FewestUncached(const RouteRequest& request) const {
     return baton::FewestUncached(registry(), *MakeRecord(request));
   }
