@@ -40,7 +40,7 @@ class CaseDrawer {
     shape.device = *DeviceNamed("a100");
     shape.device.step_overhead = absl::Milliseconds(2) + Within(absl::Milliseconds(30));
     shape.step_tokens = OneOf<int64_t>({32, 64, 128, 512});
-    shape.blocks = OneOf<int64_t>({64, 96, 160, 512});
+    shape.blocks = OneOf<int64_t>({40, 64, 96, 512});
     shape.network.seed = seed_;
     shape.network.push = Within(absl::Milliseconds(2));
     shape.prefill_workers = dice_.Uniform(1, 3);

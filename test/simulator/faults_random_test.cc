@@ -18,7 +18,7 @@
 namespace baton {
 namespace {
 
-constexpr uint64_t kSeeds = 2000;
+constexpr uint64_t kSeeds = 4000;
 
 // Counts over all seeds. They ensure that faults strike and that most requests survive them.
 struct FaultTotals {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/strings.h"
 #include "router/router_core.h"
 
 namespace baton {
@@ -33,8 +34,12 @@ void CheckOutput(const RequestId& id, const ClientHistory& seen, const ClientHis
 // long as a request waits, or kMostLostWorkers streams to workers broke while they ran it.
 bool IsEndByFaults(const ClientHistory& seen, const History& run) {
   if (absl::IsInternal(seen.status)) return run.breaks >= kMostLostWorkers;
-  return (absl::IsUnavailable(seen.status) || absl::IsResourceExhausted(seen.status)) &&
-         run.disturbed_from < seen.ended && seen.ended - seen.submitted >= kLeastWait;
+  if (!absl::IsUnavailable(seen.status) && !absl::IsResourceExhausted(seen.status)) return false;
+  if (seen.ended < run.disturbed_from) return false;
+  // The router repeats a hand-off twice that the decode worker cannot start. If it has not noticed
+  // that the worker has restarted, the request ends without a longer wait (docs/known-gaps.md).
+  if (Message(seen.status).starts_with("the hand-off failed")) return true;
+  return seen.ended - seen.submitted >= kLeastWait;
 }
 
 void CheckReason(const RequestId& id, const ClientHistory& seen, const History& run, Problems& problems) {
