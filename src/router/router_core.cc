@@ -36,11 +36,8 @@ RouterCore::RouterCore(const RouterLimits& limits)
 
 void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
   registry_.Attach(link, info);
-  // Reports of room may have been lost with the previous connection.
-  for (Request* request : live_) {
-    Refusals& refusals = request->placement.refusals;
-    if (refusals.AwaitsRoom(link)) refusals.Forget(link);
-  }
+  // Reports of room may have been lost with the previous connection, or the worker has restarted.
+  for (Request* request : live_) request->placement.refusals.Forget(link);
   PlaceWaiting(now);
 }
 
@@ -198,19 +195,18 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarn
     }
     return false;
   }
+  if (!request.asked.prefill_only && registry_.At(placement.decode).info.incarnation != decode_incarnation) {
+    // The router has not noticed the restart yet. It leaves the worker out until it attaches.
+    const std::string what = StrCat("decode worker ", placement.decode, " has restarted and is not attached yet");
+    Failed(link, request, {absl::UnavailableError(what), limits_.worker_wait, true}, now);
+    return false;
+  }
   hedges_.Drop(request);
   assignments_.LeavePrefill(request);
   rooms_.Drop(request);
   if (request.asked.prefill_only) {
     End(request, absl::OkStatus());
     return true;
-  }
-  if (registry_.At(placement.decode).info.incarnation != decode_incarnation) {
-    // This router has not noticed yet.
-    placement.state = State::kStarting;
-    const WorkerAddress decode = placement.decode;
-    Failed(decode, request, {absl::FailedPreconditionError("the decode worker has restarted")}, now);
-    return false;
   }
   tenants_.Granted(request);
   placement.state = State::kStarting;

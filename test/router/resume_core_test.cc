@@ -66,14 +66,18 @@ TEST_CASE("RouterCore repeats a hand-off to a decode worker that has restarted")
     CHECK(Take(c.core) == Lines{"decode r decode-1"});
   }
   SECTION("the router does not notice") {
-    c.core.Tick(c.now += absl::Milliseconds(10));
-    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
-    CHECK_FALSE(c.core.PrefillDone(kP, "r", Incarnation(23), c.now));
-    CHECK(Take(c.core).empty());
-    c.core.Tick(c.now += absl::Seconds(1));
-    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
-    CHECK_FALSE(c.core.PrefillDone(kP, "r", Incarnation(23), c.now));
+    for (absl::Duration waited; waited < absl::Seconds(28); waited += absl::Seconds(2)) {
+      c.core.Tick(c.now += absl::Seconds(2));  // worker_wait
+      CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+      CHECK_FALSE(c.core.PrefillDone(kP, "r", Incarnation(23), c.now));
+      CHECK(Take(c.core).empty());
+    }
+    c.core.Tick(c.now += absl::Seconds(2));  // capacity_wait
     CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
+  SECTION("another worker takes the request") {
+    c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 24), c.now);
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-2"});
   }
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "base/strings.h"
 #include "router/router_core.h"
 
 namespace baton {
@@ -36,9 +35,6 @@ bool IsEndByFaults(const ClientHistory& seen, const History& run) {
   if (absl::IsInternal(seen.status)) return run.breaks >= kMostLostWorkers;
   if (!absl::IsUnavailable(seen.status) && !absl::IsResourceExhausted(seen.status)) return false;
   if (seen.ended < run.disturbed_from) return false;
-  // The router repeats a hand-off twice that the decode worker cannot start. If it has not noticed
-  // that the worker has restarted, the request ends without a longer wait (docs/known-gaps.md).
-  if (Message(seen.status).starts_with("the hand-off failed")) return true;
   return seen.ended - seen.submitted >= kLeastWait;
 }
 
