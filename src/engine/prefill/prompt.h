@@ -93,6 +93,8 @@ struct PrefillPrompt {
   bool looked_again = false;
   std::optional<Protection> protection{};  // of its cached blocks, while the prompt is queued
   BlockTable table{};                      // of [0, planned)
+  // Blocks of a failed step, which pushes may still read. They stay until the prompt is removed.
+  std::vector<BlockRef> failed_blocks{};
   PrefillCounters counters{};
   PrefillCounters counters_before{};  // before the running step; restored if the step fails
   bool admitted = false;

@@ -191,7 +191,7 @@ void StepPlanner::RollBack(PrefillPrompt& prompt) {
   if (prompt.own_begin < prompt.planned) {
     const auto first = static_cast<size_t>(prompt.own_begin / kBlockTokens);
     while (prompt.table.size() > first) {
-      const BlockRef block = prompt.table.PopBack();
+      BlockRef block = prompt.table.PopBack();
       if (prompt.table.size() < keys.size()) parts_.tree.Break(keys[prompt.table.size()]);
     }
   }
@@ -204,6 +204,8 @@ void StepPlanner::ForgetStep(bool ok) {
   yielding_tokens_ = 0;
   parts_.staging.staging().EndStep(ok);
   for (PrefillPrompt* prompt : prompts_) {
+      // A layer of a computed block may be in flight to the decode worker.
+      if (prompt.slice_begin < prompt.planned) prompt.failed_blocks.push_back(std::move(block));
     if (!prompt->stopped) continue;
     parts_.queue.Erase(prompt);
     parts_.staging.Unprotect(*prompt);

@@ -117,7 +117,7 @@ class EngineScenario {
 void RunEngineFiles(std::string_view prefix, int files) { CHECK(RunScenarios<EngineScenario>({prefix}) == files); }
 
 TEST_CASE("PrefillEngine pushes KV as steps complete it, and then commits it") {
-  RunEngineFiles("prefill_engine_push_", 5);
+  RunEngineFiles("prefill_engine_push_", 6);
 }
 TEST_CASE("PrefillEngine lets requests wait for room, refuses them or uses cached KV") {
   RunEngineFiles("prefill_engine_admission_", 9);
