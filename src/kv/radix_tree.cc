@@ -153,6 +153,19 @@ bool RadixTree::EvictOne(Evicting evicting) {
   return false;
 }
 
+int64_t RadixTree::Unprotected(int64_t most) const {
+  int64_t blocks = 0;
+  for (const auto& [rank, leaf] : leaves_) {
+    if (blocks >= most || !leaf->protections.empty()) break;  // leaves with protections come last
+    for (const Node* node = leaf; node != nullptr && blocks < most; node = node->parent) {
+      const bool frees_nothing = pool_.ReferencesOf(node->block) > 0 || !node->protections.empty();
+      if (frees_nothing || node->children > (node == leaf ? 0 : 1)) break;
+      ++blocks;
+    }
+  }
+  return blocks;
+}
+
 void RadixTree::Refresh(std::span<const BlockKey> nodes) {
   for (const BlockKey& key : nodes) Touch(Require(key));
 }

@@ -34,6 +34,11 @@ int64_t PrefillAdmission::Needed(const PrefillPrompt& prompt) const {
   return BlocksFor(prompt.wanted) - tree_.ReadyPrefix(keys) + tree_.CachedInPrefix(keys);
 }
 
+bool PrefillAdmission::HasSpare(const PrefillPrompt& prompt, const StepPlan& step) const {
+  const int64_t lacking = Needed(prompt) + step.reserved - pool_.counts().free;
+  return tree_.Unprotected(lacking) >= lacking;
+}
+
 bool PrefillAdmission::Admit(PrefillPrompt& prompt, StepPlan& step, absl::FunctionRef<void(PrefillPrompt&)> give_back) {
   MakeRoom(prompt, step.reserved, give_back);
   if (!Fits(prompt, step.reserved)) return false;

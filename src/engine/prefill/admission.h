@@ -44,6 +44,9 @@ class PrefillAdmission {
   // Returns how many available blocks are not reserved for a prompt.
   int64_t Unpromised() const { return tree_.Available() - Reserved(); }
 
+  // Returns true if blocks for the prompt are free, or cached without protection.
+  bool HasSpare(const PrefillPrompt& prompt, const StepPlan& step) const;
+
   // Sets the step's reserved blocks.
   void BeginStep(StepPlan& step) const { step.reserved = Reserved(); }
   // Admits the prompt, or returns false if there is no room. Reserves the prompt's blocks, and

@@ -14,7 +14,7 @@ PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t ste
     : tree_(tree),
       leases_(pool, tree, kept.leased),
       session_protections_(tree),
-      staging_(tree, kept.staging),
+      staging_(tree, kept.staging, pool.counts().total),
       streaming_(streaming),
       admission_(pool, tree, prompts_, queue_, leases_),
       planner_({tree, queue_, admission_, staging_, streaming_, progress_}, step_tokens) {}

@@ -58,8 +58,10 @@ bool StagingClient::BringBack(PrefillPrompt& prompt, const StepPlan& step) {
 }
 
 BlockRef StagingClient::Allocate() {
-  std::optional<BlockRef> block =
-      tree_.Allocate([this](const BlockKey& key, BlockId evicted) { staging_.Keep(key, evicted); });
+  std::optional<BlockRef> block = tree_.Allocate([this](const BlockKey& key, BlockId evicted) {
+    staging_.Keep(key, evicted);
+    evicted_.Add(key);
+  });
   BATON_CHECK(block.has_value(), "an admitted request found no block");
   return *std::move(block);
 }

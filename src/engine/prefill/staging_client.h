@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engine/prefill/prompt.h"
+#include "engine/prefill/recent_evictions.h"
 #include "engine/prefill/step_plan.h"
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
@@ -27,7 +28,9 @@ namespace baton {
 // Not thread-safe. The tree must outlive it.
 class StagingClient {
  public:
-  StagingClient(RadixTree& tree, StagingOptions options) : tree_(tree), staging_(options) {}
+  // WasEvicted remembers `evictions` evictions.
+  StagingClient(RadixTree& tree, StagingOptions options, int64_t evictions)
+      : tree_(tree), staging_(options), evicted_(evictions) {}
 
   // Finds the prompt's ready prefix in the cache and holds the staged blocks that follow it.
   // Returns how many tokens both have together. Ready blocks from token `from` on become the most
@@ -46,6 +49,8 @@ class StagingClient {
   // Returns a block of the pool, and stages a block that is evicted for it. REQUIRES: the pool has
   // a block that is free or can be evicted.
   BlockRef Allocate();
+  // Returns true if the block was evicted recently, and no copy is in host memory.
+  bool WasEvicted(const BlockKey& key) const { return evicted_.Contains(key) && !staging_.IsHere(key); }
 
   // Protects the cached blocks of a queued prompt from eviction. A second call applies a changed
   // queue order. A streaming prompt gets no protection, because it waits for tokens. A prompt of
@@ -59,6 +64,7 @@ class StagingClient {
  private:
   RadixTree& tree_;
   KvStaging staging_;
+  RecentEvictions evicted_;
 };
 
 }  // namespace baton

@@ -44,6 +44,7 @@ void StepPlanner::PlanPrompts(StepPlan& step) {
     if (!parts_.streaming.TakesPart(*prompt, step) || !parts_.queue.contains(prompt)) continue;
     if (!prompt->admitted) {
       if ((!admitting && !prompt->streaming) || parts_.staging.WaitsForDisk(*prompt)) continue;
+      if (RecomputesEvicted(*prompt, step)) continue;
       if (!parts_.admission.Admit(*prompt, step, [this](PrefillPrompt& victim) { GiveBack(victim); })) {
         // No closed prompt overtakes a closed prompt that waits for blocks.
         admitting = admitting && prompt->streaming;
@@ -56,6 +57,16 @@ void StepPlanner::PlanPrompts(StepPlan& step) {
     step.Take(*prompt, Advance(*prompt, step));
     step.reserved -= available - parts_.tree.Available();
   }
+}
+
+// Returns true for a low-priority job that would compute evicted blocks again, and would evict
+// protected blocks for that. Such a job gains nothing: other sessions then lose KV that they need
+// soon. It waits until there is room to spare, or until the router ends it.
+bool StepPlanner::RecomputesEvicted(const PrefillPrompt& prompt, const StepPlan& step) const {
+  if (!prompt.is_low_priority()) return false;
+  const auto ready = static_cast<size_t>(parts_.tree.ReadyPrefix(prompt.keys));
+  const bool lacks = ready < std::min(prompt.keys.size(), static_cast<size_t>(prompt.wanted / kBlockTokens));
+  return lacks && parts_.staging.WasEvicted(prompt.keys[ready]) && !parts_.admission.HasSpare(prompt, step);
 }
 
 // Takes the prompt's blocks and queues it again. Its full blocks stay in the cache until they are
@@ -193,6 +204,8 @@ void StepPlanner::RollBack(PrefillPrompt& prompt) {
     while (prompt.table.size() > first) {
       BlockRef block = prompt.table.PopBack();
       if (prompt.table.size() < keys.size()) parts_.tree.Break(keys[prompt.table.size()]);
+      // A layer of a computed block may be in flight to the decode worker.
+      if (prompt.slice_begin < prompt.planned) prompt.failed_blocks.push_back(std::move(block));
     }
   }
   prompt.table.Truncate(static_cast<size_t>(BlocksFor(prompt.done)));
@@ -204,8 +217,6 @@ void StepPlanner::ForgetStep(bool ok) {
   yielding_tokens_ = 0;
   parts_.staging.staging().EndStep(ok);
   for (PrefillPrompt* prompt : prompts_) {
-      // A layer of a computed block may be in flight to the decode worker.
-      if (prompt.slice_begin < prompt.planned) prompt.failed_blocks.push_back(std::move(block));
     if (!prompt->stopped) continue;
     parts_.queue.Erase(prompt);
     parts_.staging.Unprotect(*prompt);

@@ -79,6 +79,7 @@ class StepPlanner {
  private:
   void PlanPrompts(StepPlan& step);
   void GiveBack(PrefillPrompt& prompt);
+  bool RecomputesEvicted(const PrefillPrompt& prompt, const StepPlan& step) const;
   int64_t Advance(PrefillPrompt& prompt, const StepPlan& step);
   void TakeUp(PrefillPrompt& prompt, RadixTree::State state);
   void PlanSlice(PrefillPrompt& prompt, int64_t budget);

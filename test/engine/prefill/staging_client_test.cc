@@ -24,7 +24,7 @@ struct Client {
     client.staging().EndStep(true);
   }
 
-  explicit Client(StagingOptions options = {.host = 8, .disk = 0}) : client(tree, options) {}
+  explicit Client(StagingOptions options = {.host = 8, .disk = 0}) : client(tree, options, kCacheBlocks) {}
 
   BlockPool pool{kCacheBlocks};
   RadixTree tree{pool};

@@ -67,7 +67,7 @@ class Planner {
   PrefillPrompts prompts;
   PromptQueue queue;
   PrefillAdmission admission{pool, tree, prompts, queue, leases};
-  StagingClient staging{tree, {.host = 8, .disk = 0}};
+  StagingClient staging{tree, {.host = 8, .disk = 0}, 8};
   StreamingShare share;
   ProgressLog progress;
   StepPlanner planner;  // after all that its destructor uses
