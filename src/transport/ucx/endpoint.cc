@@ -140,6 +140,9 @@ void UcxEndpoint::ReleaseMemory() {
 std::vector<UcxPath> UcxEndpoint::Paths() const {
   if (mapped_device_ != nullptr) return {UcxPath::kMappedDevice};
   if (mapped_ != nullptr) return {UcxPath::kSharedMemory};
+  // Over TCP, puts and rendezvous need handshakes inside UCX. UCX aborts a process if the
+  // connection fails during one of them (docs/design/overview.md, UCX).
+  if (!progress_.has_rdma()) return {UcxPath::kEager};
   if (rkey_ != nullptr && direct_) return {UcxPath::kPut, UcxPath::kRendezvous, UcxPath::kEager};
   return {UcxPath::kRendezvous, UcxPath::kEager};
 }
@@ -150,6 +153,7 @@ void UcxEndpoint::Write(UcxPath path, std::vector<BlockCopy> runs, Done done) {
   ++active_;
   auto* operation =
       new Operation{.endpoint = this, .runs = std::move(runs), .done = std::move(done), .status = status_};
+  operations_.insert(operation);
   if (!status_.ok()) {
     Drop(operation, status_);
     return;
@@ -317,6 +321,7 @@ void UcxEndpoint::Probe(uint64_t target_offset, absl::AnyInvocable<void(absl::St
   operation->done = [probed, done = std::move(done)](const absl::Status& status) mutable {
     done(status.ok() ? absl::StatusOr<uint64_t>(*probed) : status);
   };
+  operations_.insert(operation);
   if (!status_.ok()) {
     Drop(operation, status_);
     return;
@@ -343,7 +348,8 @@ void UcxEndpoint::Drop(Operation* operation, const absl::Status& status) {
   const std::unique_ptr<Operation> finished(operation);
   // UNAVAILABLE means that some bytes may still be written later.
   if (!finished->status.ok() && !status_.ok()) finished->status = status_;
-  finished->done(finished->status);
+  operations_.erase(operation);
+  if (finished->done) finished->done(finished->status);  // unset if it was abandoned
   --active_;
   MaybeClose();
 }
@@ -357,6 +363,13 @@ void UcxEndpoint::Break(const absl::Status& why) {
     Drop(operation, status_);
   }
   MaybeClose();
+}
+
+void UcxEndpoint::Abandon() {
+  BATON_CHECK(!status_.ok(), "abandoned operations that may succeed");
+  for (Operation* operation : operations_) {
+    if (operation->done) std::exchange(operation->done, nullptr)(status_);
+  }
 }
 
 void UcxEndpoint::Close(absl::AnyInvocable<void()> closed) {
@@ -386,11 +399,14 @@ void UcxEndpoint::CloseNow() {
   param.cb.send = [](void* request, ucs_status_t, void* user_data) {
     auto& self = *static_cast<UcxEndpoint*>(user_data);
     ucp_request_free(request);
-    --self.active_;
-    self.MaybeClose();
+    self.Closed();
   };
+  if (!UCS_PTR_IS_PTR(ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &param))) Closed();
+}
+
+// UCX has ended all requests, so none uses the peer's memory.
+void UcxEndpoint::Closed() {
   ReleaseMemory();
-  if (UCS_PTR_IS_PTR(ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &param))) return;
   --active_;
   MaybeClose();
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "transport/transport.h"
@@ -23,7 +24,7 @@ namespace baton {
 enum class UcxPath {
   kSharedMemory,  // the peer's memory is mapped in this process, and the progress thread copies
   kMappedDevice,  // device memory of the peer is mapped in this process, and the device copies
-  kPut,           // one-sided writes by RDMA, or by UCX's emulation over TCP
+  kPut,           // one-sided writes by RDMA; UCX emulates them over TCP
   kRendezvous,    // active messages that announce the data; UCX then moves the data
   kEager,         // active messages that contain the data
 };
@@ -45,7 +46,8 @@ class UcxEndpoint {
   ~UcxEndpoint();
 
   // Returns the paths that can reach the peer's memory. If the memory is mapped in this process,
-  // returns only that path.
+  // returns only that path. Without RDMA, the other paths are not
+  // safe if a peer dies.
   std::vector<UcxPath> Paths() const;
 
   // Writes `runs` to the peer's memory. `done` is called once, on the progress thread. It receives
@@ -60,6 +62,9 @@ class UcxEndpoint {
   // Breaks the connection. Operations in flight end with UNAVAILABLE and the message of `why`. Some
   // of them end only after UCX has closed its endpoint.
   void Break(const absl::Status& why);
+  // Ends the operations that UCX has not ended, as Break does. UCX may still use their memory.
+  // REQUIRES: Break was called.
+  void Abandon();
 
  private:
   struct Operation;
@@ -85,6 +90,7 @@ class UcxEndpoint {
   void Drop(Operation* operation, const absl::Status& status);
   void MaybeClose();
   void CloseNow();
+  void Closed();
 
   UcxProgress& progress_;
   UcxInbox& inbox_;
@@ -94,10 +100,11 @@ class UcxEndpoint {
   ucp_ep_h endpoint_ = nullptr;
   ucp_rkey_h rkey_ = nullptr;
   uint64_t remote_base_ = 0;
-  std::byte* mapped_ = nullptr;         // the peer's memory, for kSharedMemory
-  std::byte* mapped_device_ = nullptr;  // the peer's memory, for kMappedDevice
-  absl::Status status_;                 // an error if the connection is broken
-  int64_t active_ = 0;                  // operations without result
+  std::byte* mapped_ = nullptr;                 // the peer's memory, for kSharedMemory
+  std::byte* mapped_device_ = nullptr;          // the peer's memory, for kMappedDevice
+  absl::Status status_;                         // an error if the connection is broken
+  absl::flat_hash_set<Operation*> operations_;  // without a result, or abandoned
+  int64_t active_ = 0;                          // `operations_`, and the end of the endpoint
   std::deque<std::unique_ptr<Chunk>> waiting_;
   std::map<uint64_t, Operation*> tickets_;  // messages without reply
   int64_t window_used_ = 0;                 // bytes of messages without reply

@@ -76,10 +76,12 @@ class MeasuringAlone {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Link>> UcxLink::Connect(const UcxOptions& options, const UcxSource& source,
-                                                       const UcxDescriptor& peer) {
+                                                       const UcxDescriptor& peer,
+                                                       std::shared_ptr<UcxParkedLinks> parked) {
+  parked->DestroyClosed();
   ASSIGN_OR_RETURN(std::unique_ptr<UcxProgress> progress, UcxProgress::Start(options));
   std::unique_ptr<UcxLink> link(
-      new UcxLink(std::move(progress), source.slab_bytes, static_cast<int64_t>(peer.slab_bytes)));
+      new UcxLink(std::move(progress), std::move(parked), source.slab_bytes, static_cast<int64_t>(peer.slab_bytes)));
   RETURN_IF_ERROR(link->progress_->Call([&] { return link->Open(source, peer); }));
   RETURN_IF_ERROR(link->ChoosePath(source, peer));
   return link;
@@ -166,18 +168,27 @@ void UcxLink::Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(ab
 
 UcxLink::~UcxLink() {
   if (endpoint_ == nullptr) return;
-  std::promise<void> closed;
-  std::future<void> future = closed.get_future();
-  progress_->Post([&] { endpoint_->Close([&] { closed.set_value(); }); });
-  if (future.wait_for(kDrainWithin) != std::future_status::ready) {
+  const auto promise = std::make_shared<std::promise<void>>();
+  const std::shared_future<void> closed = promise->get_future().share();
+  const auto await = [&closed] { return closed.wait_for(kDrainWithin) == std::future_status::ready; };
+  progress_->Post([this, promise] { endpoint_->Close([promise] { promise->set_value(); }); });
+  bool ended = await();
+  if (!ended) {
     progress_->Post([this] { endpoint_->Break(absl::UnavailableError("the connection was closed")); });
-    future.wait();
+    ended = await();
   }
-  // The progress thread may still be inside a method of the endpoint, so that thread destroys it.
-  progress_->Call([this] {
-    endpoint_.reset();
-    return true;
-  });
+  if (!ended) {
+    progress_->Call([this] {
+      endpoint_->Abandon();
+      return true;
+    });
+  }
+  UcxConnection connection{std::move(inbox_), std::move(progress_), std::move(endpoint_), closed};
+  if (ended) {
+    UcxParkedLinks::Destroy(std::move(connection));
+  } else {
+    parked_->Keep(std::move(connection));
+  }
 }
 
 }  // namespace baton

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "transport/transport.h"
 #include "transport/ucx/endpoint.h"
+#include "transport/ucx/parked_links.h"
 
 namespace baton {
 
@@ -32,8 +33,10 @@ class UcxLink final : public Link {
   // Connects and runs the self-test. Blocks until its end. Fails with UNAVAILABLE if the peer does
   // not answer, or if no path writes to its memory.
   static absl::StatusOr<std::unique_ptr<Link>> Connect(const UcxOptions& options, const UcxSource& source,
-                                                       const UcxDescriptor& peer);
-  // Waits up to two seconds for writes in flight, then aborts them.
+                                                       const UcxDescriptor& peer,
+                                                       std::shared_ptr<UcxParkedLinks> parked);
+  // Waits up to two seconds for writes in flight, then aborts them. If UCX does not end them within
+  // two more seconds, their results are UNAVAILABLE, and `parked` keeps what UCX may still use.
   ~UcxLink() override;
 
   void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) override;
@@ -41,8 +44,10 @@ class UcxLink final : public Link {
   std::string Description() const override { return description_; }
 
  private:
-  UcxLink(std::unique_ptr<UcxProgress> progress, int64_t source_bytes, int64_t target_bytes)
-      : inbox_(std::make_unique<UcxInbox>(progress->worker())),
+  UcxLink(std::unique_ptr<UcxProgress> progress, std::shared_ptr<UcxParkedLinks> parked, int64_t source_bytes,
+          int64_t target_bytes)
+      : parked_(std::move(parked)),
+        inbox_(std::make_unique<UcxInbox>(progress->worker())),
         progress_(std::move(progress)),
         source_bytes_(source_bytes),
         target_bytes_(target_bytes) {}
@@ -52,7 +57,8 @@ class UcxLink final : public Link {
   absl::Status WriteAndWait(UcxPath path, const BlockCopy& copy);
   absl::StatusOr<uint64_t> ProbeAndWait(uint64_t target_offset);
 
-  std::unique_ptr<UcxInbox> inbox_;  // declared first, so that it outlives the thread that uses it
+  const std::shared_ptr<UcxParkedLinks> parked_;
+  std::unique_ptr<UcxInbox> inbox_;  // declared before the thread that uses it
   std::unique_ptr<UcxProgress> progress_;
   std::unique_ptr<UcxEndpoint> endpoint_;
   const int64_t source_bytes_;

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -128,19 +129,31 @@ UcxProgress::UcxProgress(ucp_context_h context, ucp_worker_h worker, int event_f
       transports_(TransportsOf(context)),
       thread_([this] { Run(); }) {}
 
-UcxProgress::~UcxProgress() {
+void UcxProgress::Stop() {
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   ucp_worker_signal(worker_);
   thread_.join();
+}
+
+UcxProgress::~UcxProgress() {
+  Stop();
   const std::lock_guard lock(ContextsMutex());
   // Unmap before the worker is destroyed. UCX 1.22 looped forever when it unmapped memory of a
   // destroyed worker.
   if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
   ucp_worker_destroy(worker_);
   ucp_cleanup(context_);
+}
+
+// The names of such transports are rc_verbs, rc_mlx5 and dc_mlx5. UCX emulates writes over ud_*.
+bool UcxProgress::has_rdma() const {
+  return std::ranges::any_of(transports_, [](const std::string& name) {
+    return absl::StartsWith(name, "rc_") || absl::StartsWith(name, "dc_");
+  });
 }
 
 void UcxProgress::Post(Task task) {

@@ -40,6 +40,10 @@ class UcxProgress {
   static absl::StatusOr<std::unique_ptr<UcxProgress>> Start(const UcxOptions& options);
   ~UcxProgress();
 
+  // Ends the thread, after the tasks that are already posted. Requests of UCX make no progress
+  // after that. Idempotent.
+  void Stop();
+
   // Runs `task` on the thread, after the tasks that were posted before. Thread-safe.
   void Post(Task task);
   // Posts `task` and waits for its result. REQUIRES: the caller is not a task on the thread.
@@ -55,6 +59,8 @@ class UcxProgress {
 
   // Returns true if UCX can read and write the memory of CUDA devices.
   bool reaches_cuda() const { return reaches_cuda_; }
+  // Returns true if UCX has found a network whose adapters write to memory of peers.
+  bool has_rdma() const;
   // Returns the transports that UCX has found: "tcp/lo", "posix/memory", "cuda_ipc/cuda",
   // "rc_mlx5/mlx5_0:1", ...
   const std::vector<std::string>& transports() const { return transports_; }

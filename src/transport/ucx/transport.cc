@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<Link>> UcxTransport::Connect(std::string_view pee
     return absl::FailedPreconditionError(absl::StrCat("UCX version differs: ", ucp_get_version_string(), " here, ",
                                                       absl::CHexEscape(peer.ucx_version), " at the peer"));
   }
-  return UcxLink::Connect(options_, {memory_, memory_handle_ != nullptr, slab_bytes_, scratch_offset_}, peer);
+  return UcxLink::Connect(options_, {memory_, memory_handle_ != nullptr, slab_bytes_, scratch_offset_}, peer, parked_);
 }
 
 }  // namespace baton

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "transport/transport.h"
 #include "transport/ucx/inbox.h"
+#include "transport/ucx/parked_links.h"
 #include "transport/ucx/progress.h"
 
 namespace baton {
@@ -49,6 +50,8 @@ class UcxTransport final : public Transport {
   int64_t slab_bytes_ = 0;
   int64_t scratch_offset_ = 0;
   std::string descriptor_;
+  // Declared last, because its connections use the memory of the members above.
+  const std::shared_ptr<UcxParkedLinks> parked_ = std::make_shared<UcxParkedLinks>();
 };
 
 }  // namespace baton

@@ -10,12 +10,22 @@
 #include "catch.h"
 #include "transport/ucx/descriptor.h"
 #include "transport/ucx/endpoint.h"
+#include "transport/ucx/parked_links.h"
 #include "transport/ucx/transport.h"
 
 namespace {
 
 std::atomic<bool> refuse_sends = false;
 std::atomic<bool> refuse_receives = false;
+
+// Requests that UCX accepts and does not end before `end_held` is set.
+std::atomic<bool> hold_sends = false, hold_closes = false, end_held = false;
+struct Held {
+  ucp_worker_h worker = nullptr;
+  std::vector<ucp_request_param_t> requests;
+};
+// Used by the progress thread of one connection.
+Held held;
 
 template <typename F>
 F* Library(const char* name) {
@@ -28,6 +38,10 @@ extern "C" ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h endpoint, unsigned id, cons
                                             const void* data, size_t count, const ucp_request_param_t* param) {
   static auto* const send = Library<decltype(ucp_am_send_nbx)>("ucp_am_send_nbx");
   if (refuse_sends && id == baton::kWriteMessage) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+  if (hold_sends && id == baton::kWriteMessage) {
+    held.requests.push_back(*param);
+    return &held;
+  }
   return send(endpoint, id, header, header_bytes, data, count, param);
 }
 
@@ -36,6 +50,33 @@ extern "C" ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void* desc
   static auto* const receive = Library<decltype(ucp_am_recv_data_nbx)>("ucp_am_recv_data_nbx");
   if (refuse_receives) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
   return receive(worker, descriptor, buffer, count, param);
+}
+
+extern "C" ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h endpoint, const ucp_request_param_t* param) {
+  static auto* const close = Library<decltype(ucp_ep_close_nbx)>("ucp_ep_close_nbx");
+  if (!hold_closes) return close(endpoint, param);
+  ucp_request_param_t force{};
+  force.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  force.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  void* request = close(endpoint, &force);
+  if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
+  held.requests.push_back(*param);
+  return &held;
+}
+
+extern "C" void ucp_request_free(void* request) {
+  static auto* const free_request = Library<decltype(ucp_request_free)>("ucp_request_free");
+  if (request != &held) free_request(request);
+}
+
+extern "C" unsigned ucp_worker_progress(ucp_worker_h worker) {
+  static auto* const progress = Library<decltype(ucp_worker_progress)>("ucp_worker_progress");
+  if (end_held && worker == held.worker) {
+    for (const ucp_request_param_t& param : std::exchange(held.requests, {})) {
+      param.cb.send(&held, UCS_ERR_CANCELED, param.user_data);
+    }
+  }
+  return progress(worker);
 }
 
 namespace baton {
@@ -105,6 +146,43 @@ TEST_CASE("UcxEndpoint breaks the connection when UCX refuses a write") {
     CHECK(status.code() == absl::StatusCode::kUnavailable);
     CHECK(connected.Write(path).code() == absl::StatusCode::kUnavailable);
   }
+}
+
+TEST_CASE("A connection whose requests UCX does not end is parked until they end") {
+  setenv("UCX_TLS", "tcp", 1);
+  const auto target = *UcxTransport::Create({});
+  REQUIRE(target->AllocateSlab(kBytes).ok());
+  std::vector<std::byte> source(kBytes);
+  UcxConnection connection{.inbox = nullptr, .progress = *UcxProgress::Start({}), .endpoint = nullptr, .closed = {}};
+  held.worker = connection.progress->worker();
+  connection.inbox = std::make_unique<UcxInbox>(held.worker);
+  const auto on_thread = [&](auto task) { return connection.progress->Call([&] { return (task(), true); }); };
+  std::promise<void> closed;
+  connection.closed = closed.get_future().share();
+  absl::Status written;
+  on_thread([&] {
+    REQUIRE(connection.inbox->Listen().ok());
+    connection.endpoint = *UcxEndpoint::Open(*connection.progress, *connection.inbox, std::span(source), true,
+                                             *DecodeUcxDescriptor(target->Descriptor()));
+    hold_sends = hold_closes = true;
+    connection.endpoint->Write(UcxPath::kEager, {{0, 0, kBytes}}, [&](absl::Status status) { written = status; });
+    connection.endpoint->Close([&] { closed.set_value(); });
+    connection.endpoint->Break(absl::UnavailableError("closed"));
+  });
+  on_thread([&] { CHECK(written.ok()); });  // after CloseNow: UCX has not ended the write
+  on_thread([&] { connection.endpoint->Abandon(); });
+  CHECK(absl::IsUnavailable(written));
+  UcxParkedLinks parked;
+  std::shared_future<void> ended = connection.closed;
+  parked.Keep(std::move(connection));
+  CHECK(parked.DestroyClosed() == 1);
+  end_held = true;
+  ucp_worker_signal(held.worker);
+  ended.wait();
+  CHECK(parked.DestroyClosed() == 0);
+  hold_sends = hold_closes = end_held = false;
+  held = {};
+  unsetenv("UCX_TLS");
 }
 
 }  // namespace
