@@ -70,7 +70,13 @@ std::string OnTerminal(const std::string& text, const TerminalSize& size) {
 }  // namespace
 
 const char* StateOf(const v1::Worker& worker) {
-  if (worker.attached()) return worker.draining() ? "draining" : "ready";
+  if (worker.attached()) {
+    if (worker.draining()) return "draining";
+    for (const char* health : {"silent", "hung", "returning"}) {
+      if (worker.health() == health) return health;
+    }
+    return "ready";
+  }
   return absl::StartsWith(worker.problem(), "refused: ") ? "refused" : "gone";
 }
 
@@ -99,6 +105,7 @@ std::string StatusText(const std::string& address, const v1::GetServerInfoRespon
       out << "         " << worker.blocks_quarantined()
           << " blocks are in quarantine, because a prefill worker may still write them\n";
     }
+    if (!worker.health_reason().empty()) out << "         " << Printable(worker.health_reason()) << "\n";
     if (!worker.problem().empty()) out << "         " << Printable(worker.problem()) << "\n";
   }
   return out.str();

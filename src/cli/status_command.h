@@ -13,8 +13,9 @@
 
 namespace baton {
 
-// Returns "ready", "draining" (the worker shuts down and accepts no requests), "refused" (the
-// router refused the worker) or "gone" (the worker is not attached).
+// Returns "ready", "draining" (the worker shuts down and accepts no requests), "silent", "hung" or
+// "returning" (Worker.health), "refused" (the router refused the worker) or "gone" (the worker is
+// not attached).
 const char* StateOf(const v1::Worker& worker);
 // Formats a status. Makes foreign text printable.
 std::string StatusText(const std::string& address, const v1::GetServerInfoResponse& info);

@@ -25,6 +25,8 @@ void Fill(const Router::WorkerView& view, v1::Worker& out) {
   out.set_blocks_cached(load.blocks_cached);
   out.set_blocks_quarantined(load.blocks_quarantined);
   out.set_draining(load.draining);
+  out.set_health(std::string(NameOf(view.attached->health)));
+  out.set_health_reason(view.attached->health_reason);
 }
 
 // If there are tenants, a session's name is its salt, a line feed and its id

@@ -15,6 +15,11 @@ int64_t AttachedWorkers(const Dispatcher& dispatcher, WorkerRole role) {
                                [role](const auto& worker) { return worker.second.info.role == role; });
 }
 
+int64_t WorkersInHealth(const Dispatcher& dispatcher, WorkerHealth health) {
+  return std::ranges::count_if(dispatcher.core().registry().workers(),
+                               [health](const auto& worker) { return worker.second.health == health; });
+}
+
 double HandoffsEnded(const PrefillSnapshot& worker, absl::StatusCode code) {
   const auto& ended = worker.engine.totals.handoffs.ended;
   const auto found = ended.find(code);
@@ -148,9 +153,27 @@ constexpr MetricFamily kTable[] = {
      {{"role=prefill", &RouterCounts::lost_prefill_workers}, {"role=decode", &RouterCounts::lost_decode_workers}}},
     {"baton_resumed_requests_total",
      Kind::kCounter,
-     "Requests with output whose decode worker was lost, by `result`: resumed (another worker sent further tokens; "
-     "counted at each loss), failed (the request ended with an error before).",
+     "Requests with output whose decode worker was lost or avoided, by `result`: resumed (another worker sent further "
+     "tokens; "
+     "counted each time), failed (the request ended with an error before).",
      {{"result=resumed", &RouterCounts::resumed}, {"result=failed", &RouterCounts::not_resumed}}},
+    {"baton_workers_avoided",
+     Kind::kGauge,
+     "Attached workers that get no new requests while others can serve, by `reason`: silent (no reports), hung (its "
+     "step does not end), returning (reports again, and must stay well for a while).",
+     {{"reason=silent", [](const Dispatcher& d) -> double { return WorkersInHealth(d, WorkerHealth::kSilent); }},
+      {"reason=hung", [](const Dispatcher& d) -> double { return WorkersInHealth(d, WorkerHealth::kHung); }},
+      {"reason=returning",
+       [](const Dispatcher& d) -> double { return WorkersInHealth(d, WorkerHealth::kReturning); }}}},
+    {"baton_worker_avoidances_total",
+     Kind::kCounter,
+     "Times that a worker became silent or hung, by `reason`.",
+     {{"reason=silent", &RouterCounts::silent_workers}, {"reason=hung", &RouterCounts::hung_workers}}},
+    {"baton_requests_rerouted_total",
+     Kind::kCounter,
+     "Times that a request left a silent or hung worker, by `how`: hedged (a second prefill worker computes the prompt "
+     "too), moved (the request goes on at other workers). Counted when the request ends.",
+     {{"how=hedged", &RouterCounts::hedged}, {"how=moved", &RouterCounts::moved}}},
     {"baton_http_connections", Kind::kGauge, "Open HTTP connections; limit 4096.", {{"", &HttpCounts::connections}}},
     {"baton_http_connections_shed_total",
      Kind::kCounter,

@@ -54,6 +54,8 @@ struct RouterCounts {
   prometheus::Counter *prompt_tokens = nullptr, *cached_tokens = nullptr, *completion_tokens = nullptr;
   prometheus::Counter *lost_prefill_workers = nullptr, *lost_decode_workers = nullptr;
   prometheus::Counter *resumed = nullptr, *not_resumed = nullptr;
+  prometheus::Counter *silent_workers = nullptr, *hung_workers = nullptr;
+  prometheus::Counter *hedged = nullptr, *moved = nullptr;
   prometheus::Histogram *queue = nullptr, *router_queue = nullptr, *prefill = nullptr, *handoff = nullptr,
                         *first_token = nullptr, *inter_token = nullptr, *request = nullptr, *session_wait = nullptr;
 };

@@ -53,6 +53,13 @@ const CLI::Validator kDevice(
     },
     "auto|cpu|cuda|cuda:N[,N...]");
 
+void AddSeconds(CLI::App& app, const std::string& name, absl::Duration& value, double most, const std::string& help) {
+  app.add_option_function<double>(
+         name, [&value](double seconds) { value = absl::Seconds(seconds); }, help)
+      ->check(CLI::Range(0.0, most))
+      ->default_str(absl::StrCat(absl::ToInt64Seconds(value)));
+}
+
 void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_name = "--model") {
   app.add_option(model_name, o.model, "Hugging Face directory of the model (required)");
   app.add_option("--threads", o.threads, "number of compute threads; 0 for one per core")
@@ -186,17 +193,19 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
                  "upper bound on live requests; further requests fail with RESOURCE_EXHAUSTED")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option_function<double>(
-         "--worker-wait", [&o](double seconds) { o.limits.worker_wait = absl::Seconds(seconds); },
-         "seconds for which a request waits if no worker that could serve it is attached")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->default_str(absl::StrCat(absl::ToInt64Seconds(o.limits.worker_wait)));
-  app.add_option_function<double>(
-         "--room-wait", [&o](double seconds) { o.limits.room_wait = absl::Seconds(seconds); },
-         "seconds for which a request waits for KV memory of full decode workers before one of them keeps the memory "
-         "that comes free for it; 0: at once")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->default_str(absl::StrCat(absl::ToInt64Seconds(o.limits.room_wait)));
+  AddSeconds(app, "--worker-wait", o.limits.worker_wait, 3600,
+             "seconds for which a request waits if no worker that could serve it is attached");
+  AddSeconds(app, "--room-wait", o.limits.room_wait, 3600,
+             "seconds for which a request waits for KV memory of full decode workers before one of them keeps the "
+             "memory that comes free for it; 0: at once");
+  AddSeconds(app, "--silence", o.limits.watch.silence, 60,
+             "seconds without a report after which a worker gets no new requests and its requests go on elsewhere; 0: "
+             "no worker is avoided");
+  AddSeconds(app, "--longest-silence", o.limits.watch.longest_silence, 60,
+             "upper bound on these seconds for a worker whose reports come irregularly");
+  AddSeconds(app, "--pin-wait", o.limits.placement.pin_wait, 3600,
+             "seconds that the first request of a worker's queue may wait before requests pinned to the worker go "
+             "elsewhere; 0: no bound");
   AddRetired(app, "--routing",
              "the router always places a request by its session, or else by the prefix of its prompt");
   app.add_option(

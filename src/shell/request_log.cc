@@ -46,6 +46,8 @@ void LogRequestEnd(const RequestOutcome& outcome) {
              {"cached_tokens", int64_t{outcome.cached_tokens}},
              {"completion_tokens", int64_t{outcome.completion_tokens}},
              {"resumed", int64_t{outcome.resumed}},
+             {"hedged", int64_t{outcome.hedged}},
+             {"moved", int64_t{outcome.moved}},
              {"upstream_ms", Milliseconds(outcome.times.upstream)},
              {"queue_ms", Milliseconds(outcome.times.queue)},
              {"prefill_ms", Milliseconds(outcome.times.prefill)},

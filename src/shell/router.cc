@@ -294,7 +294,10 @@ void Router::PostTo(Links<Link>& links, const WorkerAddress& worker, What& what,
 
 void Router::Finish(Work work) {
   for (const absl::StatusCode code : work.prefill_hints) metrics_.OnPrefillHint(code);
-  for (const WorkerWatch::Change& change : work.health) LogHealth(change);
+  for (const WorkerWatch::Change& change : work.health) {
+    metrics_.OnHealth(change.health);
+    LogHealth(change);
+  }
   for (const auto& outbox : work.outboxes) outbox->Drain();
 }
 

@@ -20,6 +20,8 @@ void RouterMetrics::OnProgress(const RequestProgress& progress) {
 void RouterMetrics::OnEnd(const RequestOutcome& outcome) {
   OnRefused(outcome.status.code());
   counts_.resumed->Increment(outcome.resumed);
+  counts_.hedged->Increment(outcome.hedged);
+  counts_.moved->Increment(outcome.moved);
   const bool failed = !outcome.status.ok() && !absl::IsCancelled(outcome.status);
   if (outcome.was_resuming && failed) counts_.not_resumed->Increment();
   counts_.request->Observe(absl::ToDoubleSeconds(outcome.total));
@@ -41,6 +43,11 @@ void RouterMetrics::OnPrefillHint(absl::StatusCode code) { counts_.prefill_hints
 
 void RouterMetrics::OnLost(WorkerRole role) {
   (role == WorkerRole::kPrefill ? counts_.lost_prefill_workers : counts_.lost_decode_workers)->Increment();
+}
+
+void RouterMetrics::OnHealth(WorkerHealth health) {
+  if (health == WorkerHealth::kSilent) counts_.silent_workers->Increment();
+  if (health == WorkerHealth::kHung) counts_.hung_workers->Increment();
 }
 
 RouterMetrics::Tokens RouterMetrics::tokens() const {

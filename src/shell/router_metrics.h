@@ -20,6 +20,7 @@ class RouterMetrics {
   void OnRefused(absl::StatusCode code);      // a call that did not become a request
   void OnPrefillHint(absl::StatusCode code);  // a prefill hint that ended or was refused
   void OnLost(WorkerRole role);
+  void OnHealth(WorkerHealth health);
   struct Tokens {
     int64_t prompt = 0, cached = 0, completion = 0;  // as counted by OnEnd
   };

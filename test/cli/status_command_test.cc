@@ -57,7 +57,7 @@ size_t CountOf(const std::string& part, const std::string& text) {
   return count;
 }
 
-TEST_CASE("StatusText shows a worker as ready, draining, refused or gone") {
+TEST_CASE("StatusText shows the state of each worker, with its reason") {
   v1::GetServerInfoResponse info = Info();
   info.set_active_sessions(2);
   info.set_waiting_sessions(1);
@@ -68,8 +68,14 @@ TEST_CASE("StatusText shows a worker as ready, draining, refused or gone") {
   info.mutable_workers(1)->set_blocks_quarantined(7);
   AddWorker(info, "d:3", /*attached=*/false).set_problem("cannot attach: UNAVAILABLE: no route");
   AddWorker(info, "d:4", /*attached=*/false).set_problem("refused: protocol version 1, expected 2");
+  AddWorker(info, "d:5").set_health("silent");
+  info.mutable_workers(4)->set_health_reason("no report for 1s");
+  AddWorker(info, "d:6").set_health("well");
   const std::string text = StatusText("r:7", info);
   INFO(text);
+  CHECK(text.find("d:5                     silent ") != std::string::npos);
+  CHECK(text.find("\n         no report for 1s\n") != std::string::npos);
+  CHECK(text.find("d:6                     ready ") != std::string::npos);
   CHECK(text.starts_with("baton 9.9 at r:7: 1 live requests"));
   CHECK(text.find("\n2 sessions active, 1 waiting; 30 of 40 prompt tokens were cached; 7 tokens generated\n") !=
         std::string::npos);
