@@ -1,0 +1,100 @@
+// The names that workers have for the jobs of a hedged or moved request.
+#include "catch.h"
+#include "world/dispatcher_world.h"
+
+namespace baton {
+namespace {
+
+constexpr const char* kP2 = "prefill-2";
+constexpr const char* kD2 = "decode-2";
+
+// A dispatcher with two workers of each kind. Request "r" is at the first ones: the other ones
+// attach later.
+class HedgeWorld {
+ public:
+  HedgeWorld() {
+    REQUIRE(d.Submit(d.Request("r", "prompt")).ok());
+    d.Take();
+    old_name = d.NameOf("r");
+    (*d).WorkerAttached(kP2, BytesWorker(WorkerRole::kPrefill, kP2, 12), d.now);
+    (*d).WorkerAttached(kD2, BytesWorker(WorkerRole::kDecode, kD2, 23), d.now);
+    Report(kP, {});
+  }
+  // All workers report. `link` has a step that hangs.
+  Lines Hang(const std::string& link) {
+    Report(link, {.blocks_free = 100, .step_time = absl::Minutes(1)});
+    const Lines lines = d.Take();
+    name = d.NameOf("r");
+    return lines;
+  }
+  void Done(const std::string& link, const RequestId& job, uint64_t decode) {
+    PrefillDone done;
+    done.request_id = job;
+    done.decode_incarnation = Incarnation(decode);
+    done.computed_tokens = 5;
+    (*d).OnPrefillDone(link, done, d.now);
+  }
+  void Makes(const std::string& link, const RequestId& job, const std::string& text) {
+    TokenUpdate update;
+    update.request_id = job;
+    update.tokens.assign(text.begin(), text.end());
+    update.text = text;
+    (*d).OnUpdate(link, update, d.now);
+  }
+
+  Driven d;
+  RequestId old_name, name;
+
+ private:
+  void Report(const std::string& link, const WorkerLoad& load) { (*d).WorkerLoaded(link, load, d.now); }
+};
+
+TEST_CASE("Dispatcher names a hedge anew and cancels the job that loses by its name") {
+  HedgeWorld w;
+  const Lines lines = w.Hang(kP);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0] == "prefill-1 is hung");
+  CHECK(lines[1] == absl::StrCat("prefill-2: prefill ", w.name, " prompt"));
+  REQUIRE(w.name != w.old_name);
+  SECTION("the former job commits first") {
+    w.Done(kP, w.old_name, 22);
+    const Lines after = w.d.Take();
+    REQUIRE(after.size() == 3);
+    CHECK(after[0] == absl::StrCat("prefill-2: cancel ", w.name));
+    CHECK(after[1].ends_with(absl::StrCat("cancel ", w.name)));
+    CHECK(after[2] == absl::StrCat("decode-1: decode ", w.old_name, " prompt"));
+    w.Done(kP2, w.name, 23);  // too late
+    CHECK(w.d.Take() == Lines{absl::StrCat("decode-2: cancel ", w.name)});
+    w.Makes(kD, w.old_name, "out");
+    CHECK(w.d.Take().size() == 1);
+  }
+  SECTION("the hedge commits first") {
+    w.Done(kP2, w.name, 23);
+    const Lines after = w.d.Take();
+    CHECK(std::ranges::count(after, absl::StrCat("prefill-1: cancel ", w.old_name)) == 1);
+    CHECK(std::ranges::count(after, absl::StrCat("decode-1: cancel ", w.old_name)) == 1);
+    w.Done(kP, w.old_name, 22);  // too late
+    CHECK(w.d.Take() == Lines{absl::StrCat("decode-1: cancel ", w.old_name)});
+  }
+  SECTION("the former job fails") {
+    (*w.d).OnFailed(kP, {w.old_name, absl::InternalError("broken"), absl::ZeroDuration()}, w.d.now);
+    w.d.Take();
+    (*w.d).OnFailed(kP2, {w.name, absl::InternalError("broken"), absl::ZeroDuration()}, w.d.now);
+    CHECK(w.d.Take().back() == "r ends INTERNAL, 0 tokens");
+  }
+}
+
+TEST_CASE("Dispatcher drops later tokens of an avoided decode worker") {
+  HedgeWorld w;
+  w.Done(kP, w.old_name, 22);
+  w.Makes(kD, w.old_name, "ab");
+  w.d.Take();
+  const Lines lines = w.Hang(kD);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[1] == absl::StrCat("decode-1: cancel ", w.old_name));
+  w.Makes(kD, w.old_name, "c");
+  CHECK(w.d.Take().empty());
+}
+
+}  // namespace
+}  // namespace baton
