@@ -1,12 +1,17 @@
 #include "router/worker_watch.h"
 
+#include <algorithm>
 #include <deque>
+#include <fstream>
+#include <map>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/strings.h"
 #include "catch.h"
+#include "source_path.h"
 
 namespace baton {
 namespace {
@@ -242,6 +247,48 @@ TEST_CASE("WorkerWatch avoids no worker when it is off, or when the worker is re
   CHECK(watch.NextTick() == absl::UnixEpoch() + WorkerWatch::kTick);
   watch.Remove("a");
   CHECK(watch.NextTick() == absl::InfiniteFuture());
+}
+
+// Returns the intervals of each worker in a file that tools/record_reports has written.
+std::map<std::string, std::vector<absl::Duration>> ReadIntervals(const std::string& path) {
+  std::ifstream file(path);
+  REQUIRE(file.is_open());
+  std::map<std::string, std::vector<absl::Duration>> workers;
+  std::string line, name;
+  while (std::getline(file, line)) {
+    if (line.starts_with("#")) continue;
+    if (line.find('-') != std::string::npos) {
+      name = line;
+      continue;
+    }
+    std::istringstream numbers(line);
+    for (int ms = 0; numbers >> ms;) workers[name].push_back(absl::Milliseconds(ms));
+  }
+  return workers;
+}
+
+TEST_CASE("WorkerWatch avoids no worker when it replays reports of a busy machine") {
+  const auto workers = ReadIntervals(SourcePath("test/golden/report_intervals.txt"));
+  REQUIRE(workers.size() >= 2);
+  std::multimap<absl::Time, std::string> reports;
+  absl::Duration longest, recorded;
+  for (const auto& [name, intervals] : workers) {
+    absl::Time at = absl::UnixEpoch();
+    reports.emplace(at, name);
+    for (const absl::Duration interval : intervals) {
+      reports.emplace(at += interval, name);
+      longest = std::max(longest, interval);
+    }
+    recorded = std::max(recorded, at - absl::UnixEpoch());
+  }
+  CHECK(recorded >= absl::Minutes(9));
+  INFO("longest interval " << longest);
+  WorkerWatch watch({});
+  for (const auto& [at, name] : reports) {
+    while (watch.NextTick() < at) watch.Tick(watch.NextTick());
+    watch.Reported(name, {}, at);
+    for (const WorkerWatch::Change& change : watch.TakeChanges()) FAIL_CHECK(change.worker << ": " << change.reason);
+  }
 }
 
 }  // namespace
