@@ -1,5 +1,6 @@
 // baton: the server with all roles in one process (`serve`), and the client's commands.
 #include "cli/cli.h"
+#include "cli/drain_command.h"
 #include "node/flags.h"
 #include "node/program.h"
 #include "node/programs.h"
@@ -16,6 +17,7 @@ int Main(int argc, char** argv) {
   ClientOptions chat;
   StatusOptions status;
   TraceOptions trace;
+  DrainOptions drain;
   CLI::App* serve_command = app.add_subcommand("serve", "router, prefill and decode in this process");
   AddServeFlags(*serve_command, serve);
   CLI::App* generate_command = app.add_subcommand("generate", "one answer from a running server");
@@ -26,6 +28,9 @@ int Main(int argc, char** argv) {
   CLI::App* trace_command =
       app.add_subcommand("trace", "timeline of a workflow: when its agents waited, computed and decoded");
   AddTraceFlags(*trace_command, trace);
+  CLI::App* drain_command =
+      app.add_subcommand("drain", "moves the work of a worker to others, so that it can be stopped");
+  AddDrainFlags(*drain_command, drain);
   const CLI::App* key_command =
       app.add_subcommand("key", "generates an API key and prints its line for the router's file of keys");
   if (const auto code = ParseFlags(app, argc, argv)) return *code;
@@ -37,6 +42,7 @@ int Main(int argc, char** argv) {
   signal.Release();
   if (generate_command->parsed()) return RunGenerate(generate);
   if (trace_command->parsed()) return RunTrace(trace);
+  if (drain_command->parsed()) return RunDrain(drain);
   if (key_command->parsed()) return RunKey();
   return chat_command->parsed() ? RunChat(chat) : RunStatus(status);
 }

@@ -72,6 +72,7 @@ std::string OnTerminal(const std::string& text, const TerminalSize& size) {
 const char* StateOf(const v1::Worker& worker) {
   if (worker.attached()) {
     if (worker.draining()) return "draining";
+    if (worker.drained()) return "drained";
     for (const char* health : {"silent", "hung", "returning"}) {
       if (worker.health() == health) return health;
     }

@@ -13,9 +13,12 @@
 
 namespace baton {
 
-// Returns "ready", "draining" (the worker shuts down and accepts no requests), "silent", "hung" or
-// "returning" (Worker.health), "refused" (the router refused the worker) or "gone" (the worker is
-// not attached).
+// Returns the state of a worker:
+// - "draining": the worker shuts down and accepts no requests
+// - "drained": an operator has drained it
+// - "silent", "hung", "returning": as Worker.health
+// - "ready": any other attached worker
+// - "refused", "gone": the worker is not attached; the router refused it, or it is away
 const char* StateOf(const v1::Worker& worker);
 // Formats a status. Makes foreign text printable.
 std::string StatusText(const std::string& address, const v1::GetServerInfoResponse& info);

@@ -27,6 +27,7 @@ void Fill(const Router::WorkerView& view, v1::Worker& out) {
   out.set_draining(load.draining);
   out.set_health(std::string(NameOf(view.attached->health)));
   out.set_health_reason(view.attached->health_reason);
+  out.set_drained(view.attached->drained);
 }
 
 // If there are tenants, a session's name is its salt, a line feed and its id

@@ -20,6 +20,11 @@ int64_t WorkersInHealth(const Dispatcher& dispatcher, WorkerHealth health) {
                                [health](const auto& worker) { return worker.second.health == health; });
 }
 
+int64_t DrainedWorkers(const Dispatcher& dispatcher) {
+  return std::ranges::count_if(dispatcher.core().registry().workers(),
+                               [](const auto& worker) { return worker.second.drained; });
+}
+
 double HandoffsEnded(const PrefillSnapshot& worker, absl::StatusCode code) {
   const auto& ended = worker.engine.totals.handoffs.ended;
   const auto found = ended.find(code);
@@ -109,7 +114,7 @@ constexpr MetricFamily kTable[] = {
      Kind::kGauge,
      "Limit on active sessions now, by --max-sessions; 0 for no limit. Sessions that admitted requests depend on, "
      "and sessions active before the limit fell, may exceed it.",
-     {{"", [](const Dispatcher& d) -> double { return d.session_limit(); }}}},
+     {{"", [](const Dispatcher& d) -> double { return d.gate() == nullptr ? 0 : d.gate()->limit(); }}}},
     {"baton_session_wait_seconds",
      Kind::kSeconds,
      "Time from a request's arrival until --max-sessions admitted its session, for requests that waited.",
@@ -160,11 +165,11 @@ constexpr MetricFamily kTable[] = {
     {"baton_workers_avoided",
      Kind::kGauge,
      "Attached workers that get no new requests while others can serve, by `reason`: silent (no reports), hung (its "
-     "step does not end), returning (reports again, and must stay well for a while).",
+     "step does not end), returning (reports again, and must stay well for a while), drained (by an operator).",
      {{"reason=silent", [](const Dispatcher& d) -> double { return WorkersInHealth(d, WorkerHealth::kSilent); }},
       {"reason=hung", [](const Dispatcher& d) -> double { return WorkersInHealth(d, WorkerHealth::kHung); }},
-      {"reason=returning",
-       [](const Dispatcher& d) -> double { return WorkersInHealth(d, WorkerHealth::kReturning); }}}},
+      {"reason=returning", [](const Dispatcher& d) -> double { return WorkersInHealth(d, WorkerHealth::kReturning); }},
+      {"reason=drained", [](const Dispatcher& d) -> double { return DrainedWorkers(d); }}}},
     {"baton_worker_avoidances_total",
      Kind::kCounter,
      "Times that a worker became silent or hung, by `reason`.",

@@ -166,7 +166,7 @@ absl::Status Dispatcher::AddPrefillHint(const RequestTicket& call, ClientRequest
 void Dispatcher::Cancel(const RequestTicket& ticket, absl::Time now) {
   Request* request = requests_.Find(ticket);
   if (request == nullptr) return;
-  core_.Cancel(*request);
+  core_.Fail(*request, absl::CancelledError("cancelled by the client"));
   Act(now);
 }
 
@@ -222,6 +222,11 @@ void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
   for (const RequestId& id : ids_of_worker) {
     if (Request* request = requests_.Find(id)) NoteWaiting(*request);
   }
+}
+
+void Dispatcher::Drain(const WorkerAddress& link, bool drained, absl::Time now) {
+  core_.Drain(link, drained, now);
+  Act(now);
 }
 
 void Dispatcher::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now) {
@@ -518,7 +523,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   detached_.erase(&request);
   requests_.Remove(request);
   for (Request* other : detached_) {
-    if (!IsAwaited(*other)) core_.Cancel(*other);
+    if (!IsAwaited(*other)) core_.Fail(*other, absl::CancelledError("no request waits for its output"));
   }
 }
 
@@ -554,10 +559,6 @@ std::vector<WorkflowView> Dispatcher::WorkflowsOf(const std::string& cache_domai
                     [](const WorkflowView& view) { return std::tie(view.latest, view.name); });
   if (sorted.size() > most) sorted.resize(most);
   return sorted;
-}
-
-std::vector<SessionGate::View> Dispatcher::LatestSessions(size_t most) const {
-  return gate_ ? gate_->Latest(most) : std::vector<SessionGate::View>();
 }
 
 void Dispatcher::CheckInvariants() const {

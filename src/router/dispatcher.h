@@ -110,6 +110,7 @@ class Dispatcher {
   // As in RouterCore. Reports about requests that have ended have no effect.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
   void WorkerLost(const WorkerAddress& link, absl::Time now);
+  void Drain(const WorkerAddress& link, bool drained, absl::Time now);
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now);
   void OnUpdate(const WorkerAddress& link, const PrefillStarted& started, absl::Time now);
   void OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now);
@@ -127,13 +128,13 @@ class Dispatcher {
   const RouterCore& core() const { return core_; }
   const AgentGraph& graph() const { return graph_; }
   const ContextStore& contexts() const { return contexts_; }
+  // Null if there is no limit on sessions.
+  const SessionGate* gate() const { return gate_ ? &*gate_ : nullptr; }
   SessionGate::Counts sessions() const { return gate_ ? gate_->counts() : SessionGate::Counts{}; }
-  int64_t session_limit() const { return gate_ ? gate_->limit() : 0; }  // 0: no limit
   // Returns the requests of a workflow that are live or ended recently.
   Timeline::Lives LivesOf(const std::string& workflow, const std::string& cache_domain, absl::Time now);
   // Returns the workflows of a cache domain, the latest first.
   std::vector<WorkflowView> WorkflowsOf(const std::string& cache_domain, size_t most, absl::Time now);
-  std::vector<SessionGate::View> LatestSessions(size_t most) const;
   void CheckInvariants() const;
 
  private:

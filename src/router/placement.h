@@ -50,6 +50,8 @@ struct AttachedWorker {
   WorkerHealth health = WorkerHealth::kWell;
   std::string health_reason{};
   absl::Time health_since{};
+  // True if an operator has drained the worker (RouterCore::Drain).
+  bool drained = false;
   absl::flat_hash_set<Request*> requests{};  // of this router
   // Streaming prompts of this router that will probably decode here.
   absl::flat_hash_set<Request*> expected{};
@@ -63,6 +65,8 @@ struct AttachedWorker {
   // number is at most HandoffsUnderWay.
   int64_t unused_room = 0;
 
+  // Returns whether the router moves the worker's requests to other workers.
+  bool avoided() const { return drained || IsAvoided(health); }
   // Returns how many requests of this router have a hand-off to the worker under way.
   int64_t HandoffsUnderWay() const;
   void AddUnusedRoom(int64_t count);

@@ -77,7 +77,8 @@ void PrefillAhead::Prefilled(const Request& request) {
   const auto found = shadows_.find(SessionOf(request.asked));
   if (found == shadows_.end()) return;
   for (Request* shadow : found->second) {
-    if (IsPrefix(shadow->asked.spec.tokens, request.asked.spec.tokens)) core_.Cancel(*shadow);
+    if (IsPrefix(shadow->asked.spec.tokens, request.asked.spec.tokens))
+      core_.Fail(*shadow, absl::CancelledError("the next turn is complete"));
   }
 }
 

@@ -73,6 +73,13 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   }
 }
 
+void RouterCore::Drain(const WorkerAddress& link, bool drained, absl::Time now) {
+  registry_.SetDrained(link, drained);
+  if (!drained) return PlaceWaiting(now);
+  rooms_.WorkerLost(link);
+  MoveFromAvoided(now);
+}
+
 void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now) {
   AttachedWorker* worker = registry_.Find(link);
   if (worker == nullptr) return;
@@ -107,10 +114,6 @@ absl::Status RouterCore::Submit(Request& request, absl::Time now) {
   const ClientRequest& asked = request.asked;
   BATON_CHECK(placement.state == State::kNone, request.id);
   BATON_CHECK(placement.prompt_tokens >= 1 || placement.route.streaming, request.id);
-  if (live_requests() >= limits_.live_requests) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("overloaded: ", live_requests(), " live requests, limit ", limits_.live_requests));
-  }
   RETURN_IF_ERROR(shares_.Check(asked.spec, live_requests()));
   if (!waiting_.HasRoom(asked.spec) && !registry_.Readiness(asked.served->name, asked.prefill_only).ok()) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -134,8 +137,6 @@ absl::Status RouterCore::Submit(Request& request, absl::Time now) {
 void RouterCore::Admit(Request& request, absl::Time now) {
   if (request.placement.state == State::kHeld) PlaceOrWait(request, now);
 }
-
-void RouterCore::Cancel(Request& request) { End(request, absl::CancelledError("cancelled by the client")); }
 
 void RouterCore::Grew(Request& request) {
   Placement& placement = request.placement;
@@ -446,7 +447,7 @@ void RouterCore::ForgetRefusals(Request& request) {
 void RouterCore::MoveFromAvoided(absl::Time now) {
   absl::btree_set<Request*, Request::ById> requests;
   for (const auto& [link, worker] : registry_.workers()) {
-    if (IsAvoided(worker.health)) requests.insert(worker.requests.begin(), worker.requests.end());
+    if (worker.avoided()) requests.insert(worker.requests.begin(), worker.requests.end());
   }
   for (Request* request : requests) Move(*request, now);
 }
@@ -458,11 +459,11 @@ void RouterCore::Move(Request& request, absl::Time now) {
   if (IsLowPriority(request.asked.spec.priority)) return;
   placement.refusals.ForgetDue(now);
   const WorkerChoice::Workers chosen = choice_.Choose(request);
-  if (chosen.prefill == nullptr || IsAvoided(chosen.prefill->health)) return;
-  if (chosen.decode != nullptr && IsAvoided(chosen.decode->health)) return;
+  if (chosen.prefill == nullptr || chosen.prefill->avoided()) return;
+  if (chosen.decode != nullptr && chosen.decode->avoided()) return;
   ++placement.moves;
   const bool hedge =
-      placement.state == State::kPrefilling && !placement.former && IsAvoided(registry_.At(placement.prefill).health);
+      placement.state == State::kPrefilling && !placement.former && registry_.At(placement.prefill).avoided();
   ++(hedge ? request.hedged : request.moved);
   if (hedge) {
     rooms_.Drop(request);  // the worker keeps room for the first job's name

@@ -87,6 +87,10 @@ class RouterCore {
   // kMostLostWorkers workers that ran it were lost since its last token, because it may be the
   // cause. Streaming prompts and workers that were shutting down do not count.
   void WorkerLost(const WorkerAddress& link, absl::Time now);
+  // An operator drains a worker, or ends that. A drained worker gets no requests. Its requests move
+  // to other workers as those of an avoided worker do. A request that no other worker can take ends
+  // where it is.
+  void Drain(const WorkerAddress& link, bool drained, absl::Time now);
   // Records a report. It may change the health of workers, and thereby place requests elsewhere.
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now);
 
@@ -97,7 +101,6 @@ class RouterCore {
   absl::Status Submit(Request& request, absl::Time now);
   // Admits a held request.
   void Admit(Request& request, absl::Time now);
-  void Cancel(Request& request);  // with CANCELLED
   void Fail(Request& request, const absl::Status& status) { End(request, status); }
   // Records an increment of a streaming prompt.
   void Grew(Request& request);

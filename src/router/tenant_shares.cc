@@ -9,6 +9,9 @@ namespace baton {
 bool TenantShares::Counts(const RequestSpec& spec) { return !spec.tenant.empty() && !IsLowPriority(spec.priority); }
 
 absl::Status TenantShares::Check(const RequestSpec& spec, int32_t live) const {
+  if (live >= limit_) {
+    return absl::ResourceExhaustedError(absl::StrCat("overloaded: ", live, " live requests, limit ", limit_));
+  }
   if (!Counts(spec)) return absl::OkStatus();
   const int32_t live_of_tenant = this->live(spec.tenant);
   if (live_of_tenant <= limit_ - live) return absl::OkStatus();

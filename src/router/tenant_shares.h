@@ -18,9 +18,9 @@ class TenantShares {
 
   static bool Counts(const RequestSpec& spec);
 
-  // Returns RESOURCE_EXHAUSTED if the tenant has more live requests than slots are free. A tenant
-  // thus gets at most half of the slots and one more. `live` is the number of live requests of all
-  // tenants.
+  // Returns RESOURCE_EXHAUSTED if no slot is free, or if the tenant has more live requests than
+  // slots are free. A tenant thus gets at most half of the slots and one more. `live` is the number
+  // of live requests of all tenants.
   absl::Status Check(const RequestSpec& spec, int32_t live) const;
   void Begin(const RequestSpec& spec);
   void End(const RequestSpec& spec);  // REQUIRES: Begin was called for the request

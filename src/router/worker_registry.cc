@@ -48,7 +48,13 @@ void WorkerRegistry::Attach(const WorkerAddress& link, const WorkerInfo& info) {
   worker.info = info;
   worker.load.blocks_free = info.blocks_total;  // until the worker reports its load
   if (info.role == WorkerRole::kPrefill) worker.prefix_memory.emplace(RememberedBlocks(info));
+  worker.drained = drained_.contains(link);
   restarting_.erase(link);
+}
+
+void WorkerRegistry::SetDrained(const WorkerAddress& link, bool drained) {
+  drained ? static_cast<void>(drained_.insert(link)) : static_cast<void>(drained_.erase(link));
+  if (AttachedWorker* worker = Find(link)) worker->drained = drained;
 }
 
 void WorkerRegistry::Remove(const WorkerAddress& link, absl::Time now) {
@@ -62,7 +68,8 @@ void WorkerRegistry::Remove(const WorkerAddress& link, absl::Time now) {
 WorkerRegistry::Candidates WorkerRegistry::Decodes(const std::string& model) const {
   Candidates result;
   for (const auto& [link, worker] : workers_) {
-    if (worker.info.role == WorkerRole::kDecode && worker.info.model == model) result.push_back(&worker);
+    const bool serves = worker.info.role == WorkerRole::kDecode && worker.info.model == model;
+    if (serves && !worker.drained) result.push_back(&worker);
   }
   return result;
 }
@@ -71,7 +78,7 @@ WorkerRegistry::Candidates WorkerRegistry::Prefills(const std::string& model, bo
                                                     const Candidates& decodes) const {
   Candidates result;
   for (const auto& [link, worker] : workers_) {
-    if (worker.info.role != WorkerRole::kPrefill) continue;
+    if (worker.info.role != WorkerRole::kPrefill || worker.drained) continue;
     const bool serves = std::ranges::any_of(
         decodes, [&](const AttachedWorker* decode) { return CanShareKv(worker.info, decode->info); });
     if (serves || (prefill_only && worker.info.model == model)) result.push_back(&worker);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "router/placement.h"
@@ -35,11 +36,14 @@ class WorkerRegistry {
   const Workers& workers() const { return workers_; }
   AttachedWorker* Find(const WorkerAddress& link);  // null: not attached
   AttachedWorker& At(const WorkerAddress& link) { return workers_.at(link); }
+  // Sets whether an operator has drained the worker. This lasts until the next call, also if the
+  // worker leaves and attaches again.
+  void SetDrained(const WorkerAddress& link, bool drained);
   // Returns whether the worker is attached and shuts down.
   bool IsDraining(const WorkerAddress& link) const;
 
-  // Return workers that could serve a request, with or without room now. `decodes` are the workers
-  // that could decode the request.
+  // Return workers that could serve a request, with or without room now. Drained workers could not.
+  // `decodes` are the workers that could decode the request.
   Candidates Decodes(const std::string& model) const;
   Candidates Prefills(const std::string& model, bool prefill_only, const Candidates& decodes) const;
   // Returns OK if workers for this model are attached, with or without room. Returns UNAVAILABLE
@@ -68,6 +72,7 @@ class WorkerRegistry {
   const absl::Duration restart_wait_;
   Workers workers_;
   absl::btree_map<WorkerAddress, Restarting> restarting_;  // workers that shut down and left
+  absl::btree_set<WorkerAddress> drained_;                 // attached or not
 };
 
 }  // namespace baton

@@ -89,7 +89,7 @@ inline std::string_view NameOf(WorkerHealth health) {
   constexpr std::string_view kNames[] = {"well", "returning", "silent", "hung"};
   return kNames[static_cast<int>(health)];
 }
-// Returns whether the router moves the worker's requests elsewhere.
+// Returns whether such a worker gets requests only if no other worker can take them.
 inline bool IsAvoided(WorkerHealth health) { return health == WorkerHealth::kSilent || health == WorkerHealth::kHung; }
 
 }  // namespace baton

@@ -316,6 +316,30 @@ void Router::Deliver(RequestSink& sink, ClientEvent& event) {
   sink.OnEnd(outcome);
 }
 
+absl::StatusOr<int32_t> Router::Drain(const WorkerAddress& worker, bool drained) {
+  bool known = false;
+  int32_t remaining = 0;
+  Drive([&](Dispatcher& dispatcher, absl::Time now) {
+    known = prefill_links_.contains(worker) || decode_links_.contains(worker);
+    if (!known) return;
+    dispatcher.Drain(worker, drained, now);
+    const auto& workers = dispatcher.core().registry().workers();
+    if (const auto found = workers.find(worker); found != workers.end()) {
+      remaining = static_cast<int32_t>(found->second.requests.size());
+    }
+  });
+  if (!known) {
+    return absl::NotFoundError(
+        StrCat("worker: the router has no worker '", worker, "'; expected an address as `baton status` shows it"));
+  }
+  if (drained) {
+    spdlog::warn("worker {}: an operator drains it; {} of its requests cannot move", worker, remaining);
+  } else {
+    spdlog::info("worker {}: an operator has ended its drain", worker);
+  }
+  return remaining;
+}
+
 // --- Views ----------------------------------------------------------------
 
 absl::Status Router::Readiness(const std::string& model) const {
@@ -346,6 +370,7 @@ std::vector<Router::WorkerView> Router::Workers() const {
       view.attached->health = found->second.health;
       view.attached->health_reason = found->second.health_reason;
       view.attached->health_since = found->second.health_since;
+      view.attached->drained = found->second.drained;
     }
     views.push_back(std::move(view));
   };
@@ -356,7 +381,8 @@ std::vector<Router::WorkerView> Router::Workers() const {
 
 Router::Sessions Router::sessions() const {
   const std::lock_guard lock(mutex_);
-  return {dispatcher_.sessions(), dispatcher_.session_limit(), dispatcher_.LatestSessions(kMostSessions)};
+  const SessionGate* gate = dispatcher_.gate();
+  return gate == nullptr ? Sessions{} : Sessions{gate->counts(), gate->limit(), gate->Latest(kMostSessions)};
 }
 
 int32_t Router::live_requests() const {

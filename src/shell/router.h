@@ -75,6 +75,10 @@ class Router {
   // it when it shuts down.
   void SetWorkers(WorkerRole role, const std::vector<WorkerAddress>& addresses);
 
+  // Drains a worker, or ends that (RouterCore::Drain). Returns the number of this router's requests
+  // that the worker still has. NOT_FOUND: the router has no worker with this configured address.
+  absl::StatusOr<int32_t> Drain(const WorkerAddress& worker, bool drained);
+
   // Returns OK if this model has a prefill worker and a decode worker that share KV. A worker that
   // drained and left less than RouterLimits::restart_wait ago counts as present. Otherwise returns
   // the error of WorkerRegistry::Readiness.

@@ -145,6 +145,34 @@ TEST_CASE("A stream goes on with equal tokens when its decode worker's grace end
   CHECK(used.process.Wait() == 0);
 }
 
+TEST_CASE("A stream moves with equal tokens when an operator drains its decode worker") {
+  ImpatientCluster cluster;
+  const v1::GenerateRequest request = InSession(450, 40);
+  REQUIRE(Call(*cluster.stub, InSession(1, 40)).Finish().ok());
+  Worker& used = cluster.Used(cluster.decode);
+  const std::vector<int32_t> expected = UndisturbedIds(*cluster.stub, request);
+  const auto drain = [&](const std::string& worker, bool undo) {
+    const std::string server = cluster.router->Await("listening on ");
+    Process baton("baton", undo ? std::vector<std::string>{"drain", worker, "--undo", "--server", server}
+                                : std::vector<std::string>{"drain", worker, "--server", server});
+    const int code = baton.Wait();
+    return absl::StrCat(code, " ", baton.Output());
+  };
+  const std::unique_ptr<Call> call = StopWhileItDecodes(used, *cluster.stub, request);
+  CHECK(drain(used.address, false) ==
+        absl::StrCat("0 worker ", used.address, " is drained: it has no request of this router\n"));
+  used.process.Signal(SIGCONT);
+  const absl::Status status = call->Finish();
+  INFO(status.ToString());
+  REQUIRE(status.ok());
+  CHECK(call->ids == expected);
+  used.AwaitBlocksFree();
+  // The session's home gets requests again.
+  CHECK(drain(used.address, true) == absl::StrCat("0 worker ", used.address, " gets requests again\n"));
+  CHECK(Call(*cluster.stub, InSession(1, 40)).Finish().ok());
+  CHECK(drain("nowhere:1", false).find("NOT_FOUND: worker: the router has no worker 'nowhere:1'") != std::string::npos);
+}
+
 TEST_CASE("A prompt starts again elsewhere when its prefill worker's grace ends") {
   ImpatientCluster cluster;
   const v1::GenerateRequest request = InSession(20, 200);

@@ -1,4 +1,6 @@
-// The placement of requests while workers are silent or hung.
+// The placement of requests while workers are silent, hung or drained.
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "catch.h"
 #include "world/watched_cluster.h"
 
@@ -101,6 +103,61 @@ TEST_CASE("RouterCore wakes up for its watch only while it has requests") {
   c.core.Cancel("r");
   Take(c.core);
   CHECK(c.core.NextTick() == absl::InfiniteFuture());
+}
+
+TEST_CASE("RouterCore places no request on a drained worker until the drain ends") {
+  WatchedCluster c;
+  c.core.Drain(kP, true, c.now);
+  const bool restarts = GENERATE(false, true);
+  if (restarts) {
+    c.core.WorkerLost(kP, c.now);
+    c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 13), c.now);
+    Take(c.core);
+  }
+  for (int i = 0; i < 20; ++i) {
+    const Lines lines = c.Submit(Ask(absl::StrCat("r", i)));
+    REQUIRE(lines.size() == 1);
+    CHECK(lines[0].starts_with(absl::StrCat("prefill r", i, " prefill-2")));
+  }
+  c.core.Drain(kP, false, c.now);
+  int at_first = 0;
+  for (int i = 20; i < 40; ++i)
+    at_first += c.Submit(Ask(absl::StrCat("r", i)))[0].find(" prefill-1 ") != std::string::npos;
+  CHECK(at_first > 0);
+}
+
+TEST_CASE("RouterCore lets requests wait when all workers of a kind are drained") {
+  WatchedCluster c;
+  for (const char* link : {kD, kD2}) c.core.Drain(link, true, c.now);
+  CHECK(c.Submit(Ask("r")).empty());
+  c.core.Drain(kD2, false, c.now);
+  const Lines lines = Take(c.core);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].ends_with(" decode-2"));
+}
+
+TEST_CASE("RouterCore moves the requests of a drained worker that others can take") {
+  WatchedCluster c;
+  const std::vector<std::string> words = absl::StrSplit(c.Submit(Ask("r"))[0], ' ');
+  const std::string decode = words[3], other = decode == kD ? kD2 : kD;
+  REQUIRE(c.core.PrefillDone(words[2], "r", Incarnation(decode == kD ? 22 : 23), c.now));
+  REQUIRE(c.core.TokensArrived(decode, "r", false));
+  Take(c.core);
+  SECTION("another worker takes it") {
+    c.core.Drain(decode, true, c.now);
+    const Lines lines = Take(c.core);
+    REQUIRE(lines.size() == 2);
+    CHECK(lines[0] == "cancel r " + decode);
+    CHECK(lines[1].ends_with(" " + other));
+    CHECK(c.core.workers().at(decode).requests.empty());
+  }
+  SECTION("no other worker can take it") {
+    c.core.WorkerLost(other, c.now);
+    c.core.Drain(decode, true, c.now);
+    CHECK(Take(c.core).empty());
+    CHECK(c.core.TokensArrived(decode, "r", true));
+    CHECK(Take(c.core) == Lines{"end r OK"});
+  }
 }
 
 }  // namespace

@@ -562,7 +562,7 @@ TEST_CASE("Dispatcher counts host memory for sessions unless copies are expensiv
         d.Prefilled(absl::StrCat(turn, s), done);
       }
     }
-    return (*d).session_limit();
+    return (*d).gate()->limit();
   };
   SECTION("the worker has no host memory") { CHECK(limit(0, absl::ZeroDuration()) == 30); }
   SECTION("host memory is large enough, and copies are cheap") { CHECK(limit(100, absl::Milliseconds(50)) == 0); }

@@ -42,6 +42,7 @@ class CoreById {
     core_.WorkerAttached(link, info, now);
   }
   void WorkerLost(const WorkerAddress& link, absl::Time now) { core_.WorkerLost(link, now); }
+  void Drain(const WorkerAddress& link, bool drained, absl::Time now) { core_.Drain(link, drained, now); }
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now = absl::UnixEpoch()) {
     core_.WorkerLoaded(link, load, now);
   }
@@ -55,7 +56,7 @@ class CoreById {
   }
   // Events of ended and unknown requests also go to the core.
   void Admit(const RequestId& id, absl::Time now) { core_.Admit(At(id), now); }
-  void Cancel(const RequestId& id) { core_.Cancel(At(id)); }
+  void Cancel(const RequestId& id) { core_.Fail(At(id), absl::CancelledError("")); }
   void Fail(const RequestId& id, const absl::Status& status) { core_.Fail(At(id), status); }
   void Grew(const RequestId& id, int32_t prompt_tokens) {
     At(id).asked.spec.tokens = PromptOf(prompt_tokens);

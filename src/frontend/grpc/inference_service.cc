@@ -59,6 +59,10 @@ absl::StatusOr<Caller> InferenceService::CallerOf(const grpc::CallbackServerCont
   return admission_.callers().Authenticate(AuthorizationOf(context), {"gRPC", context.peer(), method});
 }
 
+absl::Status InferenceService::CheckOperator(const grpc::CallbackServerContext& context, std::string_view method) {
+  return admission_.callers().AuthenticateOperator(AuthorizationOf(context), {"gRPC", context.peer(), method}).status();
+}
+
 template <typename Message>
 void InferenceService::Accept(grpc::CallbackServerContext& context, std::string_view method,
                               const grpc::ByteBuffer& bytes, const std::shared_ptr<CallSink>& sink) {
@@ -107,10 +111,7 @@ grpc::ServerUnaryReactor* InferenceService::ListModels(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* InferenceService::GetServerInfo(grpc::CallbackServerContext* context,
                                                           const v1::GetServerInfoRequest*,
                                                           v1::GetServerInfoResponse* response) {
-  const absl::Status known =
-      admission_.callers()
-          .AuthenticateOperator(AuthorizationOf(*context), {"gRPC", context->peer(), "GetServerInfo"})
-          .status();
+  const absl::Status known = CheckOperator(*context, "GetServerInfo");
   if (!known.ok()) return Finished(context, known);
   *response = ServerInfo(router_, admission_.callers());
   return Finished(context, absl::OkStatus());
@@ -123,6 +124,16 @@ grpc::ServerUnaryReactor* InferenceService::Trace(grpc::CallbackServerContext* c
   const auto trace = router_.TraceOf(request->workflow(), CacheDomainOf(**caller, request->cache_salt()));
   if (trace.ok()) *response = ToProto(*trace);
   return Finished(context, trace.status());
+}
+
+grpc::ServerUnaryReactor* InferenceService::DrainWorker(grpc::CallbackServerContext* context,
+                                                        const v1::DrainWorkerRequest* request,
+                                                        v1::DrainWorkerResponse* response) {
+  const absl::Status known = CheckOperator(*context, "DrainWorker");
+  if (!known.ok()) return Finished(context, known);
+  const absl::StatusOr<int32_t> remaining = router_.Drain(request->worker(), !request->undo());
+  if (remaining.ok()) response->set_remaining_requests(*remaining);
+  return Finished(context, remaining.status());
 }
 
 }  // namespace baton
