@@ -36,7 +36,8 @@ void VirtualTimes::Refund(const std::string& tenant, int64_t tokens) {
   BATON_CHECK(tokens >= 0, "a refund is not negative");
   const auto line = lines_.find(tenant);
   if (line == lines_.end()) return;
-  line->second.time -= tokens;
+  // A refund beyond the current virtual time would be credit.
+  line->second.time = std::max(line->second.time - tokens, std::min(line->second.time, now_));
   if (!line->second.waits && line->second.time <= now_) lines_.erase(line);
 }
 

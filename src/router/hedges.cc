@@ -28,12 +28,12 @@ void Hedges::Drop(Request& request) {
                       .decode_worker = std::move(decode)});
 }
 
-void Hedges::DropAt(const WorkerAddress& lost) {
+void Hedges::DropAt(const WorkerAddress& lost, bool left) {
   const std::vector<Request*> hedged(hedged_.begin(), hedged_.end());
   for (Request* request : hedged) {
     const Placement::Former& former = *request->placement.former;
     if (former.prefill != lost && former.decode != lost) continue;
-    request->placement.lost_workers += former.prefill == lost && former.in_step;
+    request->placement.lost_workers += !left && former.prefill == lost && former.in_step;
     Drop(*request);
   }
 }

@@ -28,8 +28,9 @@ class Hedges {
   void Begin(Request& request);
   // Cancels a former job. Does nothing if there is none.
   void Drop(Request& request);
-  // Drops all former jobs at a lost worker. REQUIRES: the registry does not have the worker.
-  void DropAt(const WorkerAddress& lost);
+  // Drops all former jobs at a lost worker. `left`: it announced its shutdown. REQUIRES: the
+  // registry does not have the worker.
+  void DropAt(const WorkerAddress& lost, bool left);
   // Makes a former job the request's only job. REQUIRES: there is one, and the request has left the
   // workers of the hedge.
   void Keep(Request& request);

@@ -64,7 +64,11 @@ struct AttachedWorker {
   // request whose refusal arrives later lowers this number by one and asks again at once. The
   // number is at most HandoffsUnderWay.
   int64_t unused_room = 0;
+  // Number of requests for which the worker has reported room while it got no requests.
+  int64_t held_room = 0;
 
+  // Returns whether the worker gets requests like any other.
+  bool serves() const { return !drained && health == WorkerHealth::kWell; }
   // Returns whether the router moves the worker's requests to other workers.
   bool avoided() const { return drained || IsAvoided(health); }
   // Returns how many requests of this router have a hand-off to the worker under way.

@@ -1,9 +1,10 @@
-// The workers that have refused a request.
+// The workers that have refused a request, and the meaning of failures that workers report.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
 
@@ -42,6 +43,8 @@ class Refusals {
     return found == refusals_.end() ? nullptr : &*found;
   }
   bool Has(const WorkerAddress& link) const { return std::ranges::count(refusals_, link, &Refusal::link) > 0; }
+  // Returns whether any worker is left out until it reports room.
+  bool AwaitsRoom() const { return std::ranges::count(refusals_, absl::InfiniteFuture(), &Refusal::until) > 0; }
   // Returns whether the worker is left out until it reports room.
   bool AwaitsRoom(const WorkerAddress& link) const {
     const auto found = std::ranges::find(refusals_, link, &Refusal::link);
@@ -60,5 +63,33 @@ class Refusals {
  private:
   std::vector<Refusal> refusals_;
 };
+
+struct Request;
+class WorkerRegistry;
+
+// A worker's report that it could not serve a request.
+struct WorkerFailure {
+  absl::Status status;
+  absl::Duration retry_after{};
+  // Set by a prefill worker if the decode worker is the reason. UNAVAILABLE: the prefill worker
+  // cannot reach it. RESOURCE_EXHAUSTED: it is full, for retry_after, or until a report of room if
+  // that is zero.
+  bool no_room_to_decode = false;
+};
+
+// How often a request's hand-off may fail at its start, since the last token.
+inline constexpr int32_t kMostFailedStarts = 3;
+
+struct FailureMeaning {
+  absl::Status reason{};      // for the client
+  WorkerAddress refuser{};    // the worker to leave out
+  bool failed_start = false;  // a decode worker could not start the hand-off
+  bool leaves = false;        // the refuser shuts down, so it counts as lost
+  bool until_room = false;    // the refuser is full until it reports room
+  bool again = false;         // the request may be placed again
+};
+// Returns the meaning of a failure that `link` has reported. REQUIRES: the request is placed there.
+FailureMeaning MeaningOf(const WorkerFailure& failure, const WorkerAddress& link, const Request& request,
+                         const WorkerRegistry& workers);
 
 }  // namespace baton

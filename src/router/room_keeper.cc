@@ -7,7 +7,7 @@
 namespace baton {
 
 void RoomKeeper::Waits(Request& request, absl::Time now) {
-  next_ = std::min(next_, *request.placement.refused_at + wait_);
+  if (request.placement.refusals.AwaitsRoom()) next_ = std::min(next_, *request.placement.refused_at + wait_);
   const auto found = kept_.find(request.placement.room_at);
   if (found != kept_.end() && found->second.name_used) Send(request, found->second, now);
 }
@@ -20,9 +20,10 @@ void RoomKeeper::Placed(Request& request, const AttachedWorker* decode, absl::Ti
   found->second.name_used = true;
 }
 
-void RoomKeeper::Drop(Request& request) {
-  const WorkerAddress link = request.placement.room_at;
-  if (link.empty()) return;
+void RoomKeeper::Drop(Request& request) { DropAt(WorkerAddress(request.placement.room_at)); }
+
+void RoomKeeper::DropAt(const WorkerAddress& link) {
+  if (!kept_.contains(link)) return;
   WorkerLost(link);
   actions_.push_back({.kind = RouterAction::Kind::kDropRoom, .worker = link});
 }
@@ -56,7 +57,7 @@ void RoomKeeper::Tick(absl::Time now) {
 std::vector<const AttachedWorker*> RoomKeeper::FreeWorkers() const {
   std::vector<const AttachedWorker*> free;
   for (const auto& [link, worker] : workers_.workers()) {
-    const bool accepts = worker.info.role == WorkerRole::kDecode && !worker.load.draining;
+    const bool accepts = worker.info.role == WorkerRole::kDecode && !worker.load.draining && !worker.avoided();
     if (accepts && !kept_.contains(link)) free.push_back(&worker);
   }
   std::ranges::stable_sort(free, std::ranges::greater(), [](const AttachedWorker* worker) {

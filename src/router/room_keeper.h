@@ -36,6 +36,8 @@ class RoomKeeper {
   void Placed(Request& request, const AttachedWorker* decode, absl::Time now);
   // Ends the keeping for this request. Does nothing if no room is kept for it.
   void Drop(Request& request);
+  // Ends the keeping at a worker. Does nothing if it keeps no room for this router.
+  void DropAt(const WorkerAddress& link);
   // Ends the keeping at a worker that is lost, and so gets no message.
   void WorkerLost(const WorkerAddress& link);
 

@@ -17,9 +17,6 @@ namespace {
 constexpr absl::Duration kShortestRetry = absl::Milliseconds(10);
 constexpr absl::Duration kRetrySpacing = absl::Milliseconds(1);
 
-// How often a request's hand-off may fail at its start, since the last token.
-constexpr int32_t kMostFailedStarts = 3;
-
 using State = Placement::State;
 
 }  // namespace
@@ -39,6 +36,7 @@ void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
   // Reports of room may have been lost with the previous connection, or the worker has restarted.
   for (Request* request : live_) request->placement.refusals.Forget(link);
   PlaceWaiting(now);
+  MoveFromAvoided(now);
 }
 
 void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
@@ -52,7 +50,7 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   rooms_.WorkerLost(link);
   registry_.Remove(link, now);
   watch_.Remove(link);
-  hedges_.DropAt(link);
+  hedges_.DropAt(link, left);
   for (Request* request : requests) {
     Placement& placement = request->placement;
     const bool streams = placement.state == State::kStreaming;
@@ -67,7 +65,11 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
     request->ExtendByOutput();
     PlaceOrWait(*request, now);
   }
-  // The lost worker reports no room, so requests that it refused wait for another worker.
+  AskElsewhere(link, now);
+}
+
+// The worker reports no room any longer, so requests that it refused wait for another worker.
+void RouterCore::AskElsewhere(const WorkerAddress& link, absl::Time now) {
   for (Request* request : waiting_.InServiceOrder()) {
     if (request->placement.refusals.Forget(link) && !TryPlace(*request, now)) Wait(*request, now);
   }
@@ -75,9 +77,14 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
 
 void RouterCore::Drain(const WorkerAddress& link, bool drained, absl::Time now) {
   registry_.SetDrained(link, drained);
-  if (!drained) return PlaceWaiting(now);
-  rooms_.WorkerLost(link);
-  MoveFromAvoided(now);
+  if (drained) {
+    rooms_.DropAt(link);
+    AskElsewhere(link, now);
+    MoveFromAvoided(now);
+  } else {
+    UseHeldRoom(link, now);
+    PlaceWaiting(now);
+  }
 }
 
 void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now) {
@@ -92,18 +99,15 @@ void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load,
 
 // Returns whether the health of a worker has changed.
 bool RouterCore::NoteHealth(absl::Time now) {
-  bool recovered = false;
   std::vector<WorkerWatch::Change> changes = watch_.TakeChanges();
   for (WorkerWatch::Change& change : changes) {
-    AttachedWorker& worker = registry_.At(change.worker);
-    worker.health = change.health;
-    worker.health_reason = change.reason;
-    worker.health_since = now;
-    recovered |= change.health == WorkerHealth::kWell;
+    registry_.SetHealth(change, now);
+    if (IsAvoided(change.health)) rooms_.DropAt(change.worker);
+    UseHeldRoom(change.worker, now);
     actions_.push_back({.kind = RouterAction::Kind::kHealth, .health = std::move(change)});
   }
-  // Other workers may have refused the requests that wait.
-  if (recovered) PlaceWaiting(now);
+  // The best workers that a waiting request may ask may be others now.
+  if (!changes.empty()) PlaceWaiting(now);
   return !changes.empty();
 }
 
@@ -115,11 +119,9 @@ absl::Status RouterCore::Submit(Request& request, absl::Time now) {
   BATON_CHECK(placement.state == State::kNone, request.id);
   BATON_CHECK(placement.prompt_tokens >= 1 || placement.route.streaming, request.id);
   RETURN_IF_ERROR(shares_.Check(asked.spec, live_requests()));
-  if (!waiting_.HasRoom(asked.spec) && !registry_.Readiness(asked.served->name, asked.prefill_only).ok()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "overloaded: ", waiting_.size(), " requests wait, limit ", limits_.waiting_requests,
-        asked.spec.tenant.empty() ? "" : "; a tenant with more waiting requests than free slots may not add one"));
-  }
+  const bool may_wait =
+      waiting_.HasRoom(asked.spec) || registry_.Readiness(asked.served->name, asked.prefill_only).ok();
+  if (!may_wait) return waiting_.Check(asked.spec);
   placement.state = State::kHeld;
   placement.sequence = next_sequence_++;
   live_.insert(&request);
@@ -202,7 +204,7 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarn
     Failed(link, request, {absl::UnavailableError(what), limits_.worker_wait, true}, now);
     return false;
   }
-  hedges_.Drop(request);
+  DropFormer(request);
   assignments_.LeavePrefill(request);
   rooms_.Drop(request);
   if (request.asked.prefill_only) {
@@ -223,53 +225,29 @@ void RouterCore::Remember(const WorkerAddress& link, std::span<const BlockKey> k
 
 void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failure& failure, absl::Time now) {
   Placement& placement = request.placement;
-  if (placement.former && placement.former->prefill == link) return hedges_.Drop(request);
-  const bool by_prefill = placement.prefill == link;
-  if (!by_prefill && placement.decode != link) return;
-  absl::Status reason = failure.status;
-  if (reason.ok()) reason = absl::InternalError("the worker failed the request without a reason");
-  if (absl::IsInvalidArgument(reason)) {
-    // Requests were checked before. A worker refuses only prompts that its memory can never hold.
-    reason = absl::InvalidArgumentError(StrCat(request.asked.form.paths.prompt, ": ", Message(reason)));
-  }
-  // The hand-off's lease ended before Start, or its bytes were damaged. Another hand-off may
-  // succeed.
-  const bool failed_start =
-      placement.state == State::kStarting && (absl::IsFailedPrecondition(reason) || absl::IsDataLoss(reason));
-  if (failed_start) {
-    ++placement.failed_starts;
-    reason =
-        absl::UnavailableError(StrCat("the hand-off failed: ", Message(reason), "; the request may be sent again"));
-  }
+  if (placement.former && placement.former->prefill == link) return DropFormer(request);
+  if (placement.prefill != link && placement.decode != link) return;
+  const FailureMeaning meaning = MeaningOf(failure, link, request, registry_);
+  placement.failed_starts += meaning.failed_start;
   const bool streaming = placement.state == State::kStreaming;
-  const bool cannot_hand_off = by_prefill && failure.no_room_to_decode && absl::IsUnavailable(reason);
-  const WorkerAddress refuser = by_prefill && failure.no_room_to_decode ? placement.decode : link;
-  // The worker shuts down, so the request is placed again as if the worker were lost.
-  const bool leaves =
-      (absl::IsUnavailable(reason) || absl::IsResourceExhausted(reason)) && registry_.IsDraining(refuser);
-  const bool again = (absl::IsResourceExhausted(reason) || cannot_hand_off || leaves ||
-                      (failed_start && placement.failed_starts < kMostFailedStarts)) &&
-                     !placement.route.at_holder;
-  if (again) {
+  if (meaning.again) {
     absl::Duration delay = std::max({failure.retry_after, kShortestRetry, (waiting_.size() + 1) * kRetrySpacing});
     // One failed start is no reason to avoid the worker.
-    if (failed_start) delay = std::max(delay, (placement.failed_starts - 1) * limits_.retry_hint);
-    const bool until_room = absl::IsResourceExhausted(reason) && failure.no_room_to_decode &&
-                            !placement.decode.empty() && failure.retry_after == absl::ZeroDuration();
+    if (meaning.failed_start) delay = std::max(delay, (placement.failed_starts - 1) * limits_.retry_hint);
+    AttachedWorker* full = meaning.until_room ? registry_.Find(meaning.refuser) : nullptr;
     absl::Time left_out_until = now + delay;
-    AttachedWorker* full = until_room ? registry_.Find(refuser) : nullptr;
-    if (until_room) left_out_until = full != nullptr && full->TakeUnusedRoom() ? now : absl::InfiniteFuture();
-    placement.refusals.LeaveOut(refuser, left_out_until);
-    if (refuser != placement.decode) PassOnRoom(placement);
+    if (meaning.until_room) left_out_until = full != nullptr && full->TakeUnusedRoom() ? now : absl::InfiniteFuture();
+    placement.refusals.LeaveOut(meaning.refuser, left_out_until);
+    if (meaning.refuser != placement.decode) PassOnRoom(placement);
     assignments_.LeavePrefill(request);
     assignments_.LeaveDecode(request);
     if (streaming) return PlaceOrWait(request, now);
-    if (leaves || !placement.refused_at) placement.refused_at = now;
-    placement.last_refusal = reason;
+    if (meaning.leaves || !placement.refused_at) placement.refused_at = now;
+    placement.last_refusal = meaning.reason;
     request.ExtendByOutput();
     if (now < *placement.refused_at + limits_.capacity_wait) {
       if (TryPlace(request, now)) return;
-      if (placement.former) return GiveUpHedge(request);
+      if (placement.former) return GiveUpHedge(request, /*refused=*/true);
       if (waiting_.HasRoom(request.asked.spec) || request.completion_tokens > 0) return Wait(request, now);
     }
   }
@@ -278,33 +256,39 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
   if (placement.prefill == link) assignments_.LeavePrefill(request);
   if (placement.decode == link) assignments_.LeaveDecode(request);
   if (placement.former) return GiveUpHedge(request);
-  End(request, registry_.BlameQuarantine(placement, reason), failure.retry_after);
+  End(request, registry_.BlameQuarantine(placement, meaning.reason), failure.retry_after);
 }
 
 void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, Request* kept, absl::Time now) {
-  if (kept != nullptr) UseKeptRoom(link, *kept, now);
+  AttachedWorker* worker = registry_.Find(link);
+  if (worker == nullptr) return;
+  if (!worker->serves()) {
+    worker->held_room += requests;
+    return;
+  }
+  const bool has_kept = kept != nullptr && kept->placement.state == State::kWaiting && kept->placement.room_at == link;
+  if (has_kept) AskAgain(*kept, link, now);
   while (requests > 0) {
     Request* first = waiting_.FirstRefusedBy(link);
     if (first == nullptr) break;
-    AskAgain(*first, link, now);
-    if (first->placement.decode == link) {
-      tenants_.Asked(*first);
-      --requests;
-    }
+    requests -= AskAgain(*first, link, now);
   }
-  if (AttachedWorker* worker = registry_.Find(link)) worker->AddUnusedRoom(requests);
+  worker->AddUnusedRoom(requests);
 }
 
-void RouterCore::UseKeptRoom(const WorkerAddress& link, Request& request, absl::Time now) {
-  if (request.placement.state != State::kWaiting || request.placement.room_at != link) return;
-  AskAgain(request, link, now);
-  if (request.placement.decode == link) tenants_.Asked(request);
+// Lets requests use the room that a worker reported while it got no requests, if it gets them now.
+void RouterCore::UseHeldRoom(const WorkerAddress& link, absl::Time now) {
+  AttachedWorker* worker = registry_.Find(link);
+  if (worker != nullptr && worker->serves()) OnRoom(link, std::exchange(worker->held_room, 0), nullptr, now);
 }
 
-// Lets a waiting request ask a worker that has refused it.
-void RouterCore::AskAgain(Request& request, const WorkerAddress& link, absl::Time now) {
+// Lets a waiting request ask a worker that has refused it. Returns whether the request asks it.
+bool RouterCore::AskAgain(Request& request, const WorkerAddress& link, absl::Time now) {
   request.placement.refusals.Forget(link);
   if (!TryPlace(request, now)) Wait(request, now);  // the request waits for a prefill worker
+  if (request.placement.decode != link) return false;
+  tenants_.Asked(request);
+  return true;
 }
 
 // Offers a decode worker's room to the next request. The present request leaves the worker before
@@ -403,7 +387,7 @@ void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
   Placement& placement = request.placement;
   LeaveWorkers(request);
   if (TryPlace(request, now)) return;
-  if (placement.former) return GiveUpHedge(request);
+  if (placement.former) return GiveUpHedge(request, /*refused=*/true);
   if (!placement.route.at_holder && !IsLowPriority(request.asked.spec.priority)) return Wait(request, now);
   End(request,
       absl::UnavailableError("no prefill worker can take this low-priority job now; such a job does not wait"));
@@ -418,6 +402,10 @@ void RouterCore::Wait(Request& request, absl::Time now) {
     return Arm(request);
   }
   if (placement.reason.ok()) {
+    if (!placement.refused_at) {
+      placement.refused_at = now;
+      placement.last_refusal = absl::UnavailableError("no worker can take the request now");
+    }
     placement.reason = placement.last_refusal;
     placement.give_up = *placement.refused_at + limits_.capacity_wait;
     placement.late_at = *placement.refused_at + limits_.capacity_wait / 2;
@@ -425,7 +413,8 @@ void RouterCore::Wait(Request& request, absl::Time now) {
     // This also covers requests whose refusing workers have left. They wait for other workers as
     // new requests do, and capacity_wait begins with the next refusal.
     ForgetRefusals(request);
-    placement.give_up = std::max(now + limits_.worker_wait,
+    // Later than now, so that Tick ends.
+    placement.give_up = std::max(now + std::max(limits_.worker_wait, absl::Nanoseconds(1)),
                                  registry_.AwaitedUntil(request.asked.served->name, request.asked.prefill_only));
     placement.late_at = now + (placement.give_up - now) / 2;
   }
@@ -447,7 +436,8 @@ void RouterCore::ForgetRefusals(Request& request) {
 void RouterCore::MoveFromAvoided(absl::Time now) {
   absl::btree_set<Request*, Request::ById> requests;
   for (const auto& [link, worker] : registry_.workers()) {
-    if (worker.avoided()) requests.insert(worker.requests.begin(), worker.requests.end());
+    const bool can_leave = worker.avoided() && registry_.HasOtherThanAvoided(worker.info.role);
+    if (can_leave) requests.insert(worker.requests.begin(), worker.requests.end());
   }
   for (Request* request : requests) Move(*request, now);
 }
@@ -458,9 +448,8 @@ void RouterCore::Move(Request& request, absl::Time now) {
   if (placement.moves >= kMostMoves || placement.route.at_holder) return;
   if (IsLowPriority(request.asked.spec.priority)) return;
   placement.refusals.ForgetDue(now);
-  const WorkerChoice::Workers chosen = choice_.Choose(request);
-  if (chosen.prefill == nullptr || chosen.prefill->avoided()) return;
-  if (chosen.decode != nullptr && chosen.decode->avoided()) return;
+  const WorkerChoice::Workers chosen = choice_.ChooseToMove(request);
+  if (chosen.prefill == nullptr) return;
   ++placement.moves;
   const bool hedge =
       placement.state == State::kPrefilling && !placement.former && registry_.At(placement.prefill).avoided();
@@ -475,8 +464,19 @@ void RouterCore::Move(Request& request, absl::Time now) {
   Place(request, chosen, now, hedge);
 }
 
-// Cancels the hedge, so that a former job is the only one again.
-void RouterCore::GiveUpHedge(Request& request) {
+// Cancels a former job. Another request may use the room that its decode worker has reported.
+void RouterCore::DropFormer(Request& request) {
+  if (!request.placement.former) return;
+  const WorkerAddress& decode = request.placement.former->decode;
+  if (waiting_.size() > 0 && registry_.Find(decode) != nullptr) room_left_.insert(decode);
+  hedges_.Drop(request);
+}
+
+// Cancels the hedge, so that a former job is the only one again. A hedge that was refused does not
+// count as a move, nor its refusal as the beginning of a wait.
+void RouterCore::GiveUpHedge(Request& request, bool refused) {
+  if (refused) --request.placement.moves;
+  if (refused) request.placement.refused_at.reset();
   LeaveWorkers(request);
   hedges_.Keep(request);
 }
@@ -486,7 +486,7 @@ void RouterCore::GiveUpHedge(Request& request) {
 void RouterCore::End(Request& request, const absl::Status& status, absl::Duration retry_after) {
   Placement& placement = request.placement;
   if (placement.state == State::kNone) return;
-  hedges_.Drop(request);
+  DropFormer(request);
   LeaveWorkers(request);
   rooms_.Drop(request);
   waiting_.Remove(request);
@@ -579,11 +579,10 @@ void RouterCore::CheckInvariants() const {
   int32_t waiting = 0;
   int64_t with_room = 0;
   size_t timers = 0;
-  absl::flat_hash_map<std::string, int32_t> tenants;
+  std::vector<std::string> tenants;
   for (const Request* request : live_) {
     const Placement& placement = request->placement;
-    const RequestSpec& spec = request->asked.spec;
-    if (TenantShares::Counts(spec)) ++tenants[spec.tenant];
+    if (TenantShares::Counts(request->asked.spec)) tenants.push_back(request->asked.spec.tenant);
     BATON_CHECK((placement.state == State::kWaiting) == waiting_.Contains(*request), request->id);
     CheckPlacement(*request);
     waiting += placement.state == State::kWaiting;
@@ -593,8 +592,7 @@ void RouterCore::CheckInvariants() const {
   BATON_CHECK(waiting == waiting_.size() && timers == timers_.size(),
               "an ended request is in the queue or has a timer");
   BATON_CHECK(with_room == rooms_.kept(), "room is kept for a request that has ended");
-  BATON_CHECK(tenants.size() == shares_.tenants(), "a tenant without live requests is counted");
-  for (const auto& [tenant, live] : tenants) BATON_CHECK(live == shares_.live(tenant), tenant);
+  shares_.CheckInvariants(tenants);
 }
 
 }  // namespace baton

@@ -34,6 +34,7 @@
 #include "router/assignments.h"
 #include "router/hedges.h"
 #include "router/placement.h"
+#include "router/refusals.h"
 #include "router/request.h"
 #include "router/request_timers.h"
 #include "router/room_keeper.h"
@@ -116,14 +117,7 @@ class RouterCore {
   bool PrefillDone(const WorkerAddress& link, Request& request, Incarnation decode_incarnation, absl::Time now);
   // Records that a prefill worker has these first blocks of a prompt that it has prefilled.
   void Remember(const WorkerAddress& link, std::span<const BlockKey> keys);
-  struct Failure {
-    absl::Status status;
-    absl::Duration retry_after{};
-    // Set by a prefill worker if the decode worker is the reason. UNAVAILABLE: the prefill worker
-    // cannot reach it. RESOURCE_EXHAUSTED: it is full, for retry_after, or until OnRoom if that is
-    // zero.
-    bool no_room_to_decode = false;
-  };
+  using Failure = WorkerFailure;
   void Failed(const WorkerAddress& link, Request& request, const Failure& failure, absl::Time now);
   // A decode worker reports room for `requests` of the requests that it has refused. This number of
   // its waiting requests ask it again. `kept` asks before them, since the worker has kept room for
@@ -158,13 +152,15 @@ class RouterCore {
   void Wait(Request& request, absl::Time now);
   void PlaceOrWait(Request& request, absl::Time now);
   void Place(Request& request, const WorkerChoice::Workers& workers, absl::Time now, bool hedge = false);
-  void UseKeptRoom(const WorkerAddress& link, Request& request, absl::Time now);
-  void AskAgain(Request& request, const WorkerAddress& link, absl::Time now);
+  bool AskAgain(Request& request, const WorkerAddress& link, absl::Time now);
   void ForgetRefusals(Request& request);
+  void AskElsewhere(const WorkerAddress& link, absl::Time now);
+  void UseHeldRoom(const WorkerAddress& link, absl::Time now);
+  void DropFormer(Request& request);
   void MoveFromAvoided(absl::Time now);
   void Move(Request& request, absl::Time now);
   void LeaveWorkers(Request& request);
-  void GiveUpHedge(Request& request);
+  void GiveUpHedge(Request& request, bool refused = false);
   void PlaceWaiting(absl::Time now);
   Request& FirstToAsk(Request& request, absl::Time now);
   void EndOverdue(absl::Time now);

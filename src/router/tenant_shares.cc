@@ -32,6 +32,12 @@ void TenantShares::End(const RequestSpec& spec) {
   if (--live->second == 0) live_.erase(live);
 }
 
+void TenantShares::CheckInvariants(std::span<const std::string> tenants) const {
+  absl::flat_hash_map<std::string, int32_t> live;
+  for (const std::string& tenant : tenants) ++live[tenant];
+  BATON_CHECK(live == live_, "the counts of live requests differ");
+}
+
 int32_t TenantShares::live(const std::string& tenant) const {
   const auto live = live_.find(tenant);
   return live == live_.end() ? 0 : live->second;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -26,7 +27,8 @@ class TenantShares {
   void End(const RequestSpec& spec);  // REQUIRES: Begin was called for the request
 
   int32_t live(const std::string& tenant) const;
-  size_t tenants() const { return live_.size(); }
+  // `tenants` has the tenant of each live request that counts.
+  void CheckInvariants(std::span<const std::string> tenants) const;
 
  private:
   // Upper bound on live requests of all tenants.

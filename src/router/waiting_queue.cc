@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/btree_map.h"
+#include "absl/strings/str_cat.h"
 #include "router/tenant_shares.h"
 
 namespace baton {
@@ -36,6 +37,13 @@ bool WaitingQueue::HasRoom(const RequestSpec& spec) const {
   const int32_t left = most_ - size();
   if (left <= 0 || !TenantShares::Counts(spec)) return left > 0;
   return left >= std::ranges::count_if(queue_, [&](const Request* other) { return TenantOf(*other) == spec.tenant; });
+}
+
+absl::Status WaitingQueue::Check(const RequestSpec& spec) const {
+  if (HasRoom(spec)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("overloaded: ", size(), " requests wait, limit ", most_,
+                   spec.tenant.empty() ? "" : "; a tenant with more waiting requests than free slots may not add one"));
 }
 
 std::vector<Request*> WaitingQueue::InServiceOrder() const {

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "base/ids.h"
 #include "router/request.h"
 #include "router/tenant_order.h"
@@ -37,6 +38,8 @@ class WaitingQueue {
   // Returns whether a request may wait. A tenant that has more waiting requests than the queue has
   // free slots may not add one.
   bool HasRoom(const RequestSpec& spec) const;
+  // Returns RESOURCE_EXHAUSTED if the request may not wait.
+  absl::Status Check(const RequestSpec& spec) const;
   // Returns all requests in the order in which they would ask, if each request that asks advances
   // its tenant's virtual time by its tokens.
   std::vector<Request*> InServiceOrder() const;

@@ -29,7 +29,9 @@ WorkerChoice::Candidates Usable(const WorkerChoice::Candidates& candidates, int6
 absl::Status WorkerChoice::Readiness(const Request& request) const {
   const std::string& model = request.asked.served->name;
   RETURN_IF_ERROR(workers_.Readiness(model, request.asked.prefill_only));
-  if (request.output.empty() || !DecodesFor(request).empty()) return absl::OkStatus();
+  if (request.output.empty()) return absl::OkStatus();
+  const Candidates decodes = DecodesFor(request);
+  if (!workers_.Prefills(model, request.asked.prefill_only, decodes).empty()) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat("no decode worker with the weights that began the output is attached; "
                    "model '",
@@ -67,6 +69,15 @@ WorkerChoice::Workers WorkerChoice::Choose(const Request& request) const {
   const AttachedWorker* decode = asked.prefill_only ? nullptr : DecodeFor(request, *prefill, std::move(decodes));
   if (decode == nullptr && !asked.prefill_only && !placement.route.streaming) return {};
   return {prefill, decode};
+}
+
+WorkerChoice::Workers WorkerChoice::ChooseToMove(const Request& request) const {
+  const Workers chosen = Choose(request);
+  if (chosen.prefill == nullptr || chosen.prefill->avoided()) return {};
+  if (chosen.decode == nullptr) return chosen;
+  const auto from = workers_.workers().find(request.placement.decode);
+  const bool may_stay = !request.output.empty() && from != workers_.workers().end() && !IsAvoided(from->second.health);
+  return chosen.decode->avoided() || (may_stay && IsOverloaded(*chosen.decode, request)) ? Workers{} : chosen;
 }
 
 const AttachedWorker* WorkerChoice::DecodeFor(const Request& request, const AttachedWorker& prefill) const {

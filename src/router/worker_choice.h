@@ -27,6 +27,9 @@ class WorkerChoice {
     const AttachedWorker* decode = nullptr;
   };
   Workers Choose(const Request& request) const;
+  // Chooses the workers of a request that leaves an avoided worker. None of them is avoided. A
+  // stream of a drained worker stays there until another worker has room.
+  Workers ChooseToMove(const Request& request) const;
   // Chooses the decode worker for KV of this prefill worker, with or without a refusal. Null if
   // none can use the KV.
   const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill) const;

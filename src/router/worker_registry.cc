@@ -34,8 +34,10 @@ absl::Status CheckSameDecoder(const WorkerInfo& info, const WorkerInfo& serving)
 
 absl::Status WorkerRegistry::MayAttach(const WorkerInfo& info) const {
   if (info.role != WorkerRole::kDecode) return absl::OkStatus();
-  for (const AttachedWorker* other : Decodes(info.model)) {
-    if (!other->load.draining) RETURN_IF_ERROR(CheckSameDecoder(info, other->info));
+  // A drained worker may get requests again.
+  for (const auto& [link, other] : workers_) {
+    const bool serves = other.info.role == WorkerRole::kDecode && other.info.model == info.model;
+    if (serves && !other.load.draining) RETURN_IF_ERROR(CheckSameDecoder(info, other.info));
   }
   return absl::OkStatus();
 }
@@ -50,6 +52,18 @@ void WorkerRegistry::Attach(const WorkerAddress& link, const WorkerInfo& info) {
   if (info.role == WorkerRole::kPrefill) worker.prefix_memory.emplace(RememberedBlocks(info));
   worker.drained = drained_.contains(link);
   restarting_.erase(link);
+}
+
+void WorkerRegistry::SetHealth(const WorkerWatch::Change& change, absl::Time now) {
+  AttachedWorker& worker = At(change.worker);
+  worker.health = change.health;
+  worker.health_reason = change.reason;
+  worker.health_since = now;
+}
+
+bool WorkerRegistry::HasOtherThanAvoided(WorkerRole role) const {
+  return std::ranges::any_of(
+      workers_, [&](const auto& entry) { return entry.second.info.role == role && !entry.second.avoided(); });
 }
 
 void WorkerRegistry::SetDrained(const WorkerAddress& link, bool drained) {
@@ -93,7 +107,7 @@ absl::Status WorkerRegistry::Readiness(const std::string& model, bool prefill_on
   }
   if (Prefills(model, prefill_only, decodes).empty()) {
     for (const auto& [link, worker] : workers_) {
-      if (worker.info.role != WorkerRole::kPrefill || worker.info.model != model) continue;
+      if (worker.info.role != WorkerRole::kPrefill || worker.info.model != model || worker.drained) continue;
       return absl::UnavailableError(absl::StrCat("prefill worker ", link, " and decode worker ", decodes.front()->link,
                                                  " serve model '", model,
                                                  "' and cannot share KV: their weights, KV formats or devices differ"));

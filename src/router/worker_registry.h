@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "router/placement.h"
 #include "router/worker_state.h"
+#include "router/worker_watch.h"
 
 namespace baton {
 
@@ -36,6 +37,10 @@ class WorkerRegistry {
   const Workers& workers() const { return workers_; }
   AttachedWorker* Find(const WorkerAddress& link);  // null: not attached
   AttachedWorker& At(const WorkerAddress& link) { return workers_.at(link); }
+  // Sets the health of a worker. REQUIRES: the worker is attached.
+  void SetHealth(const WorkerWatch::Change& change, absl::Time now);
+  // Returns whether a worker of this role is attached that the router does not avoid.
+  bool HasOtherThanAvoided(WorkerRole role) const;
   // Sets whether an operator has drained the worker. This lasts until the next call, also if the
   // worker leaves and attaches again.
   void SetDrained(const WorkerAddress& link, bool drained);

@@ -41,6 +41,7 @@ void WorkerWatch::Reported(const WorkerAddress& name, const WorkerLoad& load, ab
 }
 
 void WorkerWatch::Tick(absl::Time now) {
+  last_tick_ = now;
   Advance(now);
   FindSilent();
 }
@@ -55,12 +56,13 @@ void WorkerWatch::FindSilent() {
 
 absl::Time WorkerWatch::NextTick() const {
   if (workers_.empty()) return absl::InfiniteFuture();
-  absl::Duration next = kTick;
-  for (const auto& [name, worker] : workers_) next = std::min(next, SilentAt(worker) - clock_);
-  return last_call_ + next;
+  absl::Time next = last_tick_ + kTick;
+  for (const auto& [name, worker] : workers_) next = std::min(next, last_call_ + (SilentAt(worker) - clock_));
+  return next;
 }
 
 void WorkerWatch::Advance(absl::Time now) {
+  if (last_tick_ == absl::InfinitePast()) last_tick_ = now;
   if (last_call_ != absl::InfinitePast()) clock_ += std::clamp(now - last_call_, absl::ZeroDuration(), kMostCounted);
   last_call_ = now;
 }

@@ -100,6 +100,8 @@ class WorkerWatch {
   const WatchOptions options_;
   absl::btree_map<WorkerAddress, Watched> workers_;
   absl::Time last_call_ = absl::InfinitePast();
+  // Reports move the time of the last call on, so ticks have a time of their own.
+  absl::Time last_tick_ = absl::InfinitePast();
   // Advances with the time of the calls, by at most kMostCounted between two of them.
   absl::Time clock_ = absl::UnixEpoch();
   std::vector<Change> changes_;

@@ -7,15 +7,16 @@ namespace {
 
 TEST_CASE("DrainText states whether the worker still has requests") {
   v1::DrainWorkerResponse response;
-  CHECK(DrainText({.worker = "d:1"}, response) == "worker d:1 is drained: it has no request of this router\n");
+  CHECK(DrainText({.server = {}, .worker = "d:1"}, response) ==
+        "worker d:1 is drained: it has no request of this router\n");
   response.set_remaining_requests(2);
-  CHECK(DrainText({.worker = "d:1"}, response) ==
+  CHECK(DrainText({.server = {}, .worker = "d:1"}, response) ==
         "worker d:1 is drained: it still runs 2 requests of this router that no other worker can take\n");
-  CHECK(DrainText({.worker = "d:1", .undo = true}, response) == "worker d:1 gets requests again\n");
+  CHECK(DrainText({.server = {}, .worker = "d:1", .undo = true}, response) == "worker d:1 gets requests again\n");
 }
 
 TEST_CASE("DrainText makes the worker's name printable") {
-  CHECK(DrainText({.worker = "d\x1b[2J", .undo = true}, {}).find('\x1b') == std::string::npos);
+  CHECK(DrainText({.server = {}, .worker = "d\x1b[2J", .undo = true}, {}).find('\x1b') == std::string::npos);
 }
 
 }  // namespace

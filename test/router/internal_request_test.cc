@@ -1,7 +1,8 @@
+#include "router/internal_request.h"
+
 #include <algorithm>
 
 #include "request/priority.h"
-#include "router/internal_request.h"
 #include "world/dispatcher_world.h"
 
 namespace baton {
@@ -262,7 +263,7 @@ TEST_CASE("Dispatcher admits prefill hints with their active session") {
 TEST_CASE("SessionGate ignores prefill hints in its statistics") {
   Driven d(false, SessionLimits{});
   const RequestTicket call = Decoding(d, "s");
-  REQUIRE((*d).LatestSessions(1).at(0).blocks == 0);
+  REQUIRE((*d).gate()->Latest(1).at(0).blocks == 0);
   REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, std::string(40, 'x')), d.now).ok());
   CHECK((*d).core().registry().workers().at(kP).prompt_tokens == 0);
   d.Made(d.NameOf("call"), "x", FinishReason::kStop);
@@ -270,7 +271,7 @@ TEST_CASE("SessionGate ignores prefill hints in its statistics") {
   d.Take();
   d.Prefilled("call~2");
   CHECK(d.Take() == Lines{"a prefill hint ends OK"});
-  CHECK((*d).LatestSessions(1).at(0).blocks == 0);
+  CHECK((*d).gate()->Latest(1).at(0).blocks == 0);
 }
 
 TEST_CASE("Dispatcher includes prefill hints in the timeline of a workflow") {

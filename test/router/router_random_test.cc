@@ -36,7 +36,7 @@ class RandomCluster {
   static RouterLimits Limits(uint64_t seed) {
     return {.live_requests = 30,
             .waiting_requests = 10,
-            .worker_wait = absl::Milliseconds(500),
+            .worker_wait = absl::Milliseconds(seed % 5 == 0 ? 0 : 500),
             .room_wait = absl::Milliseconds(seed % 2 == 0 ? 0 : 100)};
   }
   int Draw(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
@@ -47,7 +47,9 @@ class RandomCluster {
   }
 
   void Step() {
-    switch (Draw(17)) {
+    switch (Draw(18)) {
+      case 17:
+        return core_.Drain(absl::StrCat(Draw(5)), Draw(3) == 0, now_);
       case 14:
         return ReportRoom();
       case 15:

@@ -30,11 +30,18 @@ TEST_CASE("TenantShares refuses a tenant that has more requests than slots are f
 }
 
 TEST_CASE("TenantShares does not count low-priority requests, or requests without a tenant") {
-  TenantShares shares(1);
+  TenantShares shares(2);
   shares.Begin(OfTenant(""));
   shares.Begin(OfTenant("a", kLowPriority));
-  CHECK(shares.tenants() == 0);
+  shares.CheckInvariants({});
   CHECK(shares.Check(OfTenant("a", kLowPriority), 1).ok());
+}
+
+TEST_CASE("TenantShares refuses every request when no slot is free") {
+  const TenantShares shares(2);
+  for (const RequestSpec& spec : {OfTenant(""), OfTenant("a", kLowPriority), OfTenant("a")}) {
+    CHECK(shares.Check(spec, 2).message() == "overloaded: 2 live requests, limit 2");
+  }
 }
 
 }  // namespace
