@@ -11,6 +11,8 @@ import urllib.request
 BIN = pathlib.Path(__file__).resolve().parent.parent.parent / "build" / "release" / "bin"
 ROLES = ("prefill", "decode")
 START_SECONDS = 120
+# The slope of a shorter series of samples of memory is mostly noise.
+FEWEST_SAMPLES = 60
 
 
 class Program:
@@ -124,8 +126,6 @@ class Memory:
     """Samples the resident memory of all processes, for its growth."""
 
     PERIOD_SECONDS = 1
-    # The slope of a shorter series is mostly noise.
-    FEWEST_SAMPLES = 60
 
     def __init__(self, cluster):
         self._cluster = cluster
@@ -146,13 +146,21 @@ class Memory:
         self._thread.join()
 
     def growth_mb_per_minute(self):
-        """Returns the growth of each process that lived long enough, over its second half."""
-        growth = {}
-        for (name, _), samples in self._samples.items():
-            if len(samples) >= self.FEWEST_SAMPLES:
-                slope = slope(samples[len(samples) // 2:]) * 60 / 1e6
-                growth[name] = round(max(slope, growth.get(name, slope)), 3)
-        return growth
+        """Returns growth_mb_per_minute of the samples."""
+        return growth_mb_per_minute(self._samples)
+
+
+def growth_mb_per_minute(samples_of):
+    """Returns the growth of each process that lived long enough, over its second half.
+
+    `samples_of` has pairs of seconds and bytes, by name and process id.
+    """
+    growth = {}
+    for (name, _), samples in samples_of.items():
+        if len(samples) >= FEWEST_SAMPLES:
+            rate = slope(samples[len(samples) // 2:]) * 60 / 1e6
+            growth[name] = round(max(rate, growth.get(name, rate)), 3)
+    return growth
 
 
 def slope(points):

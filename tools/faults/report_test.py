@@ -1,7 +1,7 @@
 import unittest
 
 from faults import report
-from faults.cluster import slope
+from faults.cluster import growth_mb_per_minute, slope
 from faults.load import Answer
 from faults.schedule import Fault, named
 
@@ -43,6 +43,15 @@ class ReportTest(unittest.TestCase):
     def test_growth_is_the_slope_of_the_line_through_the_samples(self):
         self.assertAlmostEqual(slope([(0, 10), (1, 12), (2, 14)]), 2)
         self.assertAlmostEqual(slope([(0, 5), (1, 7), (2, 5)]), 0)
+
+    def test_growth_is_that_of_the_worst_process_over_its_second_half(self):
+        # These processes grow by 60 MB per minute at first, then by 3 and 6 MB per minute.
+        def samples(late, count=60):
+            return [(i, 1_000_000 * min(i, 20) + late * max(i - 20, 0)) for i in range(count)]
+
+        self.assertEqual(growth_mb_per_minute({("router", 1): samples(50_000), ("decode-0", 2): samples(50_000),
+                                               ("decode-0", 3): samples(100_000), ("decode-1", 4): samples(9, 59)}),
+                         {"router": 3, "decode-0": 6})
 
     def test_a_fault_that_does_not_exist_is_refused(self):
         self.assertEqual(named("pause:prefill"), ("pause", "prefill"))
