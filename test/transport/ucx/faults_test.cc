@@ -157,13 +157,18 @@ TEST_CASE("A connection whose requests UCX does not end is parked until they end
   held.worker = connection.progress->worker();
   connection.inbox = std::make_unique<UcxInbox>(held.worker);
   const auto on_thread = [&](auto task) { return connection.progress->Call([&] { return (task(), true); }); };
-  std::promise<void> closed;
+  std::promise<void> answered, closed;
   connection.closed = closed.get_future().share();
   absl::Status written;
   on_thread([&] {
     REQUIRE(connection.inbox->Listen().ok());
     connection.endpoint = *UcxEndpoint::Open(*connection.progress, *connection.inbox, std::span(source), true,
                                              *DecodeUcxDescriptor(target->Descriptor()));
+    connection.endpoint->Probe(0, [&](const auto&) { answered.set_value(); });
+  });
+  // UCX 1.13 often aborts the process if a connection closes while it opens.
+  answered.get_future().wait();
+  on_thread([&] {
     hold_sends = hold_closes = true;
     connection.endpoint->Write(UcxPath::kEager, {{0, 0, kBytes}}, [&](absl::Status status) { written = status; });
     connection.endpoint->Close([&] { closed.set_value(); });
