@@ -366,7 +366,7 @@ void UcxEndpoint::Break(const absl::Status& why) {
 }
 
 void UcxEndpoint::Abandon() {
-  BATON_CHECK(!status_.ok(), "abandoned operations that may succeed");
+  if (status_.ok()) status_ = absl::UnavailableError("the connection was closed");
   for (Operation* operation : operations_) {
     if (operation->done) std::exchange(operation->done, nullptr)(status_);
   }

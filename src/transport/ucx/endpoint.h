@@ -63,7 +63,6 @@ class UcxEndpoint {
   // of them end only after UCX has closed its endpoint.
   void Break(const absl::Status& why);
   // Ends the operations that UCX has not ended, as Break does. UCX may still use their memory.
-  // REQUIRES: Break was called.
   void Abandon();
 
  private:

@@ -7,9 +7,11 @@
 #include <future>
 #include <vector>
 
+#include "await.h"
 #include "catch.h"
 #include "transport/ucx/descriptor.h"
 #include "transport/ucx/endpoint.h"
+#include "transport/ucx/link.h"
 #include "transport/ucx/parked_links.h"
 #include "transport/ucx/transport.h"
 
@@ -26,6 +28,14 @@ struct Held {
 };
 // Used by the progress thread of one connection.
 Held held;
+// The worker of this thread, if it is a progress thread.
+thread_local ucp_worker_h progressing = nullptr;
+
+ucs_status_ptr_t Hold(const ucp_request_param_t& param) {
+  held.worker = progressing;
+  held.requests.push_back(param);
+  return &held;
+}
 
 template <typename F>
 F* Library(const char* name) {
@@ -38,10 +48,7 @@ extern "C" ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h endpoint, unsigned id, cons
                                             const void* data, size_t count, const ucp_request_param_t* param) {
   static auto* const send = Library<decltype(ucp_am_send_nbx)>("ucp_am_send_nbx");
   if (refuse_sends && id == baton::kWriteMessage) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
-  if (hold_sends && id == baton::kWriteMessage) {
-    held.requests.push_back(*param);
-    return &held;
-  }
+  if (hold_sends && id == baton::kWriteMessage) return Hold(*param);
   return send(endpoint, id, header, header_bytes, data, count, param);
 }
 
@@ -60,8 +67,7 @@ extern "C" ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h endpoint, const ucp_reques
   force.flags = UCP_EP_CLOSE_FLAG_FORCE;
   void* request = close(endpoint, &force);
   if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
-  held.requests.push_back(*param);
-  return &held;
+  return Hold(*param);
 }
 
 extern "C" void ucp_request_free(void* request) {
@@ -71,6 +77,7 @@ extern "C" void ucp_request_free(void* request) {
 
 extern "C" unsigned ucp_worker_progress(ucp_worker_h worker) {
   static auto* const progress = Library<decltype(ucp_worker_progress)>("ucp_worker_progress");
+  progressing = worker;
   if (end_held && worker == held.worker) {
     for (const ucp_request_param_t& param : std::exchange(held.requests, {})) {
       param.cb.send(&held, UCS_ERR_CANCELED, param.user_data);
@@ -154,8 +161,7 @@ TEST_CASE("A connection whose requests UCX does not end is parked until they end
   REQUIRE(target->AllocateSlab(kBytes).ok());
   std::vector<std::byte> source(kBytes);
   UcxConnection connection{.inbox = nullptr, .progress = *UcxProgress::Start({}), .endpoint = nullptr, .closed = {}};
-  held.worker = connection.progress->worker();
-  connection.inbox = std::make_unique<UcxInbox>(held.worker);
+  connection.inbox = std::make_unique<UcxInbox>(connection.progress->worker());
   const auto on_thread = [&](auto task) { return connection.progress->Call([&] { return (task(), true); }); };
   std::promise<void> answered, closed;
   connection.closed = closed.get_future().share();
@@ -186,6 +192,26 @@ TEST_CASE("A connection whose requests UCX does not end is parked until they end
   ended.wait();
   CHECK(parked.DestroyClosed() == 0);
   hold_sends = hold_closes = end_held = false;
+  held = {};
+  unsetenv("UCX_TLS");
+}
+
+TEST_CASE("An idle UcxLink whose end UCX does not report is parked until its end") {
+  setenv("UCX_TLS", "tcp", 1);
+  const auto target = *UcxTransport::Create({});
+  REQUIRE(target->AllocateSlab(kBytes).ok());
+  std::vector<std::byte> source(kBytes + kScratchBytes);
+  const auto parked = std::make_shared<UcxParkedLinks>();
+  auto link = UcxLink::Connect({}, {.memory = std::span(source), .slab_bytes = kBytes, .scratch_offset = kBytes},
+                               *DecodeUcxDescriptor(target->Descriptor()), parked);
+  REQUIRE(link.ok());
+  hold_closes = true;
+  link->reset();
+  CHECK(parked->DestroyClosed() == 1);
+  end_held = true;
+  ucp_worker_signal(held.worker);
+  Await("the end of the link", [&] { return parked->DestroyClosed() == 0; });
+  hold_closes = end_held = false;
   held = {};
   unsetenv("UCX_TLS");
 }
