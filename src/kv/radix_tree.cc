@@ -47,6 +47,20 @@ int64_t RadixTree::CachedInPrefix(std::span<const BlockKey> keys) const {
   return cached;
 }
 
+int64_t RadixTree::UnprotectedInPrefix(std::span<const BlockKey> keys) const {
+  int64_t unprotected = 0;
+  for (const BlockKey& key : keys) {
+    const Node* node = NodeOf(key);
+    if (node == nullptr || !node->ready) break;
+    if (!node->protections.empty()) {
+      unprotected = 0;  // The protection covers the nodes above, too.
+    } else if (pool_.ReferencesOf(node->block) == 0) {
+      ++unprotected;
+    }
+  }
+  return unprotected;
+}
+
 std::vector<BlockRef> RadixTree::Match(std::span<const BlockKey> keys) {
   std::vector<BlockRef> blocks;
   const int64_t length = ReadyPrefix(keys);

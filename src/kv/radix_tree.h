@@ -49,6 +49,8 @@ class RadixTree {
   // Returns the number of blocks in the longest ready prefix that have no reference. Match would
   // reduce Available() by this number.
   int64_t CachedInPrefix(std::span<const BlockKey> keys) const;
+  // Returns how many of these blocks no protection of this prefix covers.
+  int64_t UnprotectedInPrefix(std::span<const BlockKey> keys) const;
 
   // Returns references to the longest ready prefix, and marks its nodes as used.
   std::vector<BlockRef> Match(std::span<const BlockKey> keys);

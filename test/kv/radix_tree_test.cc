@@ -234,5 +234,20 @@ TEST_CASE("RadixTree::CachedInPrefix counts the blocks of a prefix without a ref
   CHECK(tree.CachedInPrefix(Path({1, 2, 3, 4})) == 2);
 }
 
+TEST_CASE("RadixTree::UnprotectedInPrefix leaves out blocks above a protected one") {
+  BlockPool pool(6);
+  RadixTree tree(pool);
+  const auto held = Fill(tree, Path({1}));
+  Fill(tree, Path({1, 2, 3, 4, 5}));
+  const Protection protection = Protection::OfQueuedJob(0, absl::FromUnixSeconds(1), 0);
+  CHECK(tree.UnprotectedInPrefix(Path({1, 2, 3, 4, 5})) == 4);
+  tree.Protect(Path({1, 2, 3}).back(), protection);
+  CHECK(tree.UnprotectedInPrefix(Path({1, 2, 3, 4, 5})) == 2);
+  CHECK(tree.UnprotectedInPrefix(Path({1, 2, 3, 9})) == 0);
+  CHECK(tree.UnprotectedInPrefix(Path({1, 2})) == 1);  // No node of this prefix has the protection.
+  tree.Unprotect(protection);
+  CHECK(tree.UnprotectedInPrefix(Path({1, 2, 3, 4, 5})) == 4);
+}
+
 }  // namespace
 }  // namespace baton

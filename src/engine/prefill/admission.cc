@@ -25,18 +25,29 @@ int64_t PrefillAdmission::Reserved() const {
   return blocks;
 }
 
+// Returns the keys of the full blocks that the prompt may still need.
+std::span<const BlockKey> PrefillAdmission::KeysOfWanted(const PrefillPrompt& prompt) const {
+  const size_t full = std::min(prompt.keys.size(), static_cast<size_t>(BlocksFor(prompt.wanted)));
+  return std::span<const BlockKey>(prompt.keys).first(full);
+}
+
+// Returns how many of the prompt's blocks are not ready.
+int64_t PrefillAdmission::Lacking(const PrefillPrompt& prompt) const {
+  return BlocksFor(prompt.wanted) - tree_.ReadyPrefix(KeysOfWanted(prompt));
+}
+
 // Returns how many available blocks the prompt would take. A ready block that a table refers to,
 // perhaps the prompt's own table, costs nothing. A ready block without a reference counts, because
 // it is available until the prompt refers to it.
 int64_t PrefillAdmission::Needed(const PrefillPrompt& prompt) const {
-  const size_t full = std::min(prompt.keys.size(), static_cast<size_t>(BlocksFor(prompt.wanted)));
-  const auto keys = std::span<const BlockKey>(prompt.keys).first(full);
-  return BlocksFor(prompt.wanted) - tree_.ReadyPrefix(keys) + tree_.CachedInPrefix(keys);
+  return Lacking(prompt) + tree_.CachedInPrefix(KeysOfWanted(prompt));
 }
 
+// Protected blocks of the prompt's own path count neither as room nor as need.
 bool PrefillAdmission::HasSpare(const PrefillPrompt& prompt, const StepPlan& step) const {
-  const int64_t lacking = Needed(prompt) + step.reserved - pool_.counts().free;
-  return tree_.Unprotected(lacking) >= lacking;
+  const int64_t needed = Lacking(prompt) + tree_.UnprotectedInPrefix(KeysOfWanted(prompt)) + step.reserved;
+  const int64_t cached = needed - pool_.counts().free;
+  return tree_.Unprotected(cached) >= cached;
 }
 
 bool PrefillAdmission::Admit(PrefillPrompt& prompt, StepPlan& step, absl::FunctionRef<void(PrefillPrompt&)> give_back) {

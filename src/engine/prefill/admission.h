@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -11,6 +12,7 @@
 #include "engine/prefill/prompt_queue.h"
 #include "engine/prefill/step_plan.h"
 #include "kv/block_pool.h"
+#include "kv/prefix_key.h"
 #include "kv/radix_tree.h"
 
 namespace baton {
@@ -56,6 +58,8 @@ class PrefillAdmission {
   bool Admit(PrefillPrompt& prompt, StepPlan& step, absl::FunctionRef<void(PrefillPrompt&)> give_back);
 
  private:
+  std::span<const BlockKey> KeysOfWanted(const PrefillPrompt& prompt) const;
+  int64_t Lacking(const PrefillPrompt& prompt) const;
   int64_t Needed(const PrefillPrompt& prompt) const;
   bool Fits(const PrefillPrompt& prompt, int64_t reserved) const {
     return Needed(prompt) <= tree_.Available() - reserved;

@@ -194,7 +194,7 @@ TEST_CASE("The KV of a paused session is evicted last until its protection ends"
 }
 TEST_CASE("Streaming prompts are computed as they arrive when the worker would idle") {
   RunFiles("prefill_streaming_", 8);
-  RunFiles("prefill_low_priority_", 6);
+  RunFiles("prefill_low_priority_", 7);
 }
 TEST_CASE("Evicted blocks are staged in host memory and come back") { RunFiles("prefill_staging_", 8); }
 TEST_CASE("Blocks that leave host memory come back from disk") { RunFiles("prefill_disk_", 5); }
