@@ -20,7 +20,7 @@ runs the hand-off over TCP.
 The report counts requests, failures, and answers with wrong tokens. It has the longest gap between
 two tokens for each kind of turn, and latencies with and without faults. It has the growth of memory
 and the blocks in use at the end. The exit status is 1 after a failure, a wrong token or a block
-that stays in use.
+that stays in use. The program then keeps the logs of the processes and prints their folder.
 """
 
 import argparse
@@ -28,6 +28,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 import time
@@ -98,23 +99,37 @@ def run(cluster, options):
             "memory_growth_mb_per_minute": memory.growth_mb_per_minute()}
 
 
-def main():
-    options = read_options()
-    with tempfile.TemporaryDirectory(prefix="baton-chaos-") as folder:
-        cluster = Cluster(pathlib.Path(folder), options.model, options.workers, options.grace, options.worker_flags,
-                          options.router_flags)
-        try:
-            result = run(cluster, options)
-        finally:
-            cluster.end()
+def run_cluster(folder, options):
+    """Runs a cluster whose logs are in `folder`. Returns the report."""
+    cluster = Cluster(folder, options.model, options.workers, options.grace, options.worker_flags,
+                      options.router_flags)
+    try:
+        result = run(cluster, options)
+    finally:
+        cluster.end()
     result["setup"] = {"tokens": options.tokens, "streams": None if options.rate else options.streams,
                        "rate": options.rate, "workers": options.workers, "period": options.period,
                        "down": options.down, "grace": options.grace, "worker_flags": options.worker_flags,
                        "ucx_tls": os.environ.get("UCX_TLS"), "model": options.model.name, "seed": options.seed}
-    print(json.dumps(result, indent=2))
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
-    return 1 if result["failures"] or result["wrong"] or result["blocks_left"] else 0
+    return result
+
+
+def main():
+    options = read_options()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="baton-chaos-"))
+    passed = False
+    try:
+        result = run_cluster(folder, options)
+        print(json.dumps(result, indent=2))
+        if options.json:
+            options.json.write_text(json.dumps(result, indent=2) + "\n")
+        passed = not (result["failures"] or result["wrong"] or result["blocks_left"])
+    finally:
+        if passed:
+            shutil.rmtree(folder)
+        else:
+            print(f"the logs of all processes are in {folder}", file=sys.stderr)
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":
