@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
+#include "transport/ucx/lanes.h"
 #include "transport/ucx/shared_mapping.h"
 
 namespace baton {
@@ -82,6 +83,7 @@ absl::Status UcxEndpoint::Create(const UcxDescriptor& peer) {
     static_cast<UcxEndpoint*>(self)->Break(ToStatus(status, "the peer is gone"));
   };
   RETURN_IF_ERROR(ToStatus(ucp_ep_create(progress_.worker(), &params, &endpoint_), "reaching the peer"));
+  is_rdma_ = IsRdma(LanesOf(endpoint_));
   absl::Status status = OpenMemory(peer);
   if (!status.ok()) {
     ReleaseMemory();
@@ -142,7 +144,7 @@ std::vector<UcxPath> UcxEndpoint::Paths() const {
   if (mapped_ != nullptr) return {UcxPath::kSharedMemory};
   // Over TCP, puts and rendezvous need handshakes inside UCX. UCX aborts a process if the
   // connection fails during one of them (docs/design/overview.md, UCX).
-  if (!progress_.has_rdma()) return {UcxPath::kEager};
+  if (!is_rdma_) return {UcxPath::kEager};
   if (rkey_ != nullptr && direct_) return {UcxPath::kPut, UcxPath::kRendezvous, UcxPath::kEager};
   return {UcxPath::kRendezvous, UcxPath::kEager};
 }

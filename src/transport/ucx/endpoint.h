@@ -46,8 +46,8 @@ class UcxEndpoint {
   ~UcxEndpoint();
 
   // Returns the paths that can reach the peer's memory. If the memory is mapped in this process,
-  // returns only that path. Without RDMA, the other paths are not
-  // safe if a peer dies.
+  // returns only that path. Returns only kEager if UCX does not reach the peer by RDMA alone,
+  // because UCX may abort on the other paths if a peer dies.
   std::vector<UcxPath> Paths() const;
 
   // Writes `runs` to the peer's memory. `done` is called once, on the progress thread. It receives
@@ -99,6 +99,7 @@ class UcxEndpoint {
   ucp_ep_h endpoint_ = nullptr;
   ucp_rkey_h rkey_ = nullptr;
   uint64_t remote_base_ = 0;
+  bool is_rdma_ = false;                        // IsRdma of the endpoint's lanes
   std::byte* mapped_ = nullptr;                 // the peer's memory, for kSharedMemory
   std::byte* mapped_device_ = nullptr;          // the peer's memory, for kMappedDevice
   absl::Status status_;                         // an error if the connection is broken

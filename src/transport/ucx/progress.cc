@@ -2,15 +2,12 @@
 
 #include <poll.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "transport/ucx/lanes.h"
 
 namespace baton {
 namespace {
@@ -64,25 +61,6 @@ bool ReachesCuda(ucp_context_h context) {
   attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
   return ucp_context_query(context, &attributes) == UCS_OK &&
          (attributes.memory_types & (uint64_t{1} << UCS_MEMORY_TYPE_CUDA)) != 0;
-}
-
-// Returns the names of the transports. UCX provides them only as text, with one line for each:
-// "#      resource 1  :  md 1  dev 1  flags -- tcp/lo"
-std::vector<std::string> TransportsOf(ucp_context_h context) {
-  char* text = nullptr;
-  size_t bytes = 0;
-  FILE* out = open_memstream(&text, &bytes);
-  if (out == nullptr) return {};
-  ucp_context_print_info(context, out);
-  std::fclose(out);
-  const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
-  std::vector<std::string> transports;
-  for (const absl::string_view line : absl::StrSplit(absl::string_view(text, bytes), '\n')) {
-    if (!absl::StrContains(line, " resource ")) continue;
-    const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
-    transports.push_back(words.back());
-  }
-  return transports;
 }
 
 }  // namespace
@@ -147,13 +125,6 @@ UcxProgress::~UcxProgress() {
   if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
   ucp_worker_destroy(worker_);
   ucp_cleanup(context_);
-}
-
-// The names of such transports are rc_verbs, rc_mlx5 and dc_mlx5. UCX emulates writes over ud_*.
-bool UcxProgress::has_rdma() const {
-  return std::ranges::any_of(transports_, [](const std::string& name) {
-    return absl::StartsWith(name, "rc_") || absl::StartsWith(name, "dc_");
-  });
 }
 
 void UcxProgress::Post(Task task) {

@@ -59,8 +59,6 @@ class UcxProgress {
 
   // Returns true if UCX can read and write the memory of CUDA devices.
   bool reaches_cuda() const { return reaches_cuda_; }
-  // Returns true if UCX has found a network whose adapters write to memory of peers.
-  bool has_rdma() const;
   // Returns the transports that UCX has found: "tcp/lo", "posix/memory", "cuda_ipc/cuda",
   // "rc_mlx5/mlx5_0:1", ...
   const std::vector<std::string>& transports() const { return transports_; }
