@@ -89,7 +89,7 @@ class NoListener final : public DecodeListener {
  public:
   void OnUpdates(std::span<TokenUpdate>) override {}
   void OnFailed(const RequestFailed&) override {}
-  void OnRoom(int64_t) override {}
+  void OnRoom(const RoomReport&) override {}
 };
 
 struct Setting {
@@ -206,7 +206,7 @@ class MeasuredListener final : public DecodeListener {
     total_ = ThreadAllocations();
   }
   void OnFailed(const RequestFailed& failed) override { service_.OnFailed(failed); }
-  void OnRoom(int64_t requests) override { service_.OnRoom(requests); }
+  void OnRoom(const RoomReport& room) override { service_.OnRoom(room); }
   // REQUIRES: the worker has shut down.
   double cpu_us_per_token() const { return (cpu_us_ + total_us_) / static_cast<double>(tokens_); }
   double allocations_per_token() const {

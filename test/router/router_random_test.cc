@@ -49,7 +49,7 @@ class RandomCluster {
   void Step() {
     switch (Draw(18)) {
       case 17:
-        return core_.Drain(absl::StrCat(Draw(5)), Draw(3) == 0, now_);
+        return core_.Drain(absl::StrCat(Draw(5)), Draw(8) == 0, now_);
       case 14:
         return ReportRoom();
       case 15:
