@@ -76,12 +76,11 @@ class MeasuringAlone {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Link>> UcxLink::Connect(const UcxOptions& options, const UcxSource& source,
-                                                       const UcxDescriptor& peer,
-                                                       std::shared_ptr<UcxParkedLinks> parked) {
-  parked->DestroyClosed();
+                                                       const UcxDescriptor& peer, UcxParkedLinks& parked) {
+  parked.DestroyClosed();
   ASSIGN_OR_RETURN(std::unique_ptr<UcxProgress> progress, UcxProgress::Start(options));
   std::unique_ptr<UcxLink> link(
-      new UcxLink(std::move(progress), std::move(parked), source.slab_bytes, static_cast<int64_t>(peer.slab_bytes)));
+      new UcxLink(std::move(progress), parked, source.slab_bytes, static_cast<int64_t>(peer.slab_bytes)));
   RETURN_IF_ERROR(link->progress_->Call([&] { return link->Open(source, peer); }));
   RETURN_IF_ERROR(link->ChoosePath(source, peer));
   return link;
@@ -187,7 +186,7 @@ UcxLink::~UcxLink() {
   if (ended) {
     UcxParkedLinks::Destroy(std::move(connection));
   } else {
-    parked_->Keep(std::move(connection));
+    parked_.Keep(std::move(connection));
   }
 }
 

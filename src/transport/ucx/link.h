@@ -31,10 +31,9 @@ struct UcxSource {
 class UcxLink final : public Link {
  public:
   // Connects and runs the self-test. Blocks until its end. Fails with UNAVAILABLE if the peer does
-  // not answer, or if no path writes to its memory.
+  // not answer, or if no path writes to its memory. `parked` must outlive the link.
   static absl::StatusOr<std::unique_ptr<Link>> Connect(const UcxOptions& options, const UcxSource& source,
-                                                       const UcxDescriptor& peer,
-                                                       std::shared_ptr<UcxParkedLinks> parked);
+                                                       const UcxDescriptor& peer, UcxParkedLinks& parked);
   // Waits up to two seconds for writes in flight, then aborts them. If UCX does not end them within
   // two more seconds, their results are UNAVAILABLE, and `parked` keeps what UCX may still use.
   ~UcxLink() override;
@@ -44,9 +43,8 @@ class UcxLink final : public Link {
   std::string Description() const override { return description_; }
 
  private:
-  UcxLink(std::unique_ptr<UcxProgress> progress, std::shared_ptr<UcxParkedLinks> parked, int64_t source_bytes,
-          int64_t target_bytes)
-      : parked_(std::move(parked)),
+  UcxLink(std::unique_ptr<UcxProgress> progress, UcxParkedLinks& parked, int64_t source_bytes, int64_t target_bytes)
+      : parked_(parked),
         inbox_(std::make_unique<UcxInbox>(progress->worker())),
         progress_(std::move(progress)),
         source_bytes_(source_bytes),
@@ -57,7 +55,7 @@ class UcxLink final : public Link {
   absl::Status WriteAndWait(UcxPath path, const BlockCopy& copy);
   absl::StatusOr<uint64_t> ProbeAndWait(uint64_t target_offset);
 
-  const std::shared_ptr<UcxParkedLinks> parked_;
+  UcxParkedLinks& parked_;
   std::unique_ptr<UcxInbox> inbox_;  // declared before the thread that uses it
   std::unique_ptr<UcxProgress> progress_;
   std::unique_ptr<UcxEndpoint> endpoint_;

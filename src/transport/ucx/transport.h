@@ -50,8 +50,9 @@ class UcxTransport final : public Transport {
   int64_t slab_bytes_ = 0;
   int64_t scratch_offset_ = 0;
   std::string descriptor_;
-  // Declared last, because its connections use the memory of the members above.
-  const std::shared_ptr<UcxParkedLinks> parked_ = std::make_shared<UcxParkedLinks>();
+  // Declared last and thus destroyed first, because its connections use the members above. Links
+  // use the members too, so the transport outlives its links.
+  UcxParkedLinks parked_;
 };
 
 }  // namespace baton

@@ -201,16 +201,16 @@ TEST_CASE("An idle UcxLink whose end UCX does not report is parked until its end
   const auto target = *UcxTransport::Create({});
   REQUIRE(target->AllocateSlab(kBytes).ok());
   std::vector<std::byte> source(kBytes + kScratchBytes);
-  const auto parked = std::make_shared<UcxParkedLinks>();
+  UcxParkedLinks parked;
   auto link = UcxLink::Connect({}, {.memory = std::span(source), .slab_bytes = kBytes, .scratch_offset = kBytes},
                                *DecodeUcxDescriptor(target->Descriptor()), parked);
   REQUIRE(link.ok());
   hold_closes = true;
   link->reset();
-  CHECK(parked->DestroyClosed() == 1);
+  CHECK(parked.DestroyClosed() == 1);
   end_held = true;
   ucp_worker_signal(held.worker);
-  Await("the end of the link", [&] { return parked->DestroyClosed() == 0; });
+  Await("the end of the link", [&] { return parked.DestroyClosed() == 0; });
   hold_closes = end_held = false;
   held = {};
   unsetenv("UCX_TLS");
