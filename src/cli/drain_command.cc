@@ -22,7 +22,7 @@ std::string DrainText(const DrainOptions& options, const v1::DrainWorkerResponse
     return absl::StrCat("worker ", worker, " is drained: it has no request of this router\n");
   }
   return absl::StrCat("worker ", worker, " is drained: it still runs ", response.remaining_requests(),
-                      " requests of this router that no other worker can take\n");
+                      " requests of this router, which move or end later\n");
 }
 
 int RunDrain(const DrainOptions& options) {

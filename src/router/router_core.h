@@ -89,8 +89,8 @@ class RouterCore {
   // cause. Streaming prompts and workers that were shutting down do not count.
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   // An operator drains a worker, or ends that. A drained worker gets no requests. Its requests move
-  // to other workers as those of an avoided worker do. A request that no other worker can take ends
-  // where it is.
+  // to other workers as those of an avoided worker do, except that a stream stays until another
+  // worker has room.
   void Drain(const WorkerAddress& link, bool drained, absl::Time now);
   // Records a report. It may change the health of workers, and thereby place requests elsewhere.
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now);

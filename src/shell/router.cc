@@ -333,7 +333,7 @@ absl::StatusOr<int32_t> Router::Drain(const WorkerAddress& worker, bool drained)
         StrCat("worker: the router has no worker '", worker, "'; expected an address as `baton status` shows it"));
   }
   if (drained) {
-    spdlog::warn("worker {}: an operator drains it; {} of its requests cannot move", worker, remaining);
+    spdlog::warn("worker {}: an operator drains it; {} of its requests stay for now", worker, remaining);
   } else {
     spdlog::info("worker {}: an operator has ended its drain", worker);
   }

@@ -11,7 +11,7 @@ TEST_CASE("DrainText states whether the worker still has requests") {
         "worker d:1 is drained: it has no request of this router\n");
   response.set_remaining_requests(2);
   CHECK(DrainText({.server = {}, .worker = "d:1"}, response) ==
-        "worker d:1 is drained: it still runs 2 requests of this router that no other worker can take\n");
+        "worker d:1 is drained: it still runs 2 requests of this router, which move or end later\n");
   CHECK(DrainText({.server = {}, .worker = "d:1", .undo = true}, response) == "worker d:1 gets requests again\n");
 }
 
