@@ -453,8 +453,7 @@ int64_t SimulatedCluster::HostTokens() const {
 
 SimulatedCluster::Holdings SimulatedCluster::Held() const {
   router_.CheckInvariants();
-  Holdings held{.router_requests = router_.core().live_requests(),
-                .waiting_requests = router_.core().waiting().size()};
+  Holdings held{.router_requests = router_.core().live_requests(), .waiting_requests = router_.core().waiting().size()};
   for (const auto& [link, worker] : router_.core().registry().workers()) {
     held.assignments += std::ssize(worker.requests) + std::ssize(worker.expected);
   }
