@@ -23,21 +23,30 @@ def latencies(answers):
             "whole_p99_ms": percentile(whole, 0.99), "whole_max_ms": percentile(whole, 1)}
 
 
+# A router avoids a silent worker after about a second. Until then it may send requests there.
+NOTICE_SECONDS = 1.2
+
+
 def split(answers, faults):
-    """Returns the answers that were running when a fault began, and the others.
+    """Returns three lists of answers: those that were running when a fault began, those that were
+    sent before the router can have noticed the fault, and the others.
 
     A graph counts as running from its first request, so its reader may count as one of the others.
     """
-    def was_running(answer):
-        return any(answer.begun <= fault.begun <= answer.ended for fault in faults)
-
-    running = [answer for answer in answers if was_running(answer)]
-    return running, [answer for answer in answers if not was_running(answer)]
+    running, early, others = [], [], []
+    for answer in answers:
+        if any(answer.begun <= fault.begun <= answer.ended for fault in faults):
+            running.append(answer)
+        elif any(fault.begun <= answer.begun <= fault.begun + NOTICE_SECONDS for fault in faults):
+            early.append(answer)
+        else:
+            others.append(answer)
+    return running, early, others
 
 
 def summary(calm, answers, faults):
     """Returns the report on the answers of the calm time and of the time with faults."""
-    running, others = split(answers, faults)
+    running, early, others = split(answers, faults)
     gaps = {kind: max((round(answer.longest_gap * 1000) for answer in answers if answer.kind == kind), default=0)
             for kind in KINDS}
     killed = [fault.running for fault in faults if fault.name == "kill:decode"]
@@ -50,5 +59,6 @@ def summary(calm, answers, faults):
         "streams_at_a_killed_decode_worker": {"fewest": min(killed), "most": max(killed)} if killed else None,
         "calm": latencies(calm),
         "running_when_a_fault_began": latencies(running),
+        "sent_before_the_router_noticed": latencies(early),
         "other_requests": latencies(others),
     }

@@ -25,9 +25,10 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(found["whole_max_ms"], 3000)
 
     def test_requests_are_split_by_whether_they_ran_when_a_fault_began(self):
-        early, during, late = answer(0, 1, 2), answer(4, 5, 6), answer(7, 8, 9)
-        running, others = report.split([early, during, late], [Fault("kill:decode", 5.5)])
+        early, during, soon, late = answer(0, 1, 2), answer(4, 5, 6), answer(6, 7, 8), answer(7, 8, 9)
+        running, sent, others = report.split([early, during, soon, late], [Fault("kill:decode", 5.5)])
         self.assertEqual(running, [during])
+        self.assertEqual(sent, [soon])
         self.assertEqual(others, [early, late])
 
     def test_a_summary_counts_failures_wrong_answers_and_gaps_of_each_kind(self):
