@@ -57,7 +57,7 @@ def read_options():
     parser.add_argument("--down", type=float, default=1, help="seconds until a killed or paused worker runs again")
     parser.add_argument("--workers", type=int, default=2, help="workers of each role")
     parser.add_argument("--grace", type=float, default=1, help="--grace of the workers")
-    parser.add_argument("--worker-flags", type=str.split, default=[], help="further flags of the workers, e.g. '--guard-kv'")
+    parser.add_argument("--worker-flags", type=str.split, default=[], help="further flags of the workers: --worker-flags=--guard-kv")
     parser.add_argument("--router-flags", type=str.split, default=[], help="further flags of the router")
     parser.add_argument("--model", type=pathlib.Path, default=MODEL, help="Hugging Face directory")
     parser.add_argument("--seed", type=int, default=1, help="seed of the prompts")
