@@ -1,4 +1,6 @@
 // The placement of requests while workers are silent, hung or drained.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "catch.h"
@@ -158,6 +160,32 @@ TEST_CASE("RouterCore moves the requests of a drained worker that others can tak
     CHECK(c.core.TokensArrived(decode, "r", true));
     CHECK(Take(c.core) == Lines{"end r OK"});
   }
+}
+
+TEST_CASE("RouterCore keeps no room at a drained or avoided worker") {
+  WatchedCluster c;
+  for (Lines lines = c.Submit(Ask("r")); !lines.empty(); lines = Take(c.core)) {
+    const std::vector<std::string> words = absl::StrSplit(lines[0], ' ');
+    c.core.Failed(words[2], "r", NoRoom(), c.now);
+  }
+  c.Run(RouterLimits().room_wait);
+  const Lines kept = Take(c.core);
+  REQUIRE(kept.size() == 1);
+  const std::string at = kept[0] == "keep r decode-1" ? kD : kD2, other = at == kD ? kD2 : kD;
+  Lines lines;
+  SECTION("an operator drains it") {
+    c.core.Drain(at, true, c.now);
+    c.Run(absl::Milliseconds(200));
+    lines = Take(c.core);
+  }
+  SECTION("it hangs") {
+    lines = c.Hang(at);
+    c.Run(absl::Milliseconds(200));
+    const Lines more = Take(c.core);
+    lines.insert(lines.end(), more.begin(), more.end());
+  }
+  CHECK(std::ranges::count(lines, "keep none " + at) == 1);
+  CHECK(std::ranges::count(lines, "keep r " + other) == 1);
 }
 
 }  // namespace

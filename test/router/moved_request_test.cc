@@ -1,5 +1,6 @@
 // Requests whose worker becomes silent or hangs.
 #include <algorithm>
+#include <array>
 
 #include "absl/strings/str_split.h"
 #include "catch.h"
@@ -208,6 +209,34 @@ TEST_CASE("RouterCore moves few requests when a worker comes and goes every seco
   }
   CHECK(jobs >= moves);
   CHECK(moves <= 4);
+}
+
+TEST_CASE("RouterCore moves a stream from a hung worker when another worker attaches") {
+  WatchedCluster c;
+  const Job job = Bring(c, Stage::kDecoding);
+  c.core.WorkerLost(job.OtherDecode(), c.now);
+  c.loads.erase(job.OtherDecode());
+  for (const std::string& line : c.Hang(job.decode)) CHECK_FALSE(line.starts_with("prefill"));
+  c.core.WorkerAttached(job.OtherDecode(), Info(WorkerRole::kDecode, job.OtherDecode(), 24), c.now);
+  CHECK(LastJob(Take(c.core)).decode == job.OtherDecode());
+}
+
+TEST_CASE("RouterCore hedges again after a refusal while workers report by turns") {
+  WatchedCluster c;
+  const Job former = Bring(c, Stage::kPrefilling);
+  const Job hedge = LastJob(c.Silence(former.prefill));
+  int hedges = 0;
+  for (int i = 0; i < 200; ++i) {
+    const RouterCore::Failure refusal = Full(absl::Milliseconds(20), /*at_decode=*/false);
+    if (i % 20 == 0) c.core.Failed(hedge.prefill, "r", refusal, c.now);
+    // Reports come more often than ticks are due after a report.
+    const std::array links{hedge.prefill, std::string(kD), std::string(kD2)};
+    const std::string& link = links[static_cast<size_t>(i % 3)];
+    c.core.WorkerLoaded(link, c.loads[link], c.now += absl::Milliseconds(33));
+    if (c.now >= c.core.NextTick()) c.core.Tick(c.now);
+    for (const std::string& line : Take(c.core)) hedges += line.starts_with("hedge");
+  }
+  CHECK(hedges > 3);
 }
 
 }  // namespace

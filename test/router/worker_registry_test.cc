@@ -62,5 +62,20 @@ TEST_CASE("WorkerRegistry awaits only drained workers, for restart_wait") {
   registry.CheckInvariants();
 }
 
+TEST_CASE("WorkerRegistry counts a drained worker as missing, but not its weights") {
+  WorkerRegistry registry(absl::Seconds(30));
+  registry.Attach(kP, Info(WorkerRole::kPrefill, kP));
+  registry.Attach(kD, Info(WorkerRole::kDecode, kD));
+  registry.SetDrained(kD, true);
+  CHECK(registry.Readiness("m", false).message() == "no decode worker for model 'm' is attached");
+  CHECK(registry.Readiness("m", true).ok());
+  registry.SetDrained(kP, true);
+  CHECK(registry.Readiness("m", true).message() == "no prefill worker for model 'm' is attached");
+  // The drain may end, and then both workers would serve the model.
+  WorkerInfo other = Info(WorkerRole::kDecode, "decode-2");
+  other.weights_digest[0] = 1;
+  CHECK_FALSE(registry.MayAttach(other).ok());
+}
+
 }  // namespace
 }  // namespace baton
