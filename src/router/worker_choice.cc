@@ -33,9 +33,8 @@ absl::Status WorkerChoice::Readiness(const Request& request) const {
   const Candidates decodes = DecodesFor(request);
   if (!workers_.Prefills(model, request.asked.prefill_only, decodes).empty()) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("no decode worker with the weights that began the output is attached; "
-                   "model '",
-                   model, "' has other weights now"));
+      absl::StrCat("no decode worker with the weights that began the output is attached; model '", model,
+                   "' has other weights now"));
 }
 
 WorkerChoice::Candidates WorkerChoice::DecodesFor(const Request& request) const {
