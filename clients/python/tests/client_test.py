@@ -115,7 +115,9 @@ class ClientTest(unittest.TestCase):
         for request in trace.requests:
             self.assertTrue(request.over)
             self.assertEqual(request.spans[0].begin_us, request.arrived_us)
-            self.assertEqual(request.spans[-1].phase, "decode")
+            # A router that is late receives all tokens at once, and the phase `decode` is empty.
+            self.assertIn(request.spans[-1].phase, ("first_step", "decode"))
+            self.assertEqual(request.spans[-1].end_us, request.ended_us)
 
     def test_cancel_ends_run_and_fails_downstream_requests(self):
         flow = self.client.workflow("w")
