@@ -22,19 +22,17 @@ std::atomic<bool> refuse_receives = false;
 
 // Requests that UCX accepts and does not end before `end_held` is set.
 std::atomic<bool> hold_sends = false, hold_closes = false, end_held = false;
-struct Held {
-  ucp_worker_h worker = nullptr;
-  std::vector<ucp_request_param_t> requests;
-};
-// Used by the progress thread of one connection.
-Held held;
+// The worker of the connection with these requests. All progress threads read it.
+std::atomic<ucp_worker_h> held_worker = nullptr;
+// Used by the progress thread of this worker.
+std::vector<ucp_request_param_t> held_requests;
 // The worker of this thread, if it is a progress thread.
 thread_local ucp_worker_h progressing = nullptr;
 
 ucs_status_ptr_t Hold(const ucp_request_param_t& param) {
-  held.worker = progressing;
-  held.requests.push_back(param);
-  return &held;
+  held_worker = progressing;
+  held_requests.push_back(param);
+  return &held_requests;
 }
 
 template <typename F>
@@ -72,15 +70,15 @@ extern "C" ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h endpoint, const ucp_reques
 
 extern "C" void ucp_request_free(void* request) {
   static auto* const free_request = Library<decltype(ucp_request_free)>("ucp_request_free");
-  if (request != &held) free_request(request);
+  if (request != &held_requests) free_request(request);
 }
 
 extern "C" unsigned ucp_worker_progress(ucp_worker_h worker) {
   static auto* const progress = Library<decltype(ucp_worker_progress)>("ucp_worker_progress");
   progressing = worker;
-  if (end_held && worker == held.worker) {
-    for (const ucp_request_param_t& param : std::exchange(held.requests, {})) {
-      param.cb.send(&held, UCS_ERR_CANCELED, param.user_data);
+  if (end_held && worker == held_worker) {
+    for (const ucp_request_param_t& param : std::exchange(held_requests, {})) {
+      param.cb.send(&held_requests, UCS_ERR_CANCELED, param.user_data);
     }
   }
   return progress(worker);
@@ -188,11 +186,11 @@ TEST_CASE("A connection whose requests UCX does not end is parked until they end
   parked.Keep(std::move(connection));
   CHECK(parked.DestroyClosed() == 1);
   end_held = true;
-  ucp_worker_signal(held.worker);
+  ucp_worker_signal(held_worker);
   ended.wait();
   CHECK(parked.DestroyClosed() == 0);
   hold_sends = hold_closes = end_held = false;
-  held = {};
+  held_worker = nullptr;
   unsetenv("UCX_TLS");
 }
 
@@ -209,10 +207,10 @@ TEST_CASE("An idle UcxLink whose end UCX does not report is parked until its end
   link->reset();
   CHECK(parked.DestroyClosed() == 1);
   end_held = true;
-  ucp_worker_signal(held.worker);
+  ucp_worker_signal(held_worker);
   Await("the end of the link", [&] { return parked.DestroyClosed() == 0; });
   hold_closes = end_held = false;
-  held = {};
+  held_worker = nullptr;
   unsetenv("UCX_TLS");
 }
 
