@@ -171,7 +171,6 @@ History Play(const FaultCase& drawn, bool disturbed, std::ostream* trace) {
     history.sessions = cluster->Sessions();
   }
   history.breaks = cluster->StreamsLost();
-  if (drawn.shape.sessions) history.limited_sessions = 3;
   for (auto& [id, client] : history.requests) {
     const SimulatedCluster::Ran& ran = cluster->ran(id);
     client.submitted = ran.submitted;

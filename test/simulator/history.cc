@@ -52,19 +52,11 @@ void CheckReason(const RequestId& id, const ClientHistory& seen, const History& 
 }
 
 void CheckWait(const RequestId& id, const ClientHistory& seen, const History& run, Problems& problems) {
-  absl::Time from = std::max(seen.submitted, run.quiet_from);
-  for (const RequestId& upstream : seen.upstreams) {
-    const auto found = run.requests.find(upstream);
-    if (found != run.requests.end() && found->second.ends > 0) from = std::max(from, found->second.ended);
-  }
-  absl::Duration bound;
-  for (const WaitBound& part : WaitBounds()) bound += part.time;
-  bound += run.limited_sessions * bound;
-  if (seen.ended > from + bound) {
-    problems.push_back(absl::StrCat(id, " ended ", absl::FormatDuration(seen.ended - from),
-                                    " after the last fault, its upstream requests and its submission; the bound is ",
-                                    absl::FormatDuration(bound)));
-  }
+  const absl::Duration wait = WaitAfterFaults(seen, run);
+  if (wait <= WaitBound()) return;
+  problems.push_back(absl::StrCat(id, " ended ", absl::FormatDuration(wait),
+                                  " after the last fault, its upstream requests and its submission; the bound is ",
+                                  absl::FormatDuration(WaitBound())));
 }
 
 void CheckHoldings(const History& run, Problems& problems) {
@@ -87,16 +79,21 @@ void CheckHoldings(const History& run, Problems& problems) {
 
 }  // namespace
 
-const std::vector<WaitBound>& WaitBounds() {
-  static const std::vector<WaitBound> bounds = {
-      {"service", absl::Seconds(10), "the steps of all requests"},
-      {"keepalive", absl::Seconds(20), "the router or a worker notices that its peer is silent"},
-      {"connect", absl::Seconds(22), "an attempt to attach that a fault has held, and the next backoff"},
-      {"worker_wait", absl::Seconds(30), "RouterLimits::worker_wait"},
-      {"capacity_wait", absl::Seconds(30), "RouterLimits::capacity_wait"},
-      {"leases", absl::Seconds(50), "a reservation's lease and the quarantine of its blocks"},
-  };
-  return bounds;
+absl::Duration WaitBound() {
+  // A peer that stopped is noticed, and then an attempt to attach that a fault held ends, with the
+  // next backoff. Meanwhile the lease of a reservation and the quarantine of its blocks end.
+  const absl::Duration attach = absl::Seconds(20) + absl::Seconds(22), leases = absl::Seconds(50);
+  const absl::Duration service = absl::Seconds(10);  // the steps of all requests
+  return std::max(attach, leases) + kLeastWait + service;
+}
+
+absl::Duration WaitAfterFaults(const ClientHistory& seen, const History& run) {
+  absl::Time from = std::max(seen.submitted, run.quiet_from);
+  for (const RequestId& upstream : seen.upstreams) {
+    const auto found = run.requests.find(upstream);
+    if (found != run.requests.end() && found->second.ends > 0) from = std::max(from, found->second.ended);
+  }
+  return std::max(seen.ended - from, absl::ZeroDuration());
 }
 
 std::vector<std::string> Violations(const History& run, const History& undisturbed) {

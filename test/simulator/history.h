@@ -32,22 +32,16 @@ struct History {
   absl::Time quiet_from = absl::InfinitePast();
   // The number of streams between the router and workers that broke.
   int breaks = 0;
-  // Sessions that wait for a slot delay each other.
-  int limited_sessions = 0;
   // The cluster at the end, after all leases.
   SimulatedCluster::Holdings held{};
   SessionGate::Counts sessions{};
 };
 
-// The longest parts of a request's wait after the last fault. A request waits no longer than their
-// sum, counted from the latest of its submission, the end of its upstream requests, and the end of
-// the last fault.
-struct WaitBound {
-  const char* name;
-  absl::Duration time;
-  const char* why;
-};
-const std::vector<WaitBound>& WaitBounds();
+// Returns how long a request ran on after its submission, the end of its upstream requests, and the
+// end of the last fault. Zero if it ended before the latest of these.
+absl::Duration WaitAfterFaults(const ClientHistory& seen, const History& run);
+// Upper bound on WaitAfterFaults.
+absl::Duration WaitBound();
 
 // Returns a sentence for each violation of these rules; none if the run is right:
 //
