@@ -57,6 +57,7 @@ def read_options():
     parser.add_argument("--down", type=float, default=1, help="seconds until a killed or paused worker runs again")
     parser.add_argument("--workers", type=int, default=2, help="workers of each role")
     parser.add_argument("--grace", type=float, default=1, help="--grace of the workers")
+    parser.add_argument("--kv-memory-mb", type=int, default=64, help="KV memory of each worker")
     parser.add_argument("--worker-flags", type=str.split, default=[], help="further flags of the workers: --worker-flags=--guard-kv")
     parser.add_argument("--router-flags", type=str.split, default=[], help="further flags of the router")
     parser.add_argument("--model", type=pathlib.Path, default=MODEL, help="Hugging Face directory")
@@ -101,15 +102,16 @@ def run(cluster, options):
 
 def run_cluster(folder, options):
     """Runs a cluster whose logs are in `folder`. Returns the report."""
-    cluster = Cluster(folder, options.model, options.workers, options.grace, options.worker_flags,
-                      options.router_flags)
+    flags = ["--grace", str(options.grace), "--kv-memory-mb", str(options.kv_memory_mb), *options.worker_flags]
+    cluster = Cluster(folder, options.model, options.workers, flags, options.router_flags)
     try:
         result = run(cluster, options)
     finally:
         cluster.end()
     result["setup"] = {"tokens": options.tokens, "streams": None if options.rate else options.streams,
                        "rate": options.rate, "workers": options.workers, "period": options.period,
-                       "down": options.down, "grace": options.grace, "worker_flags": options.worker_flags,
+                       "down": options.down, "grace": options.grace,
+                       "kv_memory_mb": options.kv_memory_mb, "worker_flags": options.worker_flags,
                        "ucx_tls": os.environ.get("UCX_TLS"), "model": options.model.name, "seed": options.seed}
     return result
 

@@ -85,8 +85,8 @@ class Program:
 class Cluster:
     """A router, and `size` workers of each role."""
 
-    def __init__(self, folder, model, size, grace, worker_flags, router_flags):
-        worker = ["--model", str(model), "--threads", "1", "--kv-memory-mb", "64", "--grace", str(grace), *worker_flags]
+    def __init__(self, folder, model, size, worker_flags, router_flags):
+        worker = ["--model", str(model), "--threads", "1", *worker_flags]
         self.workers = {role: [Program(f"{role}-{i}", folder, f"baton-{role}", *worker) for i in range(size)]
                         for role in ROLES}
         flags = ["--model", str(model), "--http", "127.0.0.1:0", *router_flags]
