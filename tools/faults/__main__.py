@@ -61,6 +61,7 @@ def read_options():
     parser.add_argument("--worker-flags", type=str.split, default=[], help="further flags of the workers: --worker-flags=--guard-kv")
     parser.add_argument("--router-flags", type=str.split, default=[], help="further flags of the router")
     parser.add_argument("--model", type=pathlib.Path, default=MODEL, help="Hugging Face directory")
+    parser.add_argument("--context", type=int, help="tokens of context, instead of those of the model's config.json")
     parser.add_argument("--seed", type=int, default=1, help="seed of the prompts")
     parser.add_argument("--json", type=pathlib.Path, help="file for the report")
     options = parser.parse_args()
@@ -100,10 +101,19 @@ def run(cluster, options):
             "memory_growth_mb_per_minute": memory.growth_mb_per_minute()}
 
 
+def with_context(model, tokens, copy):
+    """Copies a model to the folder `copy`, with another length of context. Returns the copy."""
+    shutil.copytree(model, copy)
+    file = copy / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "max_position_embeddings": tokens}))
+    return copy
+
+
 def run_cluster(folder, options):
     """Runs a cluster whose logs are in `folder`. Returns the report."""
+    model = with_context(options.model, options.context, folder / "model") if options.context else options.model
     flags = ["--grace", str(options.grace), "--kv-memory-mb", str(options.kv_memory_mb), *options.worker_flags]
-    cluster = Cluster(folder, options.model, options.workers, flags, options.router_flags)
+    cluster = Cluster(folder, model, options.workers, flags, options.router_flags)
     try:
         result = run(cluster, options)
     finally:
@@ -112,7 +122,8 @@ def run_cluster(folder, options):
                        "rate": options.rate, "workers": options.workers, "period": options.period,
                        "down": options.down, "grace": options.grace,
                        "kv_memory_mb": options.kv_memory_mb, "worker_flags": options.worker_flags,
-                       "ucx_tls": os.environ.get("UCX_TLS"), "model": options.model.name, "seed": options.seed}
+                       "ucx_tls": os.environ.get("UCX_TLS"), "model": options.model.name,
+                       "context": options.context, "seed": options.seed}
     return result
 
 
