@@ -43,6 +43,9 @@ class HandoffWorld {
   // ended. Other connections are like a network, on which a push may land later.
   void SetLocal(bool local) { local_ = local; }
 
+  // Prefill workers that start from now on lose a peer that answers nothing for this long.
+  void SetAnswerWithin(absl::Duration answer_within) { answer_within_ = answer_within; }
+
   // --- Workers ---
 
   struct Prefill {
@@ -80,7 +83,8 @@ class HandoffWorld {
                                                                       .numerics_id = "cpu",
                                                                       .can_digest = digests,
                                                                       .supports_write_keys = true,
-                                                                      .process = ProcessOf(prefill)}});
+                                                                      .process = ProcessOf(prefill)},
+                                                             .answer_within = answer_within_});
   }
   void StartDecode(const WorkerAddress& address, int64_t blocks, Digest digest = {}, bool verify = false,
                    bool guard = false) {
@@ -547,6 +551,7 @@ class HandoffWorld {
   uint64_t owners_ = 0;
   int refused_writes_ = 0;
   bool local_ = false;
+  absl::Duration answer_within_ = HandoffSenderOptions{}.answer_within;
   std::map<WorkerAddress, Prefill> prefills_;
   std::map<WorkerAddress, Decode> decodes_;
   std::map<RequestId, Outcome> outcomes_;

@@ -26,11 +26,11 @@ absl::Status CheckLinkReply(const LinkReply& reply) {
 
 }  // namespace
 
+bool PeerLinks::IsCurrent(const Peer& peer) { return peer.state == State::kLinking || peer.state == State::kLinked; }
+
 PeerLinks::Entry* PeerLinks::Find(LinkId link) {
   for (auto& entry : peers_) {
-    const Peer& peer = entry.second;
-    const bool current = peer.state == State::kLinking || peer.state == State::kLinked;
-    if (current && peer.link == link) return &entry;
+    if (IsCurrent(entry.second) && entry.second.link == link) return &entry;
   }
   return nullptr;
 }
@@ -44,12 +44,15 @@ const PeerLinks::Peer& PeerLinks::LinkTo(const WorkerAddress& to, absl::Time now
   Peer& peer = peers_[to];
   peer.last_used = now;
   const bool must_wait = (peer.state == State::kRefused || peer.state == State::kLost) && now < peer.retry_at;
-  if (peer.state != State::kLinked && peer.state != State::kLinking && !must_wait) Start(to, peer);
+  if (peer.state != State::kLinked && peer.state != State::kLinking && !must_wait) Start(to, peer, now);
   return peer;
 }
 
-void PeerLinks::Start(const WorkerAddress& to, Peer& peer) {
+void PeerLinks::Start(const WorkerAddress& to, Peer& peer, absl::Time now) {
   peer.state = State::kLinking;
+  peer.link_sent = now;
+  peer.answers = AnswerWatch(options_.answer_within);
+  peer.answers.Sent(now);
   peer.connecting = false;
   peer.link = LinkId(next_link_++);
   actions_.push_back(SendLink{peer.link, to, options_.self});
@@ -58,6 +61,7 @@ void PeerLinks::Start(const WorkerAddress& to, Peer& peer) {
 std::optional<PeerLinks::Change> PeerLinks::OnLinkReply(LinkId link, absl::StatusOr<LinkReply> reply, absl::Time now) {
   Entry* found = Find(link);
   if (found == nullptr || found->second.state != State::kLinking || found->second.connecting) return std::nullopt;
+  found->second.answers.Ended(/*answered=*/true, now);
   if (!reply.ok()) {
     return absl::IsFailedPrecondition(reply.status()) ? Refuse(*found, reply.status(), now)
                                                       : LosePeer(*found, reply.status(), now);
@@ -71,6 +75,7 @@ std::optional<PeerLinks::Change> PeerLinks::OnLinkReply(LinkId link, absl::Statu
   peer.lease = reply->lease;
   peer.wants_digests = reply->wants_digests;
   peer.connecting = true;
+  peer.answers = AnswerWatch(std::max(options_.answer_within, 2 * (now - peer.link_sent)));
   if (reply->numerics_id != options_.self.numerics_id) {
     spdlog::warn("decode worker {} computes with '{}', this worker with '{}': their results may differ in bits", to,
                  reply->numerics_id, options_.self.numerics_id);
@@ -92,6 +97,7 @@ std::optional<PeerLinks::Change> PeerLinks::OnConnected(LinkId link, const absl:
   if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) return Refuse(*found, status, now);
   if (!status.ok()) return LosePeer(*found, status, now);
   peer.state = State::kLinked;
+  peer.mute = false;
   peer.ends_with_process = ends_with_process;
   peer.next_heartbeat = now;
   return Change{to};
@@ -100,6 +106,7 @@ std::optional<PeerLinks::Change> PeerLinks::OnConnected(LinkId link, const absl:
 PeerLinks::Change PeerLinks::Refuse(Entry& entry, const absl::Status& why, absl::Time now) {
   auto& [to, peer] = entry;
   peer.state = State::kRefused;
+  peer.mute = false;
   peer.retry_at = now + options_.retry_refused_after;
   peer.problem =
       absl::FailedPreconditionError(absl::StrCat("decode worker ", to, " cannot be linked: ", why.message()));
@@ -116,9 +123,13 @@ PeerLinks::Change PeerLinks::LosePeer(Entry& entry, const absl::Status& why, abs
   CloseIfLinked(peer);
   peer.state = State::kLost;
   peer.retry_at = now + options_.relink_after;
+  SetProblem(to, peer, why);
+  return {to};
+}
+
+void PeerLinks::SetProblem(const WorkerAddress& to, Peer& peer, const absl::Status& why) {
   peer.problem = absl::UnavailableError(absl::StrCat("decode worker ", to, " was lost: ", why.message()));
   spdlog::warn("{}", peer.problem.ToString());
-  return {to};
 }
 
 std::optional<PeerLinks::Change> PeerLinks::Lose(LinkId link, const absl::Status& why, absl::Time now) {
@@ -127,13 +138,44 @@ std::optional<PeerLinks::Change> PeerLinks::Lose(LinkId link, const absl::Status
   return LosePeer(*found, why, now);
 }
 
-std::optional<WorkerAddress> PeerLinks::Relink(LinkId link) {
+absl::Time PeerLinks::Sent(LinkId link, absl::Time now) {
+  Entry* found = Find(link);
+  if (found == nullptr) return absl::InfiniteFuture();
+  found->second.answers.Sent(now);
+  return found->second.answers.next_check();
+}
+
+void PeerLinks::Ended(LinkId link, const absl::Status& reply, absl::Time now) {
+  const bool answered = !absl::IsDeadlineExceeded(reply);
+  if (Entry* found = Find(link)) found->second.answers.Ended(answered, now);
+}
+
+std::vector<PeerLinks::Change> PeerLinks::FindMute(absl::Time now) {
+  std::vector<Change> found;
+  for (Entry& entry : peers_) {
+    auto& [to, peer] = entry;
+    if (!IsCurrent(peer) || !peer.answers.Check(now)) continue;
+    if (peer.state == State::kLinking && peer.mute) continue;
+    peer.mute = true;
+    const absl::Status why = absl::UnavailableError(
+        absl::StrCat("it has answered nothing for ", absl::FormatDuration(peer.answers.within())));
+    if (peer.state == State::kLinked) {
+      LosePeer(entry, why, now);
+    } else {
+      SetProblem(to, peer, why);
+    }
+    found.push_back({to});
+  }
+  return found;
+}
+
+std::optional<WorkerAddress> PeerLinks::Relink(LinkId link, absl::Time now) {
   Entry* found = Find(link);
   if (found == nullptr) return std::nullopt;
   auto& [to, peer] = *found;
   CloseIfLinked(peer);
   spdlog::warn("decode worker {} has restarted: linking again", to);
-  Start(to, peer);
+  Start(to, peer, now);
   return to;
 }
 
@@ -154,7 +196,10 @@ void PeerLinks::Tick(absl::flat_hash_set<WorkerAddress> busy, absl::Time now) {
 // Busy peers count too. At their time, Tick finds that they are busy and postpones it.
 absl::Time PeerLinks::NextTick() const {
   absl::Time next = absl::InfiniteFuture();
-  for (const auto& [address, peer] : peers_) next = std::min(next, peer.last_used + options_.forget_idle);
+  for (const auto& [address, peer] : peers_) {
+    next = std::min(next, peer.last_used + options_.forget_idle);
+    if (IsCurrent(peer)) next = std::min(next, peer.answers.next_check());
+  }
   return next;
 }
 

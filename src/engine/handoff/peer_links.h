@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "engine/handoff/answer_watch.h"
 #include "engine/handoff/messages.h"
 #include "engine/handoff/sender_actions.h"
 
@@ -23,6 +24,9 @@ struct PeerLinksOptions {
   absl::Duration relink_after;         // a lost peer is not linked again for this long
   absl::Duration retry_refused_after;  // a peer that refused to link is asked again after this long
   absl::Duration forget_idle;          // a peer without hand-offs for this long is forgotten
+  // A peer that owes answers and sends none for this long is mute. If its answer to Link took
+  // longer than half of this time, twice that time applies.
+  absl::Duration answer_within;
 };
 
 // Keeps a state for each decode worker. Ignores events about links that are no longer current. Not
@@ -41,10 +45,14 @@ class PeerLinks {
     absl::Duration lease;
     bool wants_digests = false;
     bool ends_with_process = false;  // kLinked: Link::EndsWithProcess of the connection
-    absl::Status problem;            // kRefused, kLost: the reason
+    absl::Status problem;            // kRefused, kLost, or `mute`: the reason
     absl::Time retry_at;             // kRefused, kLost: no attempt to link before this time
     absl::Time next_heartbeat;
     absl::Time last_used;  // the last LinkTo, or the last Tick at which the peer was busy
+    absl::Time link_sent;  // kLinking
+    bool mute = false;     // the peer was mute, and was neither linked nor refused since
+    // kLinking, kLinked: the answers to Link, Reserve, Commit and heartbeats.
+    AnswerWatch answers{absl::InfiniteDuration()};
   };
   using Entry = std::pair<const WorkerAddress, Peer>;
 
@@ -71,7 +79,16 @@ class PeerLinks {
   std::optional<Change> Lose(LinkId link, const absl::Status& why, absl::Time now);
   // The peer has restarted, so it has no link to this worker. Begins to link again and returns the
   // peer. Returns nullopt if the link is not current.
-  std::optional<WorkerAddress> Relink(LinkId link);
+  std::optional<WorkerAddress> Relink(LinkId link, absl::Time now);
+
+  // A Reserve, Commit or heartbeat has been sent. Returns the time at which FindMute is due, or
+  // InfiniteFuture if the link is not current.
+  absl::Time Sent(LinkId link, absl::Time now);
+  // The message has ended. DEADLINE_EXCEEDED is no answer of the peer. REQUIRES: it was Sent.
+  void Ended(LinkId link, const absl::Status& reply, absl::Time now);
+  // Finds the peers that have become mute. Loses a linked one. An attempt to link goes on, because
+  // the answer measures how slow the peer is, but no hand-off should wait for the attempt.
+  std::vector<Change> FindMute(absl::Time now);
 
   // REQUIRES: the link is current.
   void SetNextHeartbeat(LinkId link, absl::Time time) { Find(link)->second.next_heartbeat = time; }
@@ -87,11 +104,13 @@ class PeerLinks {
   State state(const WorkerAddress& peer) const;
 
  private:
+  static bool IsCurrent(const Peer& peer);
   Entry* Find(LinkId link);  // as Current, but the result may be changed
-  void Start(const WorkerAddress& to, Peer& peer);
+  void Start(const WorkerAddress& to, Peer& peer, absl::Time now);
   Change Refuse(Entry& entry, const absl::Status& why, absl::Time now);
   Change LosePeer(Entry& entry, const absl::Status& why, absl::Time now);
   void CloseIfLinked(const Peer& peer);
+  static void SetProblem(const WorkerAddress& to, Peer& peer, const absl::Status& why);
 
   const PeerLinksOptions options_;
   std::vector<SenderAction>& actions_;

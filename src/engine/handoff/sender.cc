@@ -17,7 +17,9 @@ constexpr int kMaxPushLeases = 2;
 
 HandoffSender::HandoffSender(HandoffSenderOptions options)
     : options_(std::move(options)),
-      links_({options_.self, options_.relink_after, options_.retry_refused_after, options_.forget_idle}, actions_),
+      links_({options_.self, options_.relink_after, options_.retry_refused_after, options_.forget_idle,
+              options_.answer_within},
+             actions_),
       releases_(actions_) {}
 
 HandoffSender::Handoff* HandoffSender::Find(HandoffId id) {
@@ -60,17 +62,17 @@ void HandoffSender::Cancel(const RequestId& request, absl::Time now, uint64_t pa
 
 // --- links ---------------------------------------------------------------------------------------
 
-// Sends Reserve if the peer is linked. Fails if the peer must not be linked before a later time. In
-// other cases the hand-off waits for the link.
+// Sends Reserve if the peer is linked. Fails if the peer must not be linked before a later time, or
+// was mute and is not linked again. In other cases the hand-off waits for the link.
 void HandoffSender::EnsureLink(HandoffId id, absl::Time now) {
   Handoff& handoff = *Find(id);
   handoff.state = State::kWaitingForLink;
-  TickNoLaterThan(std::min(handoff.give_up_at, now + options_.forget_idle));
   const PeerLinks::Peer& peer = links_.LinkTo(handoff.decode_worker, now);
+  TickNoLaterThan(std::min({handoff.give_up_at, now + options_.forget_idle, peer.answers.next_check()}));
   if (peer.state == LinkState::kLinked) {
     Reserve(id, handoff, peer, now);
-  } else if (peer.state != LinkState::kLinking) {
-    Fail(id, peer.problem, peer.retry_at - now, now);
+  } else if (peer.state != LinkState::kLinking || peer.mute) {
+    FailUnlinked(id, peer, now);
   }
 }
 
@@ -95,15 +97,20 @@ void HandoffSender::Follow(const std::optional<PeerLinks::Change>& change, absl:
   // The reservations of the old process are gone.
   if (change->is_new_process) releases_.Forget(change->peer);
   const PeerLinks::Peer& peer = links_.peers().at(change->peer);
-  if (peer.state == LinkState::kLinking) return;
+  if (peer.state == LinkState::kLinking && !peer.mute) return;
   for (HandoffId id : HandoffsOf(change->peer)) {
     Handoff& handoff = *Find(id);
     if (peer.state != LinkState::kLinked) {
-      Fail(id, peer.problem, peer.retry_at - now, now);
+      FailUnlinked(id, peer, now);
     } else if (handoff.state == State::kWaitingForLink) {
       Reserve(id, handoff, peer, now);
     }
   }
+}
+
+void HandoffSender::FailUnlinked(HandoffId id, const PeerLinks::Peer& peer, absl::Time now) {
+  const bool linking = peer.state == LinkState::kLinking;
+  Fail(id, peer.problem, linking ? options_.relink_after : peer.retry_at - now, now);
 }
 
 void HandoffSender::LosePeer(LinkId link, const absl::Status& why, absl::Time now) {
@@ -113,8 +120,9 @@ void HandoffSender::LosePeer(LinkId link, const absl::Status& why, absl::Time no
 // Fails the hand-offs that have a reservation, because it is gone with the peer's old process.
 // Other hand-offs go on.
 bool HandoffSender::RestartPeer(LinkId link, absl::Time now) {
-  const std::optional<WorkerAddress> peer = links_.Relink(link);
+  const std::optional<WorkerAddress> peer = links_.Relink(link, now);
   if (!peer.has_value()) return false;
+  TickNoLaterThan(links_.peers().at(*peer).answers.next_check());
   for (HandoffId id : HandoffsOf(*peer)) {
     const Handoff& handoff = *Find(id);
     if (handoff.state != State::kWriting && handoff.state != State::kCommitting) continue;
@@ -137,12 +145,14 @@ void HandoffSender::Reserve(HandoffId id, Handoff& handoff, const PeerLinks::Pee
   handoff.wants_digests = peer.wants_digests;
   handoff.reserve_sent = now;
   actions_.push_back(SendReserve{id, handoff.decode_worker, handoff.request});
+  TickNoLaterThan(links_.Sent(handoff.link, now));
 }
 
 void HandoffSender::OnReserveReply(HandoffId id, absl::StatusOr<ReserveReply> reply, absl::Time now) {
   Handoff* handoff = Find(id);
   if (handoff == nullptr || handoff->reserved || !handoff->reply_pending) return;
   handoff->reply_pending = false;
+  links_.Ended(handoff->link, reply.status(), now);
   const Reserved* reserved = reply.ok() ? std::get_if<Reserved>(&*reply) : nullptr;
   if (handoff->state == State::kDraining) {
     if (reserved != nullptr) {
@@ -228,7 +238,7 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
     actions_.push_back(PushBlocks{push, handoff.link, handoff.reservation, std::move(copies), handoff.write_key});
   }
   CoverPosted(id, handoff);
-  MaybeCommit(id, handoff);
+  MaybeCommit(id, handoff, now);
 }
 
 // Every block that a hand-off writes passes here once, after all of its layers are posted and
@@ -255,7 +265,7 @@ void HandoffSender::OnDigests(DigestId id, const absl::StatusOr<std::vector<Bloc
   --handoff.digests_in_flight;
   if (digests.ok()) {
     handoff.blocks.SetDigests(asked.indices, *digests);
-    MaybeCommit(asked.handoff, handoff);
+    MaybeCommit(asked.handoff, handoff, now);
     MaybeFinish(asked.handoff, handoff, now);
   } else if (handoff.state == State::kDraining) {
     MaybeFinish(asked.handoff, handoff, now);
@@ -286,29 +296,31 @@ void HandoffSender::OnPushDone(PushId push, const absl::Status& status, absl::Ti
     Fail(id, status, options_.relink_after, now);
   }
   if (handoff = Find(id); handoff == nullptr) return;
-  MaybeCommit(id, *handoff);
+  MaybeCommit(id, *handoff, now);
   MaybeFinish(id, *handoff, now);
 }
 
-void HandoffSender::MaybeCommit(HandoffId id, Handoff& handoff) {
+void HandoffSender::MaybeCommit(HandoffId id, Handoff& handoff, absl::Time now) {
   if (handoff.state != State::kWriting || !handoff.blocks.posted()) return;
   if (handoff.pushes_in_flight > 0 || handoff.digests_in_flight > 0) return;
   handoff.state = State::kCommitting;
-  PostCommit(id, handoff);
+  PostCommit(id, handoff, now);
 }
 
-void HandoffSender::PostCommit(HandoffId id, Handoff& handoff) {
+void HandoffSender::PostCommit(HandoffId id, Handoff& handoff, absl::Time now) {
   handoff.reply_pending = true;
   Commit commit{
       .reservation = handoff.reservation, .blocks_written = handoff.blocks.missing(), .write_key = handoff.write_key};
   if (handoff.wants_digests) commit.digests = handoff.blocks.Digests();
   actions_.push_back(SendCommit{id, handoff.decode_worker, std::move(commit)});
+  TickNoLaterThan(links_.Sent(handoff.link, now));
 }
 
 void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl::Time now) {
   Handoff* handoff = Find(id);
   if (handoff == nullptr || !handoff->reserved || !handoff->reply_pending) return;
   handoff->reply_pending = false;
+  links_.Ended(handoff->link, status, now);
   if (handoff->state == State::kDraining) {
     MaybeFinish(id, *handoff, now);
     return;
@@ -325,7 +337,7 @@ void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl
     return;
   }
   if (absl::IsDeadlineExceeded(status) && now < handoff->fenced_at) {
-    PostCommit(id, *handoff);
+    PostCommit(id, *handoff, now);
     return;
   }
   const auto failure = absl::UnavailableError(
@@ -354,7 +366,7 @@ void HandoffSender::MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now) 
   }
   if (handoff.reply_pending) return;
   if (handoff.reserved && handoff.drained) {  // the decode worker frees the blocks at once
-    releases_.Send(handoff.decode_worker, handoff.reservation, handoff.lease, HeartbeatInterval(handoff.lease), now);
+    releases_.Send(handoff.decode_worker, handoff.reservation, handoff.lease, handoff.lease / 4, now);
   }
   handoffs_.erase(id);
 }
@@ -394,6 +406,7 @@ void HandoffSender::TickHeartbeats(absl::Time now) {
     heartbeats_.emplace(id, std::move(sent));
     actions_.push_back(SendHeartbeat{id, to, std::move(heartbeat)});
     links_.SetNextHeartbeat(peer.link, now + HeartbeatInterval(peer.lease));
+    links_.Sent(peer.link, now);  // Tick computes the next tick
   }
 }
 
@@ -402,6 +415,7 @@ void HandoffSender::OnHeartbeatReply(HeartbeatId id, absl::StatusOr<HeartbeatRep
   if (it == heartbeats_.end()) return;
   const SentHeartbeat heartbeat = std::move(it->second);
   heartbeats_.erase(it);
+  links_.Ended(heartbeat.link, reply.status(), now);
   if (links_.Current(heartbeat.link) == nullptr) return;
   if (reply.ok()) {
     RenewLease(heartbeat, *reply, now);
@@ -449,6 +463,7 @@ void HandoffSender::Tick(absl::Time now) {
     if (Handoff* handoff = Find(id)) TickHandoff(id, *handoff, now);
   }
   TickPushes(now);
+  TickMute(now);
   TickHeartbeats(now);
   releases_.Tick(now);
   links_.Tick(BusyPeers(), now);
@@ -462,6 +477,13 @@ void HandoffSender::TickPushes(absl::Time now) {
   }
   for (LinkId link : hanging)
     LosePeer(link, absl::UnavailableError("a push has been in flight for two lease times"), now);
+}
+
+void HandoffSender::TickMute(absl::Time now) {
+  for (const PeerLinks::Change& mute : links_.FindMute(now)) {
+    ++totals_.mute_peers;
+    Follow(mute, now);
+  }
 }
 
 void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) {

@@ -34,14 +34,17 @@ struct HandoffTotals {
   int64_t blocks_held = 0;
   // Reservations whose lease ended because no heartbeat was answered in time.
   int64_t expired_leases = 0;
+  // How often a decode worker became mute: it owed answers and sent none for `answer_within`.
+  int64_t mute_peers = 0;
 };
 struct HandoffSenderOptions {
-  // PeerLinksOptions describes `self` and the last three fields.
+  // PeerLinksOptions describes `self` and the last four fields.
   LinkRequest self;
   absl::Duration max_wait = absl::Seconds(30);  // upper bound on the wait of a hand-off for a link
   absl::Duration relink_after = absl::Seconds(1);
   absl::Duration retry_refused_after = absl::Seconds(10);
   absl::Duration forget_idle = absl::Minutes(10);
+  absl::Duration answer_within = absl::Seconds(2);
 };
 
 // Moves the KV of requests to decode workers. A hand-off goes through these stages:
@@ -63,6 +66,8 @@ struct HandoffSenderOptions {
 // - A push hangs if it is in flight at the end of the lease. A push without a write key also hangs
 //   if it is in flight for kMaxPushLeases leases. The sender then closes the connection, which ends
 //   the push.
+// - A peer that owes answers and sends none for `answer_within` is mute. Its hand-offs fail, also
+//   later ones, until the two are linked again.
 //
 // docs/design/handoff_leases.md gives the reasons.
 //
@@ -169,12 +174,16 @@ class HandoffSender {
   // Links. The hand-offs to a peer follow its state.
   void EnsureLink(HandoffId id, absl::Time now);
   void Follow(const std::optional<PeerLinks::Change>& change, absl::Time now);
+  void FailUnlinked(HandoffId id, const PeerLinks::Peer& peer, absl::Time now);
   void LosePeer(LinkId link, const absl::Status& why, absl::Time now);
   bool RestartPeer(LinkId link, absl::Time now);  // false: the link is not current
   std::vector<HandoffId> HandoffsOf(const WorkerAddress& peer) const;
 
   // Leases.
-  static absl::Duration HeartbeatInterval(absl::Duration lease) { return lease / 4; }
+  // While a push is in flight, only heartbeats show whether the peer is mute.
+  absl::Duration HeartbeatInterval(absl::Duration lease) const {
+    return std::min(lease / 4, options_.answer_within / 2);
+  }
   static bool IsRenewable(const Handoff& handoff);
   std::vector<HandoffId> Renewable(LinkId link) const;
   bool HasRenewable(LinkId link) const;
@@ -188,13 +197,14 @@ class HandoffSender {
   void OnReserved(HandoffId id, Handoff& handoff, const Reserved& reserved, absl::Time now);
   void Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> copies, absl::Time now);
   void CoverPosted(HandoffId id, Handoff& handoff);
-  void MaybeCommit(HandoffId id, Handoff& handoff);
-  void PostCommit(HandoffId id, Handoff& handoff);
+  void MaybeCommit(HandoffId id, Handoff& handoff, absl::Time now);
+  void PostCommit(HandoffId id, Handoff& handoff, absl::Time now);
   void Fail(HandoffId id, absl::Status status, absl::Duration retry_after, absl::Time now);
   void MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now);
 
   void TickHandoff(HandoffId id, Handoff& handoff, absl::Time now);
   void TickPushes(absl::Time now);
+  void TickMute(absl::Time now);
   void TickHeartbeats(absl::Time now);
   absl::flat_hash_set<WorkerAddress> BusyPeers() const;
   void TickNoLaterThan(absl::Time time) { next_tick_ = std::min(next_tick_, time); }

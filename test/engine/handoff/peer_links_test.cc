@@ -12,7 +12,7 @@ namespace {
 
 const absl::Time kStart = absl::UnixEpoch();
 constexpr absl::Duration kRelinkAfter = absl::Seconds(1), kRefusedAgain = absl::Seconds(10);
-constexpr absl::Duration kForgetIdle = absl::Minutes(10);
+constexpr absl::Duration kForgetIdle = absl::Minutes(10), kAnswerWithin = absl::Seconds(2);
 
 LinkReply Reply(uint64_t incarnation = 9) {
   return {.decode_incarnation = Incarnation(incarnation),
@@ -45,6 +45,15 @@ class Links {
     return link;
   }
 
+  // Does each check that is due until then. Returns the peers that have become mute.
+  std::vector<WorkerAddress> Mute(absl::Time until) {
+    std::vector<WorkerAddress> mute;
+    for (absl::Time now = links.NextTick(); now <= until; now = links.NextTick()) {
+      for (const PeerLinks::Change& change : links.FindMute(now)) mute.push_back(change.peer);
+    }
+    return mute;
+  }
+
   std::vector<SenderAction> actions;
   PeerLinks links{{.self = {.prefill_address = "p",
                             .prefill_incarnation = Incarnation(1),
@@ -53,7 +62,8 @@ class Links {
                             .numerics_id = "cpu"},
                    .relink_after = kRelinkAfter,
                    .retry_refused_after = kRefusedAgain,
-                   .forget_idle = kForgetIdle},
+                   .forget_idle = kForgetIdle,
+                   .answer_within = kAnswerWithin},
                   actions};
 };
 
@@ -135,7 +145,7 @@ TEST_CASE("PeerLinks closes a lost connection once and ignores later answers") {
   CHECK(l.links.Lose(link, absl::UnavailableError("reset"), kStart).has_value());
   CHECK(l.Take<CloseConnection>().link == link);
   CHECK_FALSE(l.links.Lose(link, absl::UnavailableError("reset"), kStart).has_value());
-  CHECK_FALSE(l.links.Relink(link).has_value());
+  CHECK_FALSE(l.links.Relink(link, kStart).has_value());
   CHECK_FALSE(l.links.OnLinkReply(link, Reply(), kStart).has_value());
   CHECK(l.actions.empty());
   CHECK(l.links.Current(link) == nullptr);
@@ -155,7 +165,7 @@ TEST_CASE("PeerLinks closes a connection whose attempt is over") {
 TEST_CASE("PeerLinks links a restarted peer again at once, as another process") {
   Links l;
   const LinkId old = l.Link("d", kStart);
-  CHECK(l.links.Relink(old) == "d");
+  CHECK(l.links.Relink(old, kStart) == "d");
   REQUIRE(l.actions.size() == 2);
   CHECK(std::get<CloseConnection>(l.actions[0]).link == old);
   const LinkId link = std::get<SendLink>(l.actions[1]).link;
@@ -164,8 +174,74 @@ TEST_CASE("PeerLinks links a restarted peer again at once, as another process") 
 
   Links same;
   const LinkId first = same.Link("d", kStart);
-  same.links.Relink(first);
+  same.links.Relink(first, kStart);
   CHECK_FALSE(same.links.OnLinkReply(std::get<SendLink>(same.actions[1]).link, Reply(), kStart)->is_new_process);
+}
+
+TEST_CASE("PeerLinks loses a mute peer until the two are linked again") {
+  Links l;
+  const LinkId link = l.Link("d", kStart);
+  CHECK(l.Mute(kStart + absl::Minutes(1)).empty());  // no message waits
+  absl::Time now = kStart + absl::Minutes(1);
+  l.links.Sent(link, now);
+  l.links.Sent(link, now);
+  l.links.Ended(link, absl::OkStatus(), now + absl::Seconds(1));
+  CHECK(l.Mute(now + absl::Seconds(3) - absl::Nanoseconds(1)).empty());
+  now += absl::Seconds(3);
+  REQUIRE(l.Mute(now) == std::vector<WorkerAddress>{"d"});
+  CHECK(l.Take<CloseConnection>().link == link);
+  CHECK(l.links.LinkTo("d", now).state == PeerLinks::State::kLost);
+  CHECK(l.Mute(now + absl::Minutes(9)).empty());
+  l.links.Ended(link, absl::OkStatus(), now);  // a late answer, which is ignored
+
+  // The peer stays mute during the attempt to link.
+  now += kRelinkAfter;
+  const PeerLinks::Peer& peer = l.links.LinkTo("d", now);
+  CHECK(peer.state == PeerLinks::State::kLinking);
+  CHECK(peer.mute);
+  CHECK(peer.problem == absl::UnavailableError("decode worker d was lost: it has answered nothing for 2s"));
+  const LinkId again = l.Take<SendLink>().link;
+  CHECK(l.Mute(now + absl::Minutes(1)).empty());  // it has not become mute again
+  l.links.OnLinkReply(again, Reply(), now);
+  l.Take<OpenConnection>();
+  CHECK(peer.mute);
+  l.links.OnConnected(again, absl::OkStatus(), now);
+  CHECK_FALSE(peer.mute);
+}
+
+TEST_CASE("PeerLinks ends the muteness of a peer that refuses to link") {
+  Links l;
+  const PeerLinks::Peer& peer = l.links.LinkTo("d", kStart);
+  REQUIRE(l.Mute(kStart + kAnswerWithin) == std::vector<WorkerAddress>{"d"});
+  l.links.OnLinkReply(l.Take<SendLink>().link, absl::FailedPreconditionError("other weights"), kStart + kAnswerWithin);
+  CHECK(peer.state == PeerLinks::State::kRefused);
+  CHECK_FALSE(peer.mute);
+}
+
+TEST_CASE("PeerLinks waits twice as long as a slow peer took to answer Link") {
+  Links l;
+  const PeerLinks::Peer& peer = l.links.LinkTo("d", kStart);
+  const LinkId link = l.Take<SendLink>().link;
+  CHECK(l.Mute(kStart + kAnswerWithin - absl::Nanoseconds(1)).empty());
+  CHECK(l.Mute(kStart + kAnswerWithin) == std::vector<WorkerAddress>{"d"});
+  CHECK(peer.state == PeerLinks::State::kLinking);  // the attempt goes on
+  CHECK(peer.mute);
+  const absl::Time linked = kStart + absl::Seconds(3);
+  l.links.OnLinkReply(link, Reply(), linked);
+  l.Take<OpenConnection>();
+  l.links.OnConnected(link, absl::OkStatus(), linked);
+  l.links.Sent(link, linked);
+  CHECK(l.Mute(linked + absl::Seconds(6) - absl::Nanoseconds(1)).empty());
+  CHECK(l.Mute(linked + absl::Seconds(6)) == std::vector<WorkerAddress>{"d"});
+}
+
+TEST_CASE("PeerLinks takes no peer for mute while the transport connects") {
+  Links l;
+  l.links.LinkTo("d", kStart);
+  l.links.OnLinkReply(l.Take<SendLink>().link, Reply(), kStart);
+  l.Take<OpenConnection>();
+  CHECK(l.Mute(kStart + absl::Minutes(9)).empty());
+  CHECK(l.links.state("d") == PeerLinks::State::kLinking);
 }
 
 TEST_CASE("PeerLinks forgets an idle peer after 10 minutes, but no busy or linking one") {
@@ -173,7 +249,8 @@ TEST_CASE("PeerLinks forgets an idle peer after 10 minutes, but no busy or linki
   const LinkId idle = l.Link("idle", kStart);
   l.Link("busy", kStart);
   l.links.LinkTo("linking", kStart);
-  l.Take<SendLink>();
+  l.links.OnLinkReply(l.Take<SendLink>().link, Reply(), kStart);
+  l.Take<OpenConnection>();
   l.links.Tick({"busy"}, kStart + kForgetIdle - absl::Nanoseconds(1));
   CHECK(l.actions.empty());
   CHECK(l.links.NextTick() == kStart + kForgetIdle);

@@ -15,6 +15,7 @@
 //   kill|restart p|d                       end a process, or restart it as another incarnation
 //   restart d digest=N|blocks=N|verify=1   with another prefill module or pool, or with --verify-kv
 //   restart p old=1                        as an older version that has no digests
+//   patient                                p restarts, and waits for answers without a limit
 //   keep REQ tokens=N [new=N] [waited=SECONDS] [router=N]  keep room for the request at d
 //   keep none [router=N]                   a router no longer wants room at d
 //   room                                   show d's report of room
@@ -95,6 +96,7 @@ class Scenario {
     if (name == "keep") return Keep();
     if (name == "room") return Room();
     if (name == "kill" || name == "restart") return Restart(name == "restart");
+    if (name == "patient") return Patient();
     if (name == "local") return world_.SetLocal(true);
     if (name == "end") return End();
     if (name == "forge") return world_.Forge(d(), BlockId(static_cast<uint32_t>(Number(Word(0)))));
@@ -185,6 +187,11 @@ class Scenario {
     if (again) world_.StartDecode("d", Option("blocks", 8), digest, Option("verify", 0) == 1);
   }
 
+  void Patient() {
+    world_.KillPrefill("p");
+    world_.SetAnswerWithin(absl::InfiniteDuration());
+    world_.StartPrefill("p");
+  }
   void End() {
     const std::string process = HandoffWorld::ProcessOf(p());
     world_.KillPrefill("p");
@@ -219,7 +226,7 @@ TEST_CASE("Hand-offs behave as their scenarios when messages and workers are los
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<Scenario>({"handoff_"});
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 59);
+  CHECK(files == 64);
 }
 
 }  // namespace

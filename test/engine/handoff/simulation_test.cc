@@ -28,6 +28,8 @@ class Simulation {
     loss_ = Chance(0.3) ? 0 : Uniform(0, 20) / 100.0;
     duplication_ = Chance(0.5) ? 0 : Uniform(0, 20) / 100.0;
     slow_ = Chance(0.5) ? 0 : Uniform(0, 10) / 100.0;
+    // Senders that wait for answers without a limit reach the ends of leases.
+    if (Chance(0.5)) world_.SetAnswerWithin(absl::InfiniteDuration());
     for (int i = 0; i < Uniform(1, 2); ++i) world_.StartPrefill(absl::StrCat("p", i));
     verify_ = Chance(0.5);
     guard_ = Chance(0.5);
