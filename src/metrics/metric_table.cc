@@ -307,6 +307,11 @@ constexpr MetricFamily kTable[] = {
      "time. Decode: the prefill worker sent no heartbeat in time, or no router started the committed request.",
      {{"role", [](const PrefillSnapshot& p) -> double { return p.engine.totals.handoffs.expired_leases; }},
       {"role", [](const DecodeSnapshot& d) -> double { return d.engine.expired_leases; }}}},
+    {"baton_mute_decode_workers_total",
+     Kind::kCounter,
+     "Times that a decode worker answered nothing for `--peer-silence` although messages waited, so that its "
+     "hand-offs failed (prefill).",
+     {{"", [](const PrefillSnapshot& p) -> double { return p.engine.totals.handoffs.mute_peers; }}}},
     {"baton_kv_blocks_freed_by_process_end_total",
      Kind::kCounter,
      "KV blocks that became free because the operating system reported the end of the prefill worker's process "

@@ -396,6 +396,9 @@ void AddPrefillFlags(CLI::App& app, WorkerOptions& o) {
                  "bound of the same size covers these two together; low-priority jobs are refused from half of it on")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
+  AddSeconds(app, "--peer-silence", o.peer_silence, 5,
+             "seconds for which messages to a decode worker may wait while it answers none; its hand-offs then fail at "
+             "once, until the two are linked again, and their requests go elsewhere; 0: no limit");
   AddGuard(app, o, "push KV only to decode workers that also have --guard-kv.");
 }
 

@@ -118,6 +118,9 @@ struct WorkerOptions {
   // prefill: upper bound on live requests, excluding streaming prompts and low-priority jobs. The
   // same bound applies separately to these two together.
   int64_t max_requests = 1024;
+  // prefill: a decode worker that owes answers and sends none for this long is mute, and its
+  // hand-offs fail. 0 for no limit.
+  absl::Duration peer_silence = absl::Seconds(2);
 };
 
 // Options of `baton serve`, which runs all roles in one process.

@@ -31,6 +31,8 @@ PrefillEngineOptions EngineOptions(const NodeParts& parts, const WorkerInfo& inf
                          .can_digest = true,
                          .supports_write_keys = true,
                          .process = OwnProcessName()};
+  const absl::Duration silence = parts.options.peer_silence;
+  options.sender.answer_within = silence > absl::ZeroDuration() ? silence : absl::InfiniteDuration();
   return options;
 }
 

@@ -113,6 +113,19 @@ TEST_CASE("Option --guard-kv is an option of both kinds of worker") {
   }
 }
 
+TEST_CASE("Option --peer-silence takes seconds and is an option of prefill workers only") {
+  WorkerOptions decode, prefill;
+  CLI::App decode_app, prefill_app;
+  AddDecodeFlags(decode_app, decode);
+  AddPrefillFlags(prefill_app, prefill);
+  CHECK(prefill.peer_silence == absl::Seconds(2));
+  prefill_app.parse(std::vector<std::string>{"0.5", "--peer-silence"});
+  CHECK(prefill.peer_silence == absl::Milliseconds(500));
+  // The deadline of a message is 5 s.
+  CHECK_THROWS_AS(prefill_app.parse(std::vector<std::string>{"6", "--peer-silence"}), CLI::ValidationError);
+  CHECK(decode_app.get_option_no_throw("--peer-silence") == nullptr);
+}
+
 TEST_CASE("ApplyConfigFile names a mistake with its line") {
   const auto error = [](const std::string& toml) {
     const Parsed parsed = Parse({}, toml);
