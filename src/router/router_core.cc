@@ -35,7 +35,9 @@ void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
   registry_.Attach(link, info);
   // Reports of room may have been lost with the previous connection, or the worker has restarted.
   for (Request* request : live_) request->placement.refusals.Forget(link);
-  PlaceWaiting(now);
+  watch_.Attached(link, now);
+  // A worker that was lost several times is returning before it gets its first request.
+  if (!NoteHealth(now)) PlaceWaiting(now);
   MoveFromAvoided(now);
 }
 
@@ -49,7 +51,7 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   const std::vector<Request*> requests = assignments_.LeaveWorker(*worker);
   rooms_.WorkerLost(link);
   registry_.Remove(link, now);
-  watch_.Remove(link);
+  watch_.Lost(link, left, now);
   hedges_.DropAt(link, left);
   for (Request* request : requests) {
     Placement& placement = request->placement;

@@ -17,12 +17,32 @@ constexpr absl::Duration kHungWithoutForecast = absl::Seconds(10);
 
 }  // namespace
 
+void WorkerWatch::Attached(const WorkerAddress& name, absl::Time now) {
+  const auto lost = lost_.find(name);
+  if (lost == lost_.end()) return;
+  Advance(now);
+  if (now - lost->second.at < kForgiven) {
+    Watched& worker = workers_[name] = {.since = clock_, .avoidances = lost->second.avoidances};
+    if (ReturnTime(worker) > absl::ZeroDuration()) Return(name, worker);
+  }
+  lost_.erase(lost);
+}
+
+void WorkerWatch::Lost(const WorkerAddress& name, bool announced, absl::Time now) {
+  if (options_.silence <= absl::ZeroDuration()) return;
+  Advance(now);
+  Watched worker = workers_[name];
+  workers_.erase(name);
+  absl::erase_if(lost_, [&](const auto& entry) { return now - entry.second.at >= kForgiven; });
+  if (announced) return;
+  if (!IsAvoided(worker.health)) CountAvoidance(worker);
+  lost_[name] = {worker.avoidances, now};
+}
+
 void WorkerWatch::Reported(const WorkerAddress& name, const WorkerLoad& load, absl::Time now) {
   if (options_.silence <= absl::ZeroDuration()) return;
   Advance(now);
-  const auto [found, fresh] = workers_.try_emplace(name);
-  Watched& worker = found->second;
-  if (fresh) worker.since = worker.reported = clock_;
+  Watched& worker = workers_.try_emplace(name, Watched{.since = clock_}).first->second;
   const absl::Duration interval = clock_ - std::exchange(worker.reported, clock_);
   worker.longest_interval *= kKeep;
   if (interval <= options_.longest_silence) worker.longest_interval = std::max(worker.longest_interval, interval);
@@ -74,17 +94,22 @@ void WorkerWatch::Set(const WorkerAddress& name, Watched& worker, WorkerHealth h
 }
 
 void WorkerWatch::Avoid(const WorkerAddress& name, Watched& worker, WorkerHealth health, std::string reason) {
-  if (worker.health == WorkerHealth::kWell && clock_ - worker.since >= kForgiven) worker.avoidances = 0;
-  if (!IsAvoided(worker.health)) ++worker.avoidances;
+  if (!IsAvoided(worker.health)) CountAvoidance(worker);
   ++(health == WorkerHealth::kSilent ? silences_ : hangs_);
   Set(name, worker, health, std::move(reason));
+}
+
+void WorkerWatch::CountAvoidance(Watched& worker) const {
+  if (worker.health == WorkerHealth::kWell && clock_ - worker.since >= kForgiven) worker.avoidances = 0;
+  ++worker.avoidances;
 }
 
 void WorkerWatch::Return(const WorkerAddress& name, Watched& worker) {
   const absl::Duration time = ReturnTime(worker);
   if (time == absl::ZeroDuration()) return Set(name, worker, WorkerHealth::kWell, "");
   Set(name, worker, WorkerHealth::kReturning,
-      absl::StrCat("avoided ", worker.avoidances, " times, gets no new requests for ", absl::FormatDuration(time)));
+      absl::StrCat("avoided or lost ", worker.avoidances, " times, gets no new requests for ",
+                   absl::FormatDuration(time)));
 }
 
 absl::Time WorkerWatch::SilentAt(const Watched& worker) const {

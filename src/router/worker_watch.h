@@ -1,5 +1,5 @@
 // The watch over attached workers. It finds the silent and the hung ones from their reports of
-// load.
+// load, and remembers those that were lost.
 //
 //   well ──► silent, hung ──► returning ──► well
 //     ▲            │
@@ -8,10 +8,12 @@
 // - A worker is silent if it has sent no report for its silence limit.
 // - A worker is hung if it reports, and its running step has taken five times its forecast, and at
 //   least WatchOptions::silence.
+// - A worker is lost if its connection breaks before it has announced a shutdown. A loss counts as
+//   an avoidance, and the worker returns when it attaches again.
 // - A silent worker returns with its next report. A hung worker returns when its step has ended.
 // - A worker that was avoided before stays `returning` for a while, without new requests. The time
 //   doubles with each avoidance, so that a worker that comes and goes moves few requests. A worker
-//   that was well for kForgiven begins anew.
+//   that was well for kForgiven, or lost for kForgiven, begins anew.
 //
 // The silence limit is twice the longest recent interval between reports, within the two bounds of
 // WatchOptions. The longest interval halves in about 70 s of regular reports. The maximum serves
@@ -54,11 +56,13 @@ class WorkerWatch {
 
   explicit WorkerWatch(const WatchOptions& options) : options_(options) {}
 
+  // Records that a worker has attached. It may be returning at once.
+  void Attached(const WorkerAddress& worker, absl::Time now);
   // Records a report, and finds other workers that are silent. The watch over a worker begins with
   // its first report.
   void Reported(const WorkerAddress& worker, const WorkerLoad& load, absl::Time now);
-  // Ends the watch over a worker. Does nothing if the worker is not watched.
-  void Remove(const WorkerAddress& worker) { workers_.erase(worker); }
+  // Ends the watch over an attached worker. `announced`: the worker has announced its shutdown.
+  void Lost(const WorkerAddress& worker, bool announced, absl::Time now);
   void Tick(absl::Time now);
   // Before this time Tick does nothing. InfiniteFuture if no worker is watched.
   absl::Time NextTick() const;
@@ -73,22 +77,32 @@ class WorkerWatch {
   std::vector<Change> TakeChanges() { return std::exchange(changes_, {}); }
   // Returns how often workers have become silent or hung. REQUIRES: `health` is kSilent or kHung.
   int64_t avoidances(WorkerHealth health) const { return health == WorkerHealth::kSilent ? silences_ : hangs_; }
+  // Returns how many workers are remembered after a loss. They are not attached, and were lost in
+  // the last kForgiven before the latest loss.
+  size_t remembered() const { return lost_.size(); }
 
  private:
   // All times are on the watch's own clock.
   struct Watched {
     WorkerHealth health = WorkerHealth::kWell;
-    absl::Time since;     // of `health`
-    absl::Time reported;  // the last report
-    absl::Duration longest_interval;
-    int avoidances = 0;      // since the worker was last well for kForgiven
+    absl::Time since{};  // of `health`
+    // The last report. InfiniteFuture before the first one, so that the worker is not silent.
+    absl::Time reported = absl::InfiniteFuture();
+    absl::Duration longest_interval{};
+    int avoidances = 0;      // and losses, since the worker was last well for kForgiven
     int64_t hung_steps = 0;  // kHung: the number of steps before the one that hangs
+  };
+  struct LostWorker {
+    int avoidances = 0;  // as Watched::avoidances
+    // The time of the loss. It is the caller's, because `clock_` stands still without workers.
+    absl::Time at{};
   };
 
   void Advance(absl::Time now);
   void FindSilent();
   void Set(const WorkerAddress& name, Watched& worker, WorkerHealth health, std::string reason);
   void Avoid(const WorkerAddress& name, Watched& worker, WorkerHealth health, std::string reason);
+  void CountAvoidance(Watched& worker) const;
   void Return(const WorkerAddress& name, Watched& worker);
   // Returns the time at which the worker becomes silent without another report.
   absl::Time SilentAt(const Watched& worker) const;
@@ -99,6 +113,7 @@ class WorkerWatch {
 
   const WatchOptions options_;
   absl::btree_map<WorkerAddress, Watched> workers_;
+  absl::btree_map<WorkerAddress, LostWorker> lost_;
   absl::Time last_call_ = absl::InfinitePast();
   // Reports move the time of the last call on, so ticks have a time of their own.
   absl::Time last_tick_ = absl::InfinitePast();

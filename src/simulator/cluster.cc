@@ -236,6 +236,8 @@ SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
       ran.cached_tokens = outcome.cached_tokens;
       ran.times = outcome.times;
       ran.total = outcome.total;
+      ran.resumed = outcome.resumed;
+      ran.moved = outcome.moved;
       const auto live = live_.extract(id);
       if (live.mapped() != nullptr) live.mapped()();
     });

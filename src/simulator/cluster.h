@@ -89,6 +89,7 @@ class SimulatedCluster {
     int32_t prompt_tokens = 0, cached_tokens = 0;
     StageTimes times{};
     absl::Duration total{};
+    int32_t resumed = 0, moved = 0;
   };
   // Sends a request now, on the connection of client number `client`. The cluster calls `ended`
   // when the client receives the result. `ended` may be null.

@@ -86,6 +86,40 @@ TEST_CASE("RouterCore gives a returning worker no requests unless the others are
   CHECK_FALSE(WorkersOfTwenty(c, "b").contains(kP2));
 }
 
+TEST_CASE("RouterCore moves few requests when a worker's connection breaks each second") {
+  WatchedCluster c;
+  int placed = 0, at_other = 0;
+  for (int second = 0; second < 20; ++second) {
+    for (int i = 0; i < 5; ++i) {
+      const std::string id = absl::StrCat("r", second, "-", i);
+      const std::set<std::string> workers = WorkersIn(c.Submit(Ask(id)));
+      placed += workers.contains(kD);
+      at_other += workers.contains(kD2);
+      c.Run(absl::Milliseconds(200));
+      c.core.Cancel(id);
+    }
+    c.core.WorkerLost(kD, c.now);
+    c.core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), c.now);
+    Take(c.core);
+  }
+  // The worker serves before its first loss, after it, and at the very end of its first return.
+  CHECK(placed <= 6);
+  CHECK(placed + at_other == 100);
+  CHECK(c.core.workers().at(kD).health_reason == "avoided or lost 20 times, gets no new requests for 30s");
+}
+
+TEST_CASE("RouterCore places requests on the only worker although it was lost many times") {
+  WatchedCluster c;
+  c.core.WorkerLost(kD2, c.now);
+  for (int i = 0; i < 5; ++i) {
+    c.core.WorkerLost(kD, c.now);
+    c.core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), c.now);
+  }
+  Take(c.core);
+  CHECK(c.HealthOf(kD) == WorkerHealth::kReturning);
+  CHECK(WorkersIn(c.Submit(Ask("r"))).contains(kD));
+}
+
 TEST_CASE("RouterCore avoids no worker when the router was stopped for 5 s") {
   WatchedCluster c;
   REQUIRE(c.Submit(Ask("r")).size() == 1);

@@ -31,7 +31,8 @@ TEST_CASE("Dispatcher resumes an output when its decode worker is lost") {
   // A prefill worker computes KV of the output only for a decoder with the module's weights and
   // with its own numerics.
   const bool with_output = has_module_weights && !varies;
-  CHECK(d.Take() == Lines{with_output ? "prefill-1: prefill r#ab.2 pab" : "prefill-1: prefill r#ab.2 p"});
+  CHECK(d.Take() ==
+        Lines{"decode-1 is returning", with_output ? "prefill-1: prefill r#ab.2 pab" : "prefill-1: prefill r#ab.2 p"});
   d.Prefilled("r");
   CHECK(d.Take() == Lines{"decode-1: decode r#ab.2 pab, 2 of them output"});
   d.Made(lost_name, "z", {});  // late
@@ -91,7 +92,7 @@ TEST_CASE("Dispatcher does not go on with an output at a worker with other weigh
   SECTION("a worker with the same weights attaches") {
     (*d).WorkerLost(kD, d.now);
     (*d).WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 24), d.now);
-    CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.2 pab"});
+    CHECK(d.Take() == Lines{"decode-1 is returning", "prefill-1: prefill r#ab.2 pab"});
   }
   SECTION("no such worker attaches") {
     d.now += RouterLimits().worker_wait;

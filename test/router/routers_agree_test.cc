@@ -1,5 +1,6 @@
 // Two routers of one cluster with different histories. While they see the same workers, and none of
-// these is overloaded, they choose the same workers for a session's turns.
+// these is overloaded, they choose the same workers for a session's turns. The watch over workers
+// is off, because a router that restarts forgets which workers were lost.
 #include <map>
 #include <random>
 #include <string>
@@ -71,8 +72,11 @@ class TwoRouters {
     for (auto& router : routers_) router->WorkerAttached(address, workers_[address], now_);
   }
 
+  static std::unique_ptr<CoreById> NewRouter() {
+    return std::make_unique<CoreById>(RouterLimits{.watch = {.silence = absl::ZeroDuration()}});
+  }
   void Restart(int router) {
-    routers_[router] = std::make_unique<CoreById>();
+    routers_[router] = NewRouter();
     for (const auto& [address, info] : workers_) routers_[router]->WorkerAttached(address, info, now_);
   }
 
@@ -111,7 +115,7 @@ class TwoRouters {
 
   std::mt19937_64 random_;
   absl::Time now_ = absl::UnixEpoch();
-  std::unique_ptr<CoreById> routers_[2]{std::make_unique<CoreById>(), std::make_unique<CoreById>()};
+  std::unique_ptr<CoreById> routers_[2]{NewRouter(), NewRouter()};
   std::map<WorkerAddress, WorkerInfo> workers_;
   std::map<int, int> blocks_;
   int requests_ = 0;

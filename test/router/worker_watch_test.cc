@@ -43,6 +43,16 @@ class WatchWorld {
       Note();
     }
   }
+  // Breaks a worker's connection. It reports again after Attach.
+  void Lose(Worker& worker, bool announced = false) {
+    worker.runs = false;
+    watch_.Lost(worker.name, announced, now);
+  }
+  void Attach(Worker& worker) {
+    worker.runs = true;
+    watch_.Attached(worker.name, now);
+    Note();
+  }
   // Stops the router. Reports stay unread.
   void StopRouter(absl::Duration time) { now += time; }
   void Tick() {
@@ -233,19 +243,115 @@ TEST_CASE("WorkerWatch changes its mind a few times when a worker comes and goes
   }
 }
 
-TEST_CASE("WorkerWatch avoids no worker when it is off, or when the worker is removed") {
+TEST_CASE("WorkerWatch makes a lost worker return for longer after each loss") {
+  WatchWorld world;
+  world.Add("b");
+  WatchWorld::Worker& a = world.Add("a");
+  world.Run(absl::Seconds(1));
+  for (const int returning : {0, 1, 2, 4, 8, 16, 30, 30}) {
+    world.Lose(a);
+    world.Run(absl::Seconds(5));
+    CHECK(world.Take().empty());
+    world.Attach(a);
+    const absl::Duration at = world.now - absl::UnixEpoch();
+    world.Run(absl::Seconds(31));
+    Lines expected;
+    if (returning > 0) {
+      expected = {StrCat("a returning at ", absl::FormatDuration(at)),
+                  StrCat("a well at ", absl::FormatDuration(at + absl::Seconds(returning)))};
+    }
+    CHECK(world.Take() == expected);
+  }
+}
+
+TEST_CASE("WorkerWatch gives a worker little time when its connection breaks each second") {
+  WatchWorld world;
+  WatchWorld::Worker& a = world.Add("a");
+  int well = 1;
+  for (int i = 0; i < 300; ++i) {
+    world.Run(absl::Milliseconds(1100));
+    for (const std::string& line : world.Take()) well += line.starts_with("a well");
+    world.Lose(a);
+    world.Run(absl::Milliseconds(100));
+    world.Attach(a);
+  }
+  // The first loss costs no time. The second one costs 1 s of the 1.1 s that the worker is there.
+  CHECK(well == 2);
+  CHECK(world.Take() == Lines{"a returning at 6m"});
+}
+
+TEST_CASE("WorkerWatch counts a silence and the loss that follows once") {
+  WatchWorld world;
+  WatchWorld::Worker& a = world.Add("a");
+  world.Run(absl::Seconds(1));
+  a.runs = false;
+  world.Run(absl::Seconds(3));
+  CHECK(world.Take() == Lines{"a silent at 2s"});
+  world.Lose(a);
+  world.Attach(a);
+  CHECK(world.Take().empty());  // well at once, as after a first avoidance
+  world.Run(absl::Milliseconds(100));
+  world.Lose(a);
+  world.Attach(a);
+  CHECK(world.Take() == Lines{"a returning at 4.1s"});
+}
+
+TEST_CASE("WorkerWatch forgets losses after a minute, and at once if they were announced") {
+  WatchWorld world;
+  world.Add("b");
+  WatchWorld::Worker& a = world.Add("a");
+  const auto lose_twice = [&] {
+    world.Run(absl::Seconds(1));
+    world.Lose(a);
+    world.Attach(a);
+    world.Run(absl::Seconds(1));
+    world.Lose(a);
+  };
+  lose_twice();
+  SECTION("lost for a minute") { world.StopRouter(WorkerWatch::kForgiven); }
+  SECTION("well for a minute") {
+    world.Attach(a);
+    world.Run(absl::Seconds(1) + WorkerWatch::kForgiven);
+    world.Lose(a);
+  }
+  SECTION("an announced shutdown") {
+    world.Attach(a);
+    world.Lose(a, /*announced=*/true);
+  }
+  world.Take();
+  world.Attach(a);
+  CHECK(world.Take().empty());
+}
+
+TEST_CASE("WorkerWatch remembers the workers that were lost in the last minute only") {
+  WorkerWatch watch({});
+  for (int i = 0; i < 1000; ++i) {
+    const absl::Time now = absl::UnixEpoch() + i * absl::Seconds(1);
+    watch.Reported(StrCat("w", i), {}, now);
+    watch.Lost(StrCat("w", i), /*announced=*/false, now);
+    CHECK(watch.remembered() == static_cast<size_t>(std::min(i + 1, 60)));
+  }
+  watch.Attached("w999", absl::UnixEpoch() + absl::Seconds(1000));
+  CHECK(watch.remembered() == 59);
+}
+
+TEST_CASE("WorkerWatch avoids no worker when it is off, or when the worker is lost") {
   WatchWorld off({.silence = absl::ZeroDuration()});
   WatchWorld::Worker& a = off.Add("a");
   off.Run(absl::Seconds(1));
   CHECK(off.watch().NextTick() == absl::InfiniteFuture());
   a.runs = false;
   off.Run(absl::Seconds(60));
+  for (int i = 0; i < 3; ++i) {
+    off.Lose(a);
+    off.Attach(a);
+  }
   CHECK(off.Take().empty());
 
   WorkerWatch watch({});
   watch.Reported("a", {}, absl::UnixEpoch());
   CHECK(watch.NextTick() == absl::UnixEpoch() + WorkerWatch::kTick);
-  watch.Remove("a");
+  watch.Lost("a", /*announced=*/false, absl::UnixEpoch());
   CHECK(watch.NextTick() == absl::InfiniteFuture());
 }
 

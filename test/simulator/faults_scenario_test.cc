@@ -9,6 +9,7 @@
 //   fault KIND [TARGET] [to=PEER] [for=SECONDS] [factor=N]
 //                     begins a fault of kFaultTable
 //   run [SECONDS]     until all requests have ended, or for this time
+//   moves             how often ended requests were resumed or moved, in all
 //   same ID ID        whether the outputs of two requests are equal
 //   staged WORKER     the blocks that a prefill worker has staged, and whether its disk is off
 //   held              the blocks and requests that the cluster holds
@@ -24,6 +25,7 @@
 #include "absl/strings/str_format.h"
 #include "backend/simulated/shapes.h"
 #include "base/logging.h"
+#include "base/strings.h"
 #include "catch.h"
 #include "simulator/cluster.h"
 #include "world/scenario.h"
@@ -46,6 +48,8 @@ class FaultScenario {
     } else if (command.name == "run") {
       word.empty() ? cluster_->RunUntilIdle() : cluster_->RunFor(absl::Seconds(std::stod(word)));
       return Ended();
+    } else if (command.name == "moves") {
+      return StrCat(resumed_, " resumed, ", moved_, " moved\n");
     } else if (command.name == "same") {
       return cluster_->ran(word).tokens == cluster_->ran(command.words[1]).tokens ? "the same\n" : "not the same\n";
     } else if (command.name == "staged") {
@@ -73,6 +77,7 @@ class FaultScenario {
     cluster_ = *SimulatedCluster::Create(shape);
     started_ = cluster_->Now();
     ended_.clear();
+    resumed_ = moved_ = 0;
   }
   void Submit(const std::string& id, const ScenarioCommand& command) {
     SimulatedRequest request{.id = id, .model = SimulatedCluster::kModel, .session = command.Option("session")};
@@ -103,6 +108,8 @@ class FaultScenario {
     std::string printed;
     for (const RequestId& id : std::exchange(ended_, {})) {
       const SimulatedCluster::Ran& ran = cluster_->ran(id);
+      resumed_ += ran.resumed;
+      moved_ += ran.moved;
       absl::StrAppendFormat(&printed, "%s ended at %.1f s: %s, %d tokens, longest gap %.1f s\n", id,
                             absl::ToDoubleSeconds(ran.ended - started_), ran.status.ToString(), ran.tokens.size(),
                             absl::ToDoubleSeconds(ran.longest_gap));
@@ -123,6 +130,7 @@ class FaultScenario {
   std::unique_ptr<SimulatedCluster> cluster_;
   absl::Time started_;
   std::vector<RequestId> ended_;
+  int64_t resumed_ = 0, moved_ = 0;
 };
 
 }  // namespace
@@ -131,7 +139,7 @@ TEST_CASE("Requests end as their scenarios when processes, links and disks fail"
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<FaultScenario>({"faults_"});
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 9);
+  CHECK(files == 10);
 }
 
 }  // namespace baton
