@@ -159,6 +159,20 @@ bool AttachedWorker::TakeUnusedRoom() {
   return true;
 }
 
+void Placement::BeginRefusals(absl::Time now) {
+  refused_at = counted_to = now;
+  waited = absl::ZeroDuration();
+}
+
+void Placement::CountTime(absl::Time now, bool is_wait) {
+  if (is_wait) waited += now - counted_to;
+  counted_to = now;
+}
+
+absl::Time Placement::CapacityEnd(absl::Duration capacity_wait, absl::Time now) const {
+  return std::min(now + capacity_wait - waited, *refused_at + kMostCapacityWaits * capacity_wait);
+}
+
 void CheckPlacement(const Request& request) {
   using State = Placement::State;
   const Placement& placement = request.placement;

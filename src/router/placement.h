@@ -78,6 +78,10 @@ struct AttachedWorker {
   bool TakeUnusedRoom();
 };
 
+// A request that workers refuse ends this many capacity_wait after its first refusal, although it
+// has waited for less. The rest is the time in which prefill workers compute its prompt again.
+inline constexpr int32_t kMostCapacityWaits = 10;
+
 // RouterCore's part of a request.
 struct Placement {
   // - kNone: the core does not have the request. It is not submitted, or has ended.
@@ -113,9 +117,11 @@ struct Placement {
   bool late = false;
   // kWaiting: the reason for the wait.
   absl::Status reason{};
-  // Time from which capacity_wait counts: that of the first refusal, or of the last refusal by a
-  // worker that shuts down.
+  // Time of the first refusal, or of the last refusal by a worker that shuts down.
   std::optional<absl::Time> refused_at{};
+  // The part of the time from `refused_at` to `counted_to` that counts against capacity_wait.
+  absl::Duration waited{};
+  absl::Time counted_to{};
   Refusals refusals{};  // of workers that are left out for now
   // The decode worker that keeps room for the request (RoomKeeper). Empty: none.
   WorkerAddress room_at{};
@@ -137,6 +143,13 @@ struct Placement {
   int32_t moves = 0;
   absl::Time timer = absl::InfiniteFuture();
 
+  // Records the first refusal, or one that counts as the first.
+  void BeginRefusals(absl::Time now);
+  // Ends a part of the time since `refused_at`, which counts as a wait or does not.
+  void CountTime(absl::Time now, bool is_wait = true);
+  // Returns when the request ends if all time from now on counts. REQUIRES: `refused_at` is set,
+  // and CountTime was called now.
+  absl::Time CapacityEnd(absl::Duration capacity_wait, absl::Time now) const;
   // Returns whether the request waits for a worker, or for room on a worker.
   bool waits() const { return state == State::kWaiting || state == State::kCollecting; }
 };

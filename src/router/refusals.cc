@@ -6,6 +6,14 @@
 #include "router/worker_registry.h"
 
 namespace baton {
+namespace {
+
+// The shortest times between attempts at a worker, for one request and for all waiting requests
+// together. They bound the attempts if retry delays are short and many requests wait.
+constexpr absl::Duration kShortestRetry = absl::Milliseconds(10);
+constexpr absl::Duration kRetrySpacing = absl::Milliseconds(1);
+
+}  // namespace
 
 FailureMeaning MeaningOf(const WorkerFailure& failure, const WorkerAddress& link, const Request& request,
                          const WorkerRegistry& workers) {
@@ -36,6 +44,10 @@ FailureMeaning MeaningOf(const WorkerFailure& failure, const WorkerAddress& link
   meaning.until_room = absl::IsResourceExhausted(reason) && failure.no_room_to_decode && !placement.decode.empty() &&
                        failure.retry_after == absl::ZeroDuration();
   return meaning;
+}
+
+absl::Duration RetryDelay(const WorkerFailure& failure, int64_t waiting) {
+  return std::max({failure.retry_after, kShortestRetry, (waiting + 1) * kRetrySpacing});
 }
 
 }  // namespace baton

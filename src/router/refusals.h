@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -91,5 +92,8 @@ struct FailureMeaning {
 // Returns the meaning of a failure that `link` has reported. REQUIRES: the request is placed there.
 FailureMeaning MeaningOf(const WorkerFailure& failure, const WorkerAddress& link, const Request& request,
                          const WorkerRegistry& workers);
+
+// Returns for how long a refusing worker is left out while `waiting` other requests wait.
+absl::Duration RetryDelay(const WorkerFailure& failure, int64_t waiting);
 
 }  // namespace baton

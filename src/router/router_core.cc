@@ -1,21 +1,14 @@
 #include "router/router_core.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "kv/block_layout.h"
 #include "request/priority.h"
 
 namespace baton {
 namespace {
-
-// The shortest times between attempts at a worker, for one request and for all waiting requests
-// together. They bound the attempts if retry delays are short and many requests wait.
-constexpr absl::Duration kShortestRetry = absl::Milliseconds(10);
-constexpr absl::Duration kRetrySpacing = absl::Milliseconds(1);
 
 using State = Placement::State;
 
@@ -214,6 +207,7 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarn
     return true;
   }
   tenants_.Granted(request);
+  placement.CountTime(now, /*is_wait=*/false);
   placement.state = State::kStarting;
   placement.in_step = false;
   placement.decoder = registry_.At(placement.decode).info.decoder();
@@ -233,7 +227,7 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
   placement.failed_starts += meaning.failed_start;
   const bool streaming = placement.state == State::kStreaming;
   if (meaning.again) {
-    absl::Duration delay = std::max({failure.retry_after, kShortestRetry, (waiting_.size() + 1) * kRetrySpacing});
+    absl::Duration delay = RetryDelay(failure, waiting_.size());
     // One failed start is no reason to avoid the worker.
     if (meaning.failed_start) delay = std::max(delay, (placement.failed_starts - 1) * limits_.retry_hint);
     AttachedWorker* full = meaning.until_room ? registry_.Find(meaning.refuser) : nullptr;
@@ -244,10 +238,11 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
     assignments_.LeavePrefill(request);
     assignments_.LeaveDecode(request);
     if (streaming) return PlaceOrWait(request, now);
-    if (meaning.leaves || !placement.refused_at) placement.refused_at = now;
+    if (meaning.leaves || !placement.refused_at) placement.BeginRefusals(now);
+    placement.CountTime(now, /*is_wait=*/!meaning.until_room);
     placement.last_refusal = meaning.reason;
     request.ExtendByOutput();
-    if (now < *placement.refused_at + limits_.capacity_wait) {
+    if (now < placement.CapacityEnd(limits_.capacity_wait, now)) {
       if (TryPlace(request, now)) return;
       if (placement.former) return GiveUpHedge(request, /*refused=*/true);
       if (waiting_.HasRoom(request.asked.spec) || request.completion_tokens > 0) return Wait(request, now);
@@ -345,6 +340,7 @@ void RouterCore::Place(Request& request, const WorkerChoice::Workers& workers, a
   Placement& placement = request.placement;
   const bool streaming = placement.route.streaming;
   waiting_.Remove(request);
+  placement.CountTime(now);
   rooms_.Placed(request, decode, now);
   placement.state = streaming ? State::kStreaming : State::kPrefilling;
   placement.in_step = false;
@@ -397,6 +393,7 @@ void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
 
 void RouterCore::Wait(Request& request, absl::Time now) {
   Placement& placement = request.placement;
+  placement.CountTime(now);
   placement.reason = choice_.Readiness(request);
   if (placement.reason.ok() && placement.route.streaming) {
     waiting_.Remove(request);
@@ -405,12 +402,12 @@ void RouterCore::Wait(Request& request, absl::Time now) {
   }
   if (placement.reason.ok()) {
     if (!placement.refused_at) {
-      placement.refused_at = now;
+      placement.BeginRefusals(now);
       placement.last_refusal = absl::UnavailableError("no worker can take the request now");
     }
     placement.reason = placement.last_refusal;
-    placement.give_up = *placement.refused_at + limits_.capacity_wait;
-    placement.late_at = *placement.refused_at + limits_.capacity_wait / 2;
+    placement.give_up = placement.CapacityEnd(limits_.capacity_wait, now);
+    placement.late_at = placement.give_up - limits_.capacity_wait / 2;
   } else {
     // This also covers requests whose refusing workers have left. They wait for other workers as
     // new requests do, and capacity_wait begins with the next refusal.
@@ -447,8 +444,7 @@ void RouterCore::MoveFromAvoided(absl::Time now) {
 // Starts a request elsewhere, if workers that are not avoided can take it.
 void RouterCore::Move(Request& request, absl::Time now) {
   Placement& placement = request.placement;
-  if (placement.moves >= kMostMoves || placement.route.at_holder) return;
-  if (IsLowPriority(request.asked.spec.priority)) return;
+  if (placement.moves >= kMostMoves || placement.route.at_holder || IsLowPriority(request.asked.spec.priority)) return;
   placement.refusals.ForgetDue(now);
   const WorkerChoice::Workers chosen = choice_.ChooseToMove(request);
   if (chosen.prefill == nullptr) return;
@@ -547,7 +543,7 @@ void RouterCore::EndOverdue(absl::Time now) {
       Arm(*request);
     } else if (std::ranges::any_of(placement.refusals.all(), drains)) {
       // The wait for room begins when the worker that shuts down has left.
-      placement.refused_at = now;
+      placement.BeginRefusals(now);
       Wait(*request, now);
     } else {
       End(*request, registry_.BlameQuarantine(placement, placement.reason), limits_.retry_hint);

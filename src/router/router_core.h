@@ -6,7 +6,8 @@
 //
 // - If a worker refuses a request with RESOURCE_EXHAUSTED, the core tries another worker at once.
 //   If all workers have refused, the request waits and asks again, unless it is a low-priority job,
-//   which ends. After `capacity_wait` it ends with the last refusal.
+//   which ends. It ends with the last refusal once its waits add up to `capacity_wait`. Time in
+//   which a prefill worker computes the prompt for a full decode worker is no wait.
 // - A held request is not placed before Admit. It may end before.
 // - A streaming prompt that all prefill workers have refused stays here, and is placed when it is
 //   complete.
@@ -61,8 +62,8 @@ struct RouterLimits {
   absl::Duration worker_wait = absl::Seconds(30);
   // The same if such a worker announced its shutdown before it left.
   absl::Duration restart_wait = absl::Seconds(30);
-  // How long a request waits after workers refused it for lack of room. A deadline may end the wait
-  // earlier.
+  // How long a request waits in all after workers refused it for lack of room. Time in which a
+  // worker computes the prompt does not count. A deadline may end the wait earlier.
   absl::Duration capacity_wait = absl::Seconds(30);
   // How long a request waits before a decode worker that refused it keeps room for it.
   absl::Duration room_wait = absl::Seconds(2);
