@@ -169,11 +169,12 @@ bool RadixTree::EvictOne(Evicting evicting) {
 
 int64_t RadixTree::Unprotected(int64_t most) const {
   int64_t blocks = 0;
+  absl::flat_hash_map<const Node*, int64_t> counted_children;
   for (const auto& [rank, leaf] : leaves_) {
     if (blocks >= most || !leaf->protections.empty()) break;  // leaves with protections come last
     for (const Node* node = leaf; node != nullptr && blocks < most; node = node->parent) {
-      const bool frees_nothing = pool_.ReferencesOf(node->block) > 0 || !node->protections.empty();
-      if (frees_nothing || node->children > (node == leaf ? 0 : 1)) break;
+      if (pool_.ReferencesOf(node->block) > 0 || !node->protections.empty()) break;
+      if (node != leaf && ++counted_children[node] < node->children) break;
       ++blocks;
     }
   }

@@ -86,7 +86,7 @@ class RadixTree {
   using Evicting = absl::FunctionRef<void(const BlockKey& key, BlockId block)>;
   std::optional<BlockRef> Allocate(Evicting evicting = [](const BlockKey&, BlockId) {});
   // Returns how many cached blocks Allocate would evict before it evicts a protected one, or `most`
-  // if there are more. Does not count a block above several others, so it may return fewer.
+  // if there are more.
   int64_t Unprotected(int64_t most) const;
   // Returns the number of blocks that Allocate can return.
   int64_t Available() const { return pool_.counts().free + pool_.counts().cached; }

@@ -249,5 +249,20 @@ TEST_CASE("RadixTree::UnprotectedInPrefix leaves out blocks above a protected on
   CHECK(tree.UnprotectedInPrefix(Path({1, 2, 3, 4, 5})) == 4);
 }
 
+TEST_CASE("RadixTree::Unprotected counts a block above several others") {
+  BlockPool pool(6);
+  RadixTree tree(pool);
+  Fill(tree, Path({1, 2}));
+  Fill(tree, Path({1, 3}));
+  CHECK(tree.Unprotected(9) == 3);
+  CHECK(tree.Unprotected(2) == 2);
+  const Protection protection = Protection::OfQueuedJob(0, absl::FromUnixSeconds(1), 0);
+  tree.Protect(Path({1, 2}).back(), protection);
+  CHECK(tree.Unprotected(9) == 1);
+  tree.Unprotect(protection);
+  const auto held = Fill(tree, Path({1, 3}));
+  CHECK(tree.Unprotected(9) == 1);
+}
+
 }  // namespace
 }  // namespace baton
