@@ -217,7 +217,7 @@ TEST_CASE("Blocks that a killed prefill worker could write become free at its en
   double freed = 0;
   std::chrono::steady_clock::duration taken{};
   // A worker that is fast commits before it is killed. Then another one is killed.
-  for (int tries = 0; freed == 0 && tries < 5; ++tries) {
+  for (int tries = 0; freed == 0 && tries < 50; ++tries) {
     Worker prefill("prefill", Small({"--listen", "127.0.0.1:0", "--step-tokens", "16"}));
     Process router("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
                                     prefill.address, "--decode-workers", decode.address});
@@ -250,7 +250,7 @@ TEST_CASE("Blocks stay in quarantine while their silent writer lives", "[waits]"
   const std::string metrics = MetricsOf(router);
   const auto stub = v1::Inference::NewStub(DialTcp(router.Await("listening on ")));
   REQUIRE(Call(*stub, MakeRequest(1)).Finish().ok());
-  for (int tries = 0; tries < 5; ++tries) {
+  for (int tries = 0; tries < 50; ++tries) {
     const double ended = EndedJobs(decode);
     Call call(*stub, LongRequest(tries));
     Await("the decode worker to reserve blocks",

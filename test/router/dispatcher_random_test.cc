@@ -398,7 +398,8 @@ class RandomRequests {
   }
   void Sent(const DecodeJob& job) {
     Accepted& request = Called(job.request_id);
-    CHECK(std::string(job.spec.tokens.begin(), job.spec.tokens.end()) == request.prompt);
+    const std::string tokens(job.spec.tokens.begin(), job.spec.tokens.end());
+    CHECK((tokens == request.prompt || tokens == request.prompt + request.made));
     CHECK(job.spec.generated == std::ssize(request.made));
     request.decoding = true;
   }
@@ -424,7 +425,9 @@ class RandomRequests {
       }
     }
     INFO(request.name.first << " " << request.name.second);
-    REQUIRE(request.prompt == expected + request.made);
+    // A prefill worker gets no output that is too long for it. The decode worker then replays it.
+    const bool fits = expected.size() + request.made.size() <= kContext;
+    REQUIRE(request.prompt == expected + (fits ? request.made : ""));
   }
 
   void NoteEnd(const Accepted& request) {
