@@ -1,5 +1,6 @@
 #include "router/hedges.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -28,14 +29,26 @@ void Hedges::Drop(Request& request) {
                       .decode_worker = std::move(decode)});
 }
 
-void Hedges::DropAt(const WorkerAddress& lost, bool left) {
+std::vector<Request*> Hedges::DropAt(const WorkerAddress& lost, bool left) {
+  std::vector<Request*> ran;
   const std::vector<Request*> hedged(hedged_.begin(), hedged_.end());
   for (Request* request : hedged) {
     const Placement::Former& former = *request->placement.former;
     if (former.prefill != lost && former.decode != lost) continue;
-    request->placement.lost_workers += !left && former.prefill == lost && former.in_step;
+    if (!left && former.prefill == lost && former.in_step) {
+      ++request->placement.lost_workers;
+      ran.push_back(request);
+    }
     Drop(*request);
   }
+  return ran;
+}
+
+int64_t Hedges::JobsAt(const WorkerAddress& worker) const {
+  return std::ranges::count_if(hedged_, [&](const Request* request) {
+    const Placement::Former& former = *request->placement.former;
+    return former.prefill == worker || former.decode == worker;
+  });
 }
 
 void Hedges::Keep(Request& request) {

@@ -28,9 +28,12 @@ class Hedges {
   void Begin(Request& request);
   // Cancels a former job. Does nothing if there is none.
   void Drop(Request& request);
-  // Drops all former jobs at a lost worker. `left`: it announced its shutdown. REQUIRES: the
-  // registry does not have the worker.
-  void DropAt(const WorkerAddress& lost, bool left);
+  // Drops all former jobs at a lost worker. `left`: it announced its shutdown. Otherwise counts the
+  // loss for requests that a step of the worker had, and returns these. REQUIRES: the registry does
+  // not have the worker.
+  std::vector<Request*> DropAt(const WorkerAddress& lost, bool left);
+  // Returns the number of former jobs at a worker.
+  int64_t JobsAt(const WorkerAddress& worker) const;
   // Makes a former job the request's only job. REQUIRES: there is one, and the request has left the
   // workers of the hedge.
   void Keep(Request& request);

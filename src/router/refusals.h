@@ -36,6 +36,13 @@ class Refusals {
   void ForgetDue(absl::Time now) {
     std::erase_if(refusals_, [&](const Refusal& refusal) { return refusal.until <= now; });
   }
+  // Ends refusals that last until the worker reports room at a time instead. Reports of room reach
+  // waiting requests only.
+  void EndAwaitsAt(absl::Time until) {
+    for (Refusal& refusal : refusals_) {
+      if (refusal.until == absl::InfiniteFuture()) refusal.until = until;
+    }
+  }
   void Clear() { refusals_.clear(); }
 
   // Null: the worker is not left out.

@@ -57,7 +57,8 @@ void RoomKeeper::Tick(absl::Time now) {
 std::vector<const AttachedWorker*> RoomKeeper::FreeWorkers() const {
   std::vector<const AttachedWorker*> free;
   for (const auto& [link, worker] : workers_.workers()) {
-    const bool accepts = worker.info.role == WorkerRole::kDecode && !worker.load.draining && !worker.avoided();
+    const bool accepts = worker.info.role == WorkerRole::kDecode && !worker.load.draining && !worker.avoided() &&
+                         workers_.MayBeAsked(worker);
     if (accepts && !kept_.contains(link)) free.push_back(&worker);
   }
   std::ranges::stable_sort(free, std::ranges::greater(), [](const AttachedWorker* worker) {

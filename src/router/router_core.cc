@@ -45,15 +45,18 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   rooms_.WorkerLost(link);
   registry_.Remove(link, now);
   watch_.Lost(link, left, now);
-  hedges_.DropAt(link, left);
+  const std::string suspicion =
+      absl::StrCat(what, ", and ", kMostLostWorkers - 1, " workers before it; this request may be the cause");
+  for (Request* request : hedges_.DropAt(link, left)) {
+    if (request->placement.lost_workers >= kMostLostWorkers) End(*request, absl::InternalError(suspicion));
+  }
   for (Request* request : requests) {
     Placement& placement = request->placement;
     const bool streams = placement.state == State::kStreaming;
     // The request may be the cause if a step of the worker had it.
     const bool ran = placement.in_step && !streams && is_prefill == (placement.state == State::kPrefilling);
     if (!left && ran && ++placement.lost_workers >= kMostLostWorkers) {
-      End(*request, absl::InternalError(absl::StrCat(what, ", and ", kMostLostWorkers - 1,
-                                                     " workers before it; this request may be the cause")));
+      End(*request, absl::InternalError(suspicion));
       continue;
     }
     if (!streams) ForgetRefusals(*request);
@@ -61,6 +64,7 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
     PlaceOrWait(*request, now);
   }
   AskElsewhere(link, now);
+  UseAllHeldRoom(now);
 }
 
 // The worker reports no room any longer, so requests that it refused wait for another worker.
@@ -75,6 +79,7 @@ void RouterCore::Drain(const WorkerAddress& link, bool drained, absl::Time now) 
   if (drained) {
     rooms_.DropAt(link);
     AskElsewhere(link, now);
+    UseAllHeldRoom(now);
     MoveFromAvoided(now);
   } else {
     UseHeldRoom(link, now);
@@ -98,12 +103,13 @@ bool RouterCore::NoteHealth(absl::Time now) {
   for (WorkerWatch::Change& change : changes) {
     registry_.SetHealth(change, now);
     if (IsAvoided(change.health)) rooms_.DropAt(change.worker);
-    UseHeldRoom(change.worker, now);
     actions_.push_back({.kind = RouterAction::Kind::kHealth, .health = std::move(change)});
   }
+  if (changes.empty()) return false;
+  UseAllHeldRoom(now);
   // The best workers that a waiting request may ask may be others now.
-  if (!changes.empty()) PlaceWaiting(now);
-  return !changes.empty();
+  PlaceWaiting(now);
+  return true;
 }
 
 // --- requests ------------------------------------------------------------------------------------
@@ -259,7 +265,7 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
 void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, Request* kept, absl::Time now) {
   AttachedWorker* worker = registry_.Find(link);
   if (worker == nullptr) return;
-  if (!worker->serves()) {
+  if (!registry_.MayBeAsked(*worker)) {
     worker->held_room += requests;
     return;
   }
@@ -276,7 +282,18 @@ void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, Request* ke
 // Lets requests use the room that a worker reported while it got no requests, if it gets them now.
 void RouterCore::UseHeldRoom(const WorkerAddress& link, absl::Time now) {
   AttachedWorker* worker = registry_.Find(link);
-  if (worker != nullptr && worker->serves()) OnRoom(link, std::exchange(worker->held_room, 0), nullptr, now);
+  if (worker != nullptr && worker->held_room > 0 && registry_.MayBeAsked(*worker)) {
+    OnRoom(link, std::exchange(worker->held_room, 0), nullptr, now);
+  }
+}
+
+// After a worker was lost or is less healthy, others may be the healthiest ones.
+void RouterCore::UseAllHeldRoom(absl::Time now) {
+  std::vector<WorkerAddress> holders;
+  for (const auto& [link, worker] : registry_.workers()) {
+    if (worker.held_room > 0) holders.push_back(link);
+  }
+  for (const WorkerAddress& link : holders) UseHeldRoom(link, now);
 }
 
 // Lets a waiting request ask a worker that has refused it. Returns whether the request asks it.
@@ -407,7 +424,8 @@ void RouterCore::Wait(Request& request, absl::Time now) {
     }
     placement.reason = placement.last_refusal;
     placement.give_up = placement.CapacityEnd(limits_.capacity_wait, now);
-    placement.late_at = placement.give_up - limits_.capacity_wait / 2;
+    placement.late_at = std::min(placement.give_up - limits_.capacity_wait / 2,
+                                 *placement.refused_at + (request.asked.deadline - *placement.refused_at) / 2);
   } else {
     // This also covers requests whose refusing workers have left. They wait for other workers as
     // new requests do, and capacity_wait begins with the next refusal.
@@ -415,7 +433,7 @@ void RouterCore::Wait(Request& request, absl::Time now) {
     // Later than now, so that Tick ends.
     placement.give_up = std::max(now + std::max(limits_.worker_wait, absl::Nanoseconds(1)),
                                  registry_.AwaitedUntil(request.asked.served->name, request.asked.prefill_only));
-    placement.late_at = now + (placement.give_up - now) / 2;
+    placement.late_at = now + (std::min(placement.give_up, request.asked.deadline) - now) / 2;
   }
   placement.state = State::kWaiting;
   placement.late = now >= placement.late_at;
@@ -444,7 +462,9 @@ void RouterCore::MoveFromAvoided(absl::Time now) {
 // Starts a request elsewhere, if workers that are not avoided can take it.
 void RouterCore::Move(Request& request, absl::Time now) {
   Placement& placement = request.placement;
-  if (placement.moves >= kMostMoves || placement.route.at_holder || IsLowPriority(request.asked.spec.priority)) return;
+  if (placement.route.at_holder || IsLowPriority(request.asked.spec.priority)) return;
+  if (placement.moves >= kMostMoves) return EndIfHung(request);
+  placement.refusals.EndAwaitsAt(now + limits_.retry_hint);
   placement.refusals.ForgetDue(now);
   const WorkerChoice::Workers chosen = choice_.ChooseToMove(request);
   if (chosen.prefill == nullptr) return;
@@ -462,6 +482,17 @@ void RouterCore::Move(Request& request, absl::Time now) {
   Place(request, chosen, now, hedge);
 }
 
+// Ends a request whose present worker hangs in a step with it, after it has left kMostMoves workers.
+void RouterCore::EndIfHung(Request& request) {
+  const Placement& placement = request.placement;
+  const bool decodes = placement.state == State::kStarting || placement.state == State::kDecoding;
+  const AttachedWorker* worker = registry_.Find(decodes ? placement.decode : placement.prefill);
+  if (worker == nullptr || worker->health != WorkerHealth::kHung || !placement.in_step) return;
+  End(request,
+      absl::InternalError(absl::StrCat("worker ", worker->link, " hangs in a step with the request, which has left ",
+                                       kMostMoves, " workers before; this request may be the cause")));
+}
+
 // Cancels a former job. Another request may use the room that its decode worker has reported.
 void RouterCore::DropFormer(Request& request) {
   if (!request.placement.former) return;
@@ -473,8 +504,11 @@ void RouterCore::DropFormer(Request& request) {
 // Cancels the hedge, so that a former job is the only one again. A hedge that was refused does not
 // count as a move, nor its refusal as the beginning of a wait.
 void RouterCore::GiveUpHedge(Request& request, bool refused) {
-  if (refused) --request.placement.moves;
-  if (refused) request.placement.refused_at.reset();
+  if (refused) {
+    --request.placement.moves;
+    --request.hedged;
+    request.placement.refused_at.reset();
+  }
   LeaveWorkers(request);
   hedges_.Keep(request);
 }
@@ -566,6 +600,11 @@ Request& RouterCore::FirstToAsk(Request& request, absl::Time now) {
   }
   tenants_.Asked(request);
   return request;
+}
+
+int64_t RouterCore::RequestsAt(const WorkerAddress& link) const {
+  const auto found = registry_.workers().find(link);
+  return found == registry_.workers().end() ? 0 : std::ssize(found->second.requests) + hedges_.JobsAt(link);
 }
 
 void RouterCore::CheckInvariants() const {

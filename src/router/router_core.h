@@ -52,7 +52,8 @@ namespace baton {
 
 // A request that lost this many workers since its last token ends.
 inline constexpr int32_t kMostLostWorkers = 3;
-// A request leaves avoided workers at most this often before its next token.
+// A request leaves avoided workers at most this often before its next token. If its worker then
+// hangs in a step with it, it ends.
 inline constexpr int32_t kMostMoves = 3;
 
 struct RouterLimits {
@@ -143,6 +144,9 @@ class RouterCore {
   int32_t live_requests() const { return static_cast<int32_t>(live_.size()); }
   const WaitingQueue& waiting() const { return waiting_; }
   const RoomKeeper& rooms() const { return rooms_; }
+  // Returns how many requests have a job at a worker, with the former jobs of hedged ones. Zero if
+  // the worker is not attached.
+  int64_t RequestsAt(const WorkerAddress& link) const;
   void CheckInvariants() const;
 
  private:
@@ -157,9 +161,11 @@ class RouterCore {
   void ForgetRefusals(Request& request);
   void AskElsewhere(const WorkerAddress& link, absl::Time now);
   void UseHeldRoom(const WorkerAddress& link, absl::Time now);
+  void UseAllHeldRoom(absl::Time now);
   void DropFormer(Request& request);
   void MoveFromAvoided(absl::Time now);
   void Move(Request& request, absl::Time now);
+  void EndIfHung(Request& request);
   void LeaveWorkers(Request& request);
   void GiveUpHedge(Request& request, bool refused = false);
   void PlaceWaiting(absl::Time now);

@@ -36,7 +36,8 @@ void TenantOrder::EndWait(const Request& request) {
 
 void TenantOrder::Asked(Request& request) {
   const int64_t tokens = TokensOf(request);
-  if (tokens == 0) return;
+  const bool others_wait = waiting_.size() > static_cast<size_t>(waiting_.contains(TenantNameOf(request)));
+  if (tokens == 0 || !others_wait) return;
   asked_[TenantNameOf(request)] += tokens;
   request.placement.asked_tokens += tokens;
 }

@@ -23,7 +23,8 @@ class TenantOrder {
   // Record that a request enters or leaves the waiting queue.
   void BeginWait(const Request& request);
   void EndWait(const Request& request);
-  // Records that a waiting request asks a worker, which may refuse it again.
+  // Records that a waiting request asks a worker, which may refuse it again. Does nothing while no
+  // request of another tenant waits.
   void Asked(Request& request);
   // Records the request's hand-off to a decode worker. Only the first one of a request counts.
   void Granted(Request& request);

@@ -66,6 +66,12 @@ bool WorkerRegistry::HasOtherThanAvoided(WorkerRole role) const {
       workers_, [&](const auto& entry) { return entry.second.info.role == role && !entry.second.avoided(); });
 }
 
+bool WorkerRegistry::MayBeAsked(const AttachedWorker& worker) const {
+  if (worker.drained || worker.serves()) return !worker.drained;
+  return std::ranges::none_of(
+      workers_, [&](const auto& entry) { return entry.second.info.role == worker.info.role && entry.second.serves(); });
+}
+
 void WorkerRegistry::SetDrained(const WorkerAddress& link, bool drained) {
   drained ? static_cast<void>(drained_.insert(link)) : static_cast<void>(drained_.erase(link));
   if (AttachedWorker* worker = Find(link)) worker->drained = drained;

@@ -41,6 +41,9 @@ class WorkerRegistry {
   void SetHealth(const WorkerWatch::Change& change, absl::Time now);
   // Returns whether a worker of this role is attached that the router does not avoid.
   bool HasOtherThanAvoided(WorkerRole role) const;
+  // Returns whether requests may ask the worker for room: it is not drained, and it is well, or no
+  // worker of its role is.
+  bool MayBeAsked(const AttachedWorker& worker) const;
   // Sets whether an operator has drained the worker. This lasts until the next call, also if the
   // worker leaves and attaches again.
   void SetDrained(const WorkerAddress& link, bool drained);

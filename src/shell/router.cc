@@ -323,10 +323,7 @@ absl::StatusOr<int32_t> Router::Drain(const WorkerAddress& worker, bool drained)
     known = prefill_links_.contains(worker) || decode_links_.contains(worker);
     if (!known) return;
     dispatcher.Drain(worker, drained, now);
-    const auto& workers = dispatcher.core().registry().workers();
-    if (const auto found = workers.find(worker); found != workers.end()) {
-      remaining = static_cast<int32_t>(found->second.requests.size());
-    }
+    remaining = static_cast<int32_t>(dispatcher.core().RequestsAt(worker));
   });
   if (!known) {
     return absl::NotFoundError(

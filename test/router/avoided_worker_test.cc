@@ -44,6 +44,27 @@ TEST_CASE("RouterCore places no request on a silent or hung worker while others 
   }
 }
 
+TEST_CASE("RouterCore uses the room of a returning decode worker if no other is well") {
+  WatchedCluster c;
+  const bool alone = GENERATE(true, false);
+  if (alone) {
+    c.core.WorkerLost(kD2, c.now);
+    c.loads.erase(kD2);
+  } else {
+    c.stopped.insert(kP);  // so that the request below goes to kP2
+  }
+  for (int i = 0; i < 2; ++i) {
+    c.Hang(kD);
+    c.Resume(kD);
+  }
+  REQUIRE(c.HealthOf(kD) == WorkerHealth::kReturning);
+  c.Submit(Ask("r"));
+  for (const std::string& prefill : {std::string(kP), std::string(kP2)}) c.core.Failed(prefill, "r", NoRoom(), c.now);
+  Take(c.core);
+  c.core.OnRoom(kD, 1, c.now);
+  CHECK(WorkersIn(Take(c.core)).contains(kD) == alone);
+}
+
 TEST_CASE("RouterCore places requests on a silent worker if no other can serve them") {
   WatchedCluster c;
   SECTION("all workers of the kind are silent") {

@@ -102,6 +102,21 @@ TEST_CASE("RouterCore keeps the former job when its hedge cannot go on") {
   CHECK(c.core.PrefillDone(former.prefill, "r", IncarnationOf(former.decode), c.now));
 }
 
+TEST_CASE("RouterCore hedges again after decode workers without room refused the hedge") {
+  WatchedCluster c;
+  const Job former = Bring(c, Stage::kPrefilling);
+  const Job hedge = LastJob(c.Silence(former.prefill));
+  c.core.Failed(hedge.prefill, "r", NoRoom(), c.now);
+  const Job second = LastJob(Take(c.core));
+  c.core.Failed(second.prefill, "r", NoRoom(), c.now);
+  CHECK(Take(c.core) == Lines{"keep former r " + former.prefill});
+  // Reports of room reach waiting requests only, and this request has a job.
+  c.core.OnRoom(hedge.decode, 1, c.now);
+  CHECK(Take(c.core).empty());
+  c.Run(absl::Seconds(2));
+  CHECK(Has(Take(c.core), "hedge r " + hedge.prefill + " " + hedge.decode));
+}
+
 TEST_CASE("RouterCore goes on with the hedge alone when the former job ends") {
   WatchedCluster c;
   const Job former = Bring(c, Stage::kPrefilling);
@@ -174,9 +189,24 @@ TEST_CASE("RouterCore counts no avoided worker as lost while it ran a request") 
   }
 }
 
-TEST_CASE("RouterCore moves a request at most three times without a new token") {
+TEST_CASE("RouterCore ends a request that hangs a fourth worker without a new token") {
   WatchedCluster c;
   Job job = Bring(c, Stage::kDecoding);
+  for (int moves = 0; moves < kMostMoves; ++moves) {
+    const std::string old = job.decode;
+    job = LastJob(c.Hang(old));
+    c.Resume(old);
+    c.Run(absl::Minutes(2));
+    REQUIRE(c.core.PrefillDone(job.prefill, "r", IncarnationOf(job.decode), c.now));
+    c.core.StepStarted("r");
+    Take(c.core);
+  }
+  CHECK(Has(c.Hang(job.decode), "end r INTERNAL"));
+}
+
+TEST_CASE("RouterCore moves a request at most three times to workers whose steps never had it") {
+  WatchedCluster c;
+  Job job = Bring(c, Stage::kStarting);
   int moves = 0;
   for (int i = 0; i < 10; ++i) {
     const std::string old = job.decode;
@@ -185,7 +215,7 @@ TEST_CASE("RouterCore moves a request at most three times without a new token") 
     if (lines.size() > 1) job = LastJob(lines);
     c.Resume(old);
     c.Run(absl::Minutes(2));
-    if (c.core.PrefillDone(job.prefill, "r", IncarnationOf(job.decode), c.now)) c.core.StepStarted("r");
+    c.core.PrefillDone(job.prefill, "r", IncarnationOf(job.decode), c.now);
     Take(c.core);
   }
   CHECK(moves == kMostMoves);
