@@ -164,8 +164,9 @@ constexpr MetricFamily kTable[] = {
      {{"result=resumed", &RouterCounts::resumed}, {"result=failed", &RouterCounts::not_resumed}}},
     {"baton_workers_avoided",
      Kind::kGauge,
-     "Attached workers that get no new requests while others can serve, by `reason`: silent (no reports), hung (its "
-     "step does not end), returning (reports again, and must stay well for a while), drained (by an operator).",
+     "Attached workers that get no new requests while others can serve, by `reason`: silent (no reports, or it "
+     "takes up no commands), hung (its step does not end), returning (reports again, and must stay well for a while), "
+     "drained (by an operator).",
      {{"reason=silent", [](const Dispatcher& d) -> double { return WorkersInHealth(d, WorkerHealth::kSilent); }},
       {"reason=hung", [](const Dispatcher& d) -> double { return WorkersInHealth(d, WorkerHealth::kHung); }},
       {"reason=returning", [](const Dispatcher& d) -> double { return WorkersInHealth(d, WorkerHealth::kReturning); }},

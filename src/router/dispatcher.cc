@@ -200,6 +200,7 @@ SessionGate::Capacity Dispatcher::KvCapacity() const {
 }
 
 void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
+  commands_sent_[link] = 0;
   core_.WorkerAttached(link, info, now);
   if (gate_) gate_->SetCapacity(KvCapacity());
   Act(now);
@@ -213,6 +214,7 @@ void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
     for (const Request* request : lost->second.requests) ids_of_worker.push_back(request->id);
   }
   core_.WorkerLost(link, now);
+  commands_sent_.erase(link);
   contexts_.WorkerLost(link);
   if (gate_) {
     gate_->WorkerLost(link);
@@ -229,7 +231,10 @@ void Dispatcher::Drain(const WorkerAddress& link, bool drained, absl::Time now) 
   Act(now);
 }
 
-void Dispatcher::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now) {
+void Dispatcher::WorkerLoaded(const WorkerAddress& link, WorkerLoad load, absl::Time now) {
+  const auto sent = commands_sent_.find(link);
+  if (sent == commands_sent_.end()) return;
+  load.commands_sent = sent->second;
   core_.WorkerLoaded(link, load, now);
   Act(now);
 }
@@ -393,6 +398,15 @@ void Dispatcher::Act(absl::Time now) {
     for (Request* request : admitted) Admit(*request, now);
     if (core_actions.empty() && agent_actions.empty() && admitted.empty()) return;
   }
+}
+
+std::vector<DispatchAction> Dispatcher::TakeActions() {
+  for (const DispatchAction& action : actions_) {
+    const auto* command = std::get_if<WorkerCommand>(&action);
+    const auto sent = command == nullptr ? commands_sent_.end() : commands_sent_.find(command->worker);
+    if (sent != commands_sent_.end()) ++sent->second;
+  }
+  return std::exchange(actions_, {});
 }
 
 void Dispatcher::Act(const RouterAction& action, absl::Time now) {

@@ -111,7 +111,7 @@ class Dispatcher {
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   void Drain(const WorkerAddress& link, bool drained, absl::Time now);
-  void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now);
+  void WorkerLoaded(const WorkerAddress& link, WorkerLoad load, absl::Time now);
   void OnUpdate(const WorkerAddress& link, const PrefillStarted& started, absl::Time now);
   void OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now);
   void OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now);
@@ -122,7 +122,7 @@ class Dispatcher {
   // Before this time Tick does nothing.
   absl::Time NextTick() const;
 
-  std::vector<DispatchAction> TakeActions() { return std::exchange(actions_, {}); }
+  std::vector<DispatchAction> TakeActions();
 
   // --- views -------------------------------------------------------------------------------------
   const RouterCore& core() const { return core_; }
@@ -196,6 +196,8 @@ class Dispatcher {
   absl::btree_set<Request*, Request::ById> detached_;
   // Ended requests with a workflow.
   Timeline timeline_{TimelineLimits{}};
+  // Commands that TakeActions has returned for each attached worker since it attached.
+  absl::flat_hash_map<WorkerAddress, int64_t> commands_sent_;
   std::vector<DispatchAction> actions_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -72,6 +73,11 @@ struct WorkerLoad {
   // For how long the request that arrived first waits for its first step. Excludes streaming
   // prompts and low-priority jobs.
   absl::Duration longest_wait{};
+  // Commands of this router that the worker has taken up since it attached. Unset if it does not
+  // count them.
+  std::optional<int64_t> commands{};
+  // The router's own count of the commands that it has sent since then.
+  int64_t commands_sent = 0;
 };
 
 // The health of an attached worker, as WorkerWatch finds it.
@@ -79,7 +85,7 @@ enum class WorkerHealth {
   kWell,
   // Was avoided, reports again, and gets no new requests yet.
   kReturning,
-  // Sends no reports.
+  // Sends no reports, or does not take up commands.
   kSilent,
   // Reports, and its running step does not end.
   kHung,

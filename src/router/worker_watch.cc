@@ -47,8 +47,10 @@ void WorkerWatch::Reported(const WorkerAddress& name, const WorkerLoad& load, ab
   worker.longest_interval *= kKeep;
   if (interval <= options_.longest_silence) worker.longest_interval = std::max(worker.longest_interval, interval);
 
-  const std::string hang = HangOf(load);
-  if (!hang.empty() && worker.health != WorkerHealth::kHung) {
+  const std::string stuck = StuckCommandsOf(worker, load), hang = HangOf(load);
+  if (!stuck.empty()) {
+    if (worker.health != WorkerHealth::kSilent) Avoid(name, worker, WorkerHealth::kSilent, stuck);
+  } else if (!hang.empty() && worker.health != WorkerHealth::kHung) {
     worker.hung_steps = load.steps;
     Avoid(name, worker, WorkerHealth::kHung, hang);
   } else if (worker.health == WorkerHealth::kSilent ||
@@ -125,6 +127,16 @@ absl::Duration WorkerWatch::SilenceLimit(const Watched& worker) const {
 absl::Duration WorkerWatch::ReturnTime(const Watched& worker) {
   if (worker.avoidances <= 1) return absl::ZeroDuration();
   return std::min(absl::Seconds(int64_t{1} << std::min(worker.avoidances - 2, 10)), kLongestReturn);
+}
+
+std::string WorkerWatch::StuckCommandsOf(Watched& worker, const WorkerLoad& load) const {
+  if (!load.commands) return "";
+  const int64_t before = std::exchange(worker.commands, *load.commands);
+  if (worker.commands != before || worker.commands >= load.commands_sent) worker.took_up = clock_;
+  const absl::Duration time = clock_ - worker.took_up;
+  if (time < SilenceLimit(worker)) return "";
+  return absl::StrCat("has taken up no command for ", absl::FormatDuration(time),
+                      ", under way: ", load.commands_sent - worker.commands);
 }
 
 std::string WorkerWatch::HangOf(const WorkerLoad& load) const {

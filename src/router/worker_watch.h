@@ -5,12 +5,14 @@
 //     ▲            │
 //     └────────────┘ the first time
 //
-// - A worker is silent if it has sent no report for its silence limit.
+// - A worker is silent if it has sent no report for its silence limit. It is also silent if it has
+//   taken up no command for this time, by its reports, although the router has sent some.
 // - A worker is hung if it reports, and its running step has taken five times its forecast, and at
 //   least WatchOptions::silence.
 // - A worker is lost if its connection breaks before it has announced a shutdown. A loss counts as
 //   an avoidance, and the worker returns when it attaches again.
-// - A silent worker returns with its next report. A hung worker returns when its step has ended.
+// - A silent worker returns with its next report, or when it takes up commands again. A hung worker
+//   returns when its step has ended.
 // - A worker that was avoided before stays `returning` for a while, without new requests. The time
 //   doubles with each avoidance, so that a worker that comes and goes moves few requests. A worker
 //   that was well for kForgiven, or lost for kForgiven, begins anew.
@@ -89,6 +91,8 @@ class WorkerWatch {
     // The last report. InfiniteFuture before the first one, so that the worker is not silent.
     absl::Time reported = absl::InfiniteFuture();
     absl::Duration longest_interval{};
+    int64_t commands = -1;   // as last reported; -1: not reported yet
+    absl::Time took_up{};    // when the worker last took up a command, or had none to take up
     int avoidances = 0;      // and losses, since the worker was last well for kForgiven
     int64_t hung_steps = 0;  // kHung: the number of steps before the one that hangs
   };
@@ -108,6 +112,8 @@ class WorkerWatch {
   absl::Time SilentAt(const Watched& worker) const;
   absl::Duration SilenceLimit(const Watched& worker) const;
   static absl::Duration ReturnTime(const Watched& worker);
+  // Returns why the report shows that commands do not arrive. Empty if they do.
+  std::string StuckCommandsOf(Watched& worker, const WorkerLoad& load) const;
   // Returns why the report shows a hung step. Empty if it shows none.
   std::string HangOf(const WorkerLoad& load) const;
 

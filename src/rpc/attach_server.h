@@ -2,6 +2,8 @@
 // the router reads more slowly than the worker sends.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -58,6 +60,9 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
     if (queue_.size() + coalesced_ > kMaxUnsent) context_->TryCancel();
   }
 
+  // Number of commands that the handler has taken up. Thread-safe.
+  int64_t commands() const { return commands_; }
+
   // Ends the stream with `status` after all events that were sent before. A worker that shuts down
   // has therefore reported the results of its last requests.
   void Close(const grpc::Status& status) {
@@ -71,6 +76,7 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
   void OnReadDone(bool ok) override {
     if (!ok) return Close(grpc::Status::OK);
     handlers_.on_command(this, command_);
+    ++commands_;
     command_.Clear();
     this->StartRead(&command_);
   }
@@ -106,6 +112,7 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
   grpc::CallbackServerContext* context_;
   Handlers handlers_;
   Command command_;
+  std::atomic<int64_t> commands_ = 0;
   std::mutex mutex_;  // guards the members below
   // gRPC is writing the first event.
   std::deque<Event> queue_;

@@ -113,6 +113,16 @@ class RouterStreams {
     for (Stream* stream : streams_) stream->Send(event);
   }
 
+  // Sends each router a report of load, with the number of its commands that have arrived.
+  void SendLoad(const Event& event) {
+    const std::lock_guard lock(mutex_);
+    for (Stream* stream : streams_) {
+      Event load = event;
+      load.mutable_load()->set_commands(stream->commands());
+      stream->Send(std::move(load));
+    }
+  }
+
   void CloseAll(const absl::Status& status) {
     const std::lock_guard lock(mutex_);
     for (Stream* stream : streams_) stream->Close(ToGrpc(status));

@@ -191,6 +191,7 @@ worker::v1::Load ToProto(const WorkerLoad& load) {
   proto.set_step_us(absl::ToInt64Microseconds(load.step_time));
   proto.set_step_forecast_us(absl::ToInt64Microseconds(load.step_forecast));
   proto.set_longest_wait_us(absl::ToInt64Microseconds(load.longest_wait));
+  if (load.commands) proto.set_commands(*load.commands);
   return proto;
 }
 
@@ -207,7 +208,8 @@ WorkerLoad FromProto(const worker::v1::Load& proto) {
           .steps = count(proto.steps()),
           .step_time = absl::Microseconds(count(proto.step_us())),
           .step_forecast = absl::Microseconds(count(proto.step_forecast_us())),
-          .longest_wait = absl::Microseconds(count(proto.longest_wait_us()))};
+          .longest_wait = absl::Microseconds(count(proto.longest_wait_us())),
+          .commands = proto.has_commands() ? std::optional(count(proto.commands())) : std::nullopt};
 }
 
 worker::v1::PrefillJob ToProto(const PrefillJob& job) {

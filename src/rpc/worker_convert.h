@@ -15,8 +15,8 @@ namespace baton {
 // The version of proto/worker.proto. Every change of that file raises the version, and tools/tidy
 // checks this by the digest below. A router refuses workers of another version, because all
 // processes of a cluster run one version.
-// proto/worker.proto: 924deb1dc95584fb
-inline constexpr uint32_t kWorkerProtocolVersion = 8;
+// proto/worker.proto: 00fa8d792626ba38
+inline constexpr uint32_t kWorkerProtocolVersion = 9;
 
 worker::v1::KvLayout ToProto(const KvLayout& layout);
 absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto);

@@ -67,7 +67,7 @@ grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* DecodeService::Attach(grpc:
 
 void DecodeService::Report() {
   const std::lock_guard lock(reports_);
-  streams_.SendAll(DecodeLoadEvent(ToWorkerLoad(worker_.load()->Load(), draining_)));
+  streams_.SendLoad(DecodeLoadEvent(ToWorkerLoad(worker_.load()->Load(), draining_)));
 }
 
 DecodeSnapshot DecodeService::Snapshot() const {

@@ -68,7 +68,7 @@ grpc::ServerBidiReactor<PrefillCommand, PrefillEvent>* PrefillService::Attach(gr
 
 void PrefillService::Report() {
   const std::lock_guard lock(reports_);
-  streams_.SendAll(PrefillLoadEvent(ToWorkerLoad(worker_.load()->Load(), draining_)));
+  streams_.SendLoad(PrefillLoadEvent(ToWorkerLoad(worker_.load()->Load(), draining_)));
 }
 
 PrefillSnapshot PrefillService::Snapshot() const {

@@ -283,7 +283,8 @@ void SimulatedCluster::ReportAfterPeriod() {
   core_.queue.After(absl::FromChrono(kLoadPeriod), [this] {
     reports_loads_ = !live_.empty();
     if (!reports_loads_) return;
-    ForEachLoad([this](const WorkerAddress& worker, const WorkerLoad& load) {
+    ForEachLoad([this](const WorkerAddress& worker, WorkerLoad load) {
+      load.commands = links_.at(worker)->commands();
       links_.at(worker)->SendToRouter("Load", [this, worker, load] { router_.OnLoad(worker, load); });
     });
     ReportAfterPeriod();

@@ -35,7 +35,8 @@ void SimulatedWorkerLink::SendToWorker(std::string_view name, const RequestId& r
           const auto found = end->streams.find(stream);
           if (found == end->streams.end()) return;
           end->last_read = queue_.Now();
-          if (!job.empty()) found->second.insert(std::move(job));
+          ++found->second.commands;
+          if (!job.empty()) found->second.jobs.insert(std::move(job));
           handle();
         });
       },
@@ -46,7 +47,7 @@ void SimulatedWorkerLink::SendToRouter(std::string_view name, const RequestId& j
                                        EventQueue::Event handle) {
   const Stream stream = StreamOf(job);
   if (stream == 0) return;
-  if (ends) end_->streams.at(stream).erase(job);
+  if (ends) end_->streams.at(stream).jobs.erase(job);
   SendOnStream(stream, name, job, std::move(handle));
 }
 
@@ -61,15 +62,20 @@ std::map<SimulatedWorkerLink::Stream, std::vector<TokenUpdate>> SimulatedWorkerL
   for (TokenUpdate& update : updates) {
     const Stream stream = StreamOf(update.request_id);
     if (stream == 0) continue;
-    if (update.finish) end_->streams.at(stream).erase(update.request_id);
+    if (update.finish) end_->streams.at(stream).jobs.erase(update.request_id);
     by_stream[stream].push_back(std::move(update));
   }
   return by_stream;
 }
 
+std::optional<int64_t> SimulatedWorkerLink::commands() const {
+  if (end_->streams.empty()) return std::nullopt;
+  return end_->streams.rbegin()->second.commands;
+}
+
 SimulatedWorkerLink::Stream SimulatedWorkerLink::StreamOf(const RequestId& job) const {
   const auto found =
-      std::ranges::find_if(end_->streams, [&](const auto& stream) { return stream.second.contains(job); });
+      std::ranges::find_if(end_->streams, [&](const auto& stream) { return stream.second.jobs.contains(job); });
   return found == end_->streams.end() ? 0 : found->first;
 }
 
@@ -154,7 +160,7 @@ void SimulatedWorkerLink::LoseAtWorker(const std::shared_ptr<WorkerEnd>& end, St
   if (lost.empty()) return;
   const auto reset = [this, stream] { router_.Run([this, stream] { LoseAtRouter(stream); }); };
   network_.Send({address_, router_.address(), Way::kCall, "Closed"}, reset, reset);
-  end->worker.on_gone(stream, lost.mapped());
+  end->worker.on_gone(stream, lost.mapped().jobs);
 }
 
 // --- Keepalive ----------------------------------------------------------------

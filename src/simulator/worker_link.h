@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -72,6 +73,8 @@ class SimulatedWorkerLink {
   // Divides updates by the streams of their jobs. Forgets jobs that finish, and updates of jobs
   // whose stream has broken.
   std::map<Stream, std::vector<TokenUpdate>> ByStream(std::vector<TokenUpdate> updates);
+  // Commands that have arrived on the worker's newest stream. Unset if it has no stream.
+  std::optional<int64_t> commands() const;
   // The router's last attempt, open or not.
   Stream newest() const { return stream_; }
   // The stream of a job. 0: its stream has broken. Streams are numbered from 1.
@@ -81,7 +84,11 @@ class SimulatedWorkerLink {
   // The worker's end of the streams.
   struct WorkerEnd {
     Worker worker;
-    std::map<Stream, std::set<RequestId>> streams{};  // with their jobs
+    struct OpenStream {
+      std::set<RequestId> jobs{};
+      int64_t commands = 0;  // that have arrived
+    };
+    std::map<Stream, OpenStream> streams{};
     absl::Time last_read{};
   };
   enum class State { kIdle, kConnecting, kAttached };

@@ -125,5 +125,23 @@ TEST_CASE("Dispatcher draws a seed for a request without one, and keeps it") {
   CHECK(seeds() == first);
 }
 
+TEST_CASE("Dispatcher counts the commands that a worker has to take up since it attached") {
+  Driven d;
+  d.Run("r", "ab", {});
+  d.Take();
+  // The decode worker reports for 2 s that it has taken up this number of commands.
+  const auto report = [&](int64_t commands) {
+    for (int i = 0; i < 20; ++i) (*d).WorkerLoaded(kD, {.commands = commands}, d.now += absl::Milliseconds(100));
+    return d.Take();
+  };
+  CHECK(report(1).empty());
+  CHECK(report(0) == Lines{"decode-1 is silent"});
+  CHECK(report(1) == Lines{"decode-1 is well"});
+  (*d).WorkerLost(kD, d.now);
+  (*d).WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 23), d.now);
+  CHECK(d.Take().back() == "prefill-1: prefill r#ab.2 pab");
+  CHECK(report(0) == Lines{"decode-1 is well"});  // it was returning after a silence and a loss
+}
+
 }  // namespace
 }  // namespace baton

@@ -189,6 +189,46 @@ TEST_CASE("WorkerWatch finds a worker hung when its step takes five times the fo
   }
 }
 
+TEST_CASE("WorkerWatch finds a worker silent when it reports and takes up no commands") {
+  WatchWorld world;
+  WatchWorld::Worker& a = world.Add("a");
+  a.load.commands = 0;
+  world.Run(absl::Seconds(10));
+  a.load.commands_sent = 2;
+  world.Run(absl::Milliseconds(900));
+  CHECK(world.Take().empty());
+  world.Run(absl::Milliseconds(100));
+  CHECK(world.Take() == Lines{"a silent at 11s"});
+  SECTION("it takes up commands again") {
+    a.load.commands = 1;
+    world.Run(absl::Milliseconds(100));
+    CHECK(world.Take() == Lines{"a well at 11.1s"});
+    world.Run(absl::Seconds(1));
+    CHECK(world.Take() == Lines{"a silent at 12.1s"});
+  }
+  SECTION("its reports end too") {
+    a.runs = false;
+    world.Run(absl::Seconds(5));
+    CHECK(world.Take().empty());
+    a.runs = true;
+    world.Run(absl::Seconds(5));
+    CHECK(world.Take().empty());
+  }
+}
+
+TEST_CASE("WorkerWatch finds no worker silent when it takes up commands slowly or counts none") {
+  WatchWorld world;
+  WatchWorld::Worker& slow = world.Add("slow");
+  world.Add("old").load.commands_sent = 1000;
+  slow.load.commands = 0;
+  slow.load.commands_sent = 1000;
+  for (int i = 0; i < 20; ++i) {
+    world.Run(absl::Milliseconds(900));
+    ++*slow.load.commands;
+  }
+  CHECK(world.Take().empty());
+}
+
 TEST_CASE("WorkerWatch finds a hung worker silent when its reports end too") {
   WatchWorld world;
   WatchWorld::Worker& a = world.Add("a");

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "catch.h"
 #include "rpc/grpc_server.h"
+#include "rpc/router_streams.h"
 #include "rpc/worker_convert.h"
 #include "worker.grpc.pb.h"
 
@@ -142,6 +143,54 @@ TEST_CASE("AttachServer clears the memory of a sent event before it reuses it") 
   CHECK(service.recycled > 0);
   stream->WritesDone();
   CHECK(stream->Finish().ok());
+}
+
+// A worker that reports its load when it takes up a command.
+class ReportingWorker final : public worker::v1::DecodeWorker::CallbackService {
+ public:
+  grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* Attach(grpc::CallbackServerContext* context) override {
+    using Stream = AttachServer<DecodeCommand, DecodeEvent>;
+    DecodeEvent load;
+    load.mutable_load();
+    auto* stream = new Stream(context, {[this, load](Stream*, DecodeCommand&) { streams_.SendLoad(load); },
+                                        [this](Stream* gone) { streams_.Remove(gone); }});
+    streams_.Add(stream, {load});
+    stream->Start();
+    return stream;
+  }
+
+ private:
+  RouterStreams<DecodeCommand, DecodeEvent> streams_;
+};
+
+TEST_CASE("RouterStreams reports to each router how many commands its stream has brought") {
+  ReportingWorker service;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  const auto server = builder.BuildAndStart();
+  const auto stub = worker::v1::DecodeWorker::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+  for (int router = 0; router < 2; ++router) {
+    grpc::ClientContext context;
+    const auto stream = stub->Attach(&context);
+    DecodeEvent event;
+    REQUIRE(stream->Read(&event));
+    CHECK_FALSE(event.load().has_commands());
+    for (int before = 0; before < 3; ++before) {
+      DecodeCommand cancel;
+      cancel.mutable_cancel()->set_request_id("r");
+      REQUIRE(stream->Write(cancel));
+      REQUIRE(stream->Read(&event));
+      CHECK(event.load().commands() == before);
+    }
+    context.TryCancel();
+    while (stream->Read(&event)) {
+    }
+    CHECK(stream->Finish().error_code() == grpc::StatusCode::CANCELLED);
+  }
+  server->Shutdown();
 }
 
 }  // namespace

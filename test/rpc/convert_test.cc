@@ -359,7 +359,8 @@ TEST_CASE("A worker's load survives the wire") {
                                                        .steps = 7,
                                                        .step_time = absl::Microseconds(8),
                                                        .step_forecast = absl::Microseconds(9),
-                                                       .longest_wait = absl::Microseconds(10)}));
+                                                       .longest_wait = absl::Microseconds(10),
+                                                       .commands = 11}));
   CHECK(load.running_requests == 1);
   CHECK(load.queued_requests == 2);
   CHECK(load.queued_tokens == 3);
@@ -371,6 +372,8 @@ TEST_CASE("A worker's load survives the wire") {
   CHECK(load.step_time == absl::Microseconds(8));
   CHECK(load.step_forecast == absl::Microseconds(9));
   CHECK(load.longest_wait == absl::Microseconds(10));
+  CHECK(load.commands == 11);
+  CHECK_FALSE(FromProto(ToProto(WorkerLoad{})).commands.has_value());
 }
 
 TEST_CASE("FromProto names both versions when a worker has another protocol version") {

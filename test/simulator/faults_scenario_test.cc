@@ -139,7 +139,7 @@ TEST_CASE("Requests end as their scenarios when processes, links and disks fail"
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<FaultScenario>({"faults_"});
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 10);
+  CHECK(files == 12);
 }
 
 }  // namespace baton
