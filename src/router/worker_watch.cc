@@ -59,6 +59,7 @@ void WorkerWatch::Reported(const WorkerAddress& name, const WorkerLoad& load, ab
   } else if (worker.health == WorkerHealth::kReturning && clock_ - worker.since >= ReturnTime(worker)) {
     Set(name, worker, WorkerHealth::kWell, "");
   }
+  next_silence_ = std::min(next_silence_, SilentAt(worker));
   FindSilent();
 }
 
@@ -69,18 +70,21 @@ void WorkerWatch::Tick(absl::Time now) {
 }
 
 void WorkerWatch::FindSilent() {
+  if (clock_ < next_silence_) return;
+  next_silence_ = absl::InfiniteFuture();
   for (auto& [name, worker] : workers_) {
-    if (SilentAt(worker) > clock_) continue;
-    Avoid(name, worker, WorkerHealth::kSilent,
-          absl::StrCat("no report for ", absl::FormatDuration(SilenceLimit(worker))));
+    ++visits_;
+    if (SilentAt(worker) <= clock_) {
+      Avoid(name, worker, WorkerHealth::kSilent,
+            absl::StrCat("no report for ", absl::FormatDuration(SilenceLimit(worker))));
+    }
+    next_silence_ = std::min(next_silence_, SilentAt(worker));
   }
 }
 
 absl::Time WorkerWatch::NextTick() const {
   if (workers_.empty()) return absl::InfiniteFuture();
-  absl::Time next = last_tick_ + kTick;
-  for (const auto& [name, worker] : workers_) next = std::min(next, last_call_ + (SilentAt(worker) - clock_));
-  return next;
+  return std::min(last_tick_ + kTick, last_call_ + (next_silence_ - clock_));
 }
 
 void WorkerWatch::Advance(absl::Time now) {

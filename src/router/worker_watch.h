@@ -82,6 +82,8 @@ class WorkerWatch {
   // Returns how many workers are remembered after a loss. They are not attached, and were lost in
   // the last kForgiven before the latest loss.
   size_t remembered() const { return lost_.size(); }
+  // Number of workers that searches for silent workers have visited.
+  int64_t visits() const { return visits_; }
 
  private:
   // All times are on the watch's own clock.
@@ -125,7 +127,11 @@ class WorkerWatch {
   absl::Time last_tick_ = absl::InfinitePast();
   // Advances with the time of the calls, by at most kMostCounted between two of them.
   absl::Time clock_ = absl::UnixEpoch();
+  // Lower bound on SilentAt of all workers. Most reports only postpone a silence, so a search is
+  // due only when this time is reached.
+  absl::Time next_silence_ = absl::InfiniteFuture();
   std::vector<Change> changes_;
+  int64_t visits_ = 0;
   int64_t silences_ = 0, hangs_ = 0;
 };
 
