@@ -226,9 +226,10 @@ void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
   }
 }
 
-void Dispatcher::Drain(const WorkerAddress& link, bool drained, absl::Time now) {
-  core_.Drain(link, drained, now);
+int64_t Dispatcher::Drain(const WorkerAddress& link, bool drained, absl::Time now) {
+  const int64_t remaining = core_.Drain(link, drained, now);
   Act(now);
+  return remaining;
 }
 
 void Dispatcher::WorkerLoaded(const WorkerAddress& link, WorkerLoad load, absl::Time now) {

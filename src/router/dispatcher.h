@@ -110,7 +110,7 @@ class Dispatcher {
   // As in RouterCore. Reports about requests that have ended have no effect.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
   void WorkerLost(const WorkerAddress& link, absl::Time now);
-  void Drain(const WorkerAddress& link, bool drained, absl::Time now);
+  int64_t Drain(const WorkerAddress& link, bool drained, absl::Time now);
   void WorkerLoaded(const WorkerAddress& link, WorkerLoad load, absl::Time now);
   void OnUpdate(const WorkerAddress& link, const PrefillStarted& started, absl::Time now);
   void OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now);

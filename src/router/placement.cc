@@ -173,6 +173,11 @@ absl::Time Placement::CapacityEnd(absl::Duration capacity_wait, absl::Time now) 
   return std::min(now + capacity_wait - waited, *refused_at + kMostCapacityWaits * capacity_wait);
 }
 
+void Placement::SetGiveUp(absl::Time end, absl::Duration bound, absl::Time began, absl::Time deadline) {
+  give_up = end;
+  late_at = std::min(end - bound / 2, began + (deadline - began) / 2);
+}
+
 void CheckPlacement(const Request& request) {
   using State = Placement::State;
   const Placement& placement = request.placement;

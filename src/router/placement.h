@@ -147,6 +147,9 @@ struct Placement {
   void BeginRefusals(absl::Time now);
   // Ends a part of the time since `refused_at`, which counts as a wait or does not.
   void CountTime(absl::Time now, bool is_wait = true);
+  // Sets the end of a wait that takes `bound` in all. The wait is late from half of `bound`, or
+  // from the middle between `began` and the deadline.
+  void SetGiveUp(absl::Time end, absl::Duration bound, absl::Time began, absl::Time deadline);
   // Returns when the request ends if all time from now on counts. REQUIRES: `refused_at` is set,
   // and CountTime was called now.
   absl::Time CapacityEnd(absl::Duration capacity_wait, absl::Time now) const;

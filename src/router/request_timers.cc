@@ -1,6 +1,9 @@
 #include "router/request_timers.h"
 
+#include <algorithm>
 #include <tuple>
+
+#include "base/check.h"
 
 namespace baton {
 
@@ -28,6 +31,12 @@ std::vector<Request*> RequestTimers::Due(absl::Time now) const {
     due.push_back(request);
   }
   return due;
+}
+
+void RequestTimers::CheckInvariants(const absl::flat_hash_set<Request*>& live) const {
+  const auto timers = std::ranges::count_if(
+      live, [](const Request* request) { return request->placement.timer != absl::InfiniteFuture(); });
+  BATON_CHECK(timers == std::ssize(order_), "an ended request has a timer");
 }
 
 }  // namespace baton

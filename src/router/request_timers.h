@@ -4,6 +4,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/time/time.h"
 #include "router/request.h"
 
@@ -21,7 +22,8 @@ class RequestTimers {
   Request* First() const;   // null: none
   // Returns the requests whose times have come, in order. Their times stay set.
   std::vector<Request*> Due(absl::Time now) const;
-  size_t size() const { return order_.size(); }
+  // `live`: all requests that have not ended.
+  void CheckInvariants(const absl::flat_hash_set<Request*>& live) const;
 
  private:
   struct Earlier {

@@ -75,7 +75,10 @@ void RoomKeeper::Send(Request& request, Kept& kept, absl::Time now) {
                       .waited = now - *request.placement.refused_at});
 }
 
-void RoomKeeper::CheckInvariants() const {
+void RoomKeeper::CheckInvariants(const absl::flat_hash_set<Request*>& live) const {
+  const auto with_room =
+      std::ranges::count_if(live, [](const Request* request) { return !request->placement.room_at.empty(); });
+  BATON_CHECK(with_room == kept(), "room is kept for a request that has ended");
   for (const auto& [link, kept] : kept_) {
     const Placement& placement = kept.request->placement;
     BATON_CHECK(workers_.workers().contains(link), link);

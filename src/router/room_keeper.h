@@ -49,7 +49,8 @@ class RoomKeeper {
   // Number of requests for which room is kept, now and since the start.
   int64_t kept() const { return static_cast<int64_t>(kept_.size()); }
   int64_t kept_total() const { return kept_total_; }
-  void CheckInvariants() const;
+  // `live`: all requests that have not ended.
+  void CheckInvariants(const absl::flat_hash_set<Request*>& live) const;
 
  private:
   struct Kept {

@@ -9,9 +9,7 @@
 
 namespace baton {
 namespace {
-
 using State = Placement::State;
-
 }  // namespace
 
 RouterCore::RouterCore(const RouterLimits& limits)
@@ -45,10 +43,10 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   rooms_.WorkerLost(link);
   registry_.Remove(link, now);
   watch_.Lost(link, left, now);
-  const std::string suspicion =
-      absl::StrCat(what, ", and ", kMostLostWorkers - 1, " workers before it; this request may be the cause");
+  const absl::Status suspicion = absl::InternalError(
+      absl::StrCat(what, ", and ", kMostLostWorkers - 1, " workers before it; this request may be the cause"));
   for (Request* request : hedges_.DropAt(link, left)) {
-    if (request->placement.lost_workers >= kMostLostWorkers) End(*request, absl::InternalError(suspicion));
+    if (request->placement.lost_workers >= kMostLostWorkers) End(*request, suspicion);
   }
   for (Request* request : requests) {
     Placement& placement = request->placement;
@@ -56,7 +54,7 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
     // The request may be the cause if a step of the worker had it.
     const bool ran = placement.in_step && !streams && is_prefill == (placement.state == State::kPrefilling);
     if (!left && ran && ++placement.lost_workers >= kMostLostWorkers) {
-      End(*request, absl::InternalError(suspicion));
+      End(*request, suspicion);
       continue;
     }
     if (!streams) ForgetRefusals(*request);
@@ -64,7 +62,6 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
     PlaceOrWait(*request, now);
   }
   AskElsewhere(link, now);
-  UseAllHeldRoom(now);
 }
 
 // The worker reports no room any longer, so requests that it refused wait for another worker.
@@ -72,19 +69,21 @@ void RouterCore::AskElsewhere(const WorkerAddress& link, absl::Time now) {
   for (Request* request : waiting_.InServiceOrder()) {
     if (request->placement.refusals.Forget(link) && !TryPlace(*request, now)) Wait(*request, now);
   }
+  UseHeldRoom(now);
 }
 
-void RouterCore::Drain(const WorkerAddress& link, bool drained, absl::Time now) {
+int64_t RouterCore::Drain(const WorkerAddress& link, bool drained, absl::Time now) {
   registry_.SetDrained(link, drained);
   if (drained) {
     rooms_.DropAt(link);
     AskElsewhere(link, now);
-    UseAllHeldRoom(now);
     MoveFromAvoided(now);
   } else {
-    UseHeldRoom(link, now);
+    UseHeldRoom(now);
     PlaceWaiting(now);
   }
+  const AttachedWorker* worker = registry_.Find(link);
+  return worker == nullptr ? 0 : std::ssize(worker->requests) + hedges_.JobsAt(link);
 }
 
 void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now) {
@@ -106,7 +105,7 @@ bool RouterCore::NoteHealth(absl::Time now) {
     actions_.push_back({.kind = RouterAction::Kind::kHealth, .health = std::move(change)});
   }
   if (changes.empty()) return false;
-  UseAllHeldRoom(now);
+  UseHeldRoom(now);
   // The best workers that a waiting request may ask may be others now.
   PlaceWaiting(now);
   return true;
@@ -192,10 +191,8 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarn
   if (placement.state != State::kPrefilling || placement.prefill != link) {
     // The request ended before the commit arrived. No request will start the decode worker's
     // blocks.
-    for (const auto& [address, worker] : registry_.workers()) {
-      if (worker.info.role == WorkerRole::kDecode && worker.info.incarnation == decode_incarnation) {
-        actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = &request, .worker = address});
-      }
+    if (const AttachedWorker* decode = registry_.FindDecode(decode_incarnation)) {
+      actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = &request, .worker = decode->link});
     }
     return false;
   }
@@ -279,21 +276,11 @@ void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, Request* ke
   worker->AddUnusedRoom(requests);
 }
 
-// Lets requests use the room that a worker reported while it got no requests, if it gets them now.
-void RouterCore::UseHeldRoom(const WorkerAddress& link, absl::Time now) {
-  AttachedWorker* worker = registry_.Find(link);
-  if (worker != nullptr && worker->held_room > 0 && registry_.MayBeAsked(*worker)) {
-    OnRoom(link, std::exchange(worker->held_room, 0), nullptr, now);
+// Lets requests use the room of workers that may be asked again.
+void RouterCore::UseHeldRoom(absl::Time now) {
+  for (const WorkerAddress& link : registry_.HoldersOfRoom()) {
+    OnRoom(link, std::exchange(registry_.At(link).held_room, 0), nullptr, now);
   }
-}
-
-// After a worker was lost or is less healthy, others may be the healthiest ones.
-void RouterCore::UseAllHeldRoom(absl::Time now) {
-  std::vector<WorkerAddress> holders;
-  for (const auto& [link, worker] : registry_.workers()) {
-    if (worker.held_room > 0) holders.push_back(link);
-  }
-  for (const WorkerAddress& link : holders) UseHeldRoom(link, now);
 }
 
 // Lets a waiting request ask a worker that has refused it. Returns whether the request asks it.
@@ -373,9 +360,7 @@ void RouterCore::Place(Request& request, const WorkerChoice::Workers& workers, a
                       .decode_worker = decode == nullptr ? "" : decode->info.address,
                       .streaming = streaming,
                       .hedge = hedge,
-                      .with_output = decode != nullptr && decode->info.has_module_weights() &&
-                                     prefill.info.numerics_id == decode->info.numerics_id &&
-                                     prefill.info.CanHold(placement.prompt_tokens)});
+                      .with_output = workers.CanHandOff(placement.prompt_tokens)});
   Arm(request);
 }
 
@@ -423,17 +408,16 @@ void RouterCore::Wait(Request& request, absl::Time now) {
       placement.last_refusal = absl::UnavailableError("no worker can take the request now");
     }
     placement.reason = placement.last_refusal;
-    placement.give_up = placement.CapacityEnd(limits_.capacity_wait, now);
-    placement.late_at = std::min(placement.give_up - limits_.capacity_wait / 2,
-                                 *placement.refused_at + (request.asked.deadline - *placement.refused_at) / 2);
+    placement.SetGiveUp(placement.CapacityEnd(limits_.capacity_wait, now), limits_.capacity_wait, *placement.refused_at,
+                        request.asked.deadline);
   } else {
     // This also covers requests whose refusing workers have left. They wait for other workers as
     // new requests do, and capacity_wait begins with the next refusal.
     ForgetRefusals(request);
     // Later than now, so that Tick ends.
-    placement.give_up = std::max(now + std::max(limits_.worker_wait, absl::Nanoseconds(1)),
-                                 registry_.AwaitedUntil(request.asked.served->name, request.asked.prefill_only));
-    placement.late_at = now + (std::min(placement.give_up, request.asked.deadline) - now) / 2;
+    const absl::Time end = std::max(now + std::max(limits_.worker_wait, absl::Nanoseconds(1)),
+                                    registry_.AwaitedUntil(request.asked.served->name, request.asked.prefill_only));
+    placement.SetGiveUp(end, end - now, now, request.asked.deadline);
   }
   placement.state = State::kWaiting;
   placement.late = now >= placement.late_at;
@@ -451,19 +435,17 @@ void RouterCore::ForgetRefusals(Request& request) {
 // --- avoided workers -----------------------------------------------------------------------------
 
 void RouterCore::MoveFromAvoided(absl::Time now) {
-  absl::btree_set<Request*, Request::ById> requests;
-  for (const auto& [link, worker] : registry_.workers()) {
-    const bool can_leave = worker.avoided() && registry_.HasOtherThanAvoided(worker.info.role);
-    if (can_leave) requests.insert(worker.requests.begin(), worker.requests.end());
-  }
-  for (Request* request : requests) Move(*request, now);
+  for (Request* request : registry_.RequestsToMove()) Move(*request, now);
 }
 
 // Starts a request elsewhere, if workers that are not avoided can take it.
 void RouterCore::Move(Request& request, absl::Time now) {
   Placement& placement = request.placement;
   if (placement.route.at_holder || IsLowPriority(request.asked.spec.priority)) return;
-  if (placement.moves >= kMostMoves) return EndIfHung(request);
+  if (placement.moves >= kMostMoves) {
+    const absl::Status hang = registry_.BlameHang(placement);
+    return hang.ok() ? void() : End(request, hang);
+  }
   placement.refusals.EndAwaitsAt(now + limits_.retry_hint);
   placement.refusals.ForgetDue(now);
   const WorkerChoice::Workers chosen = choice_.ChooseToMove(request);
@@ -480,17 +462,6 @@ void RouterCore::Move(Request& request, absl::Time now) {
   }
   request.ExtendByOutput();
   Place(request, chosen, now, hedge);
-}
-
-// Ends a request whose present worker hangs in a step with it, after it has left kMostMoves workers.
-void RouterCore::EndIfHung(Request& request) {
-  const Placement& placement = request.placement;
-  const bool decodes = placement.state == State::kStarting || placement.state == State::kDecoding;
-  const AttachedWorker* worker = registry_.Find(decodes ? placement.decode : placement.prefill);
-  if (worker == nullptr || worker->health != WorkerHealth::kHung || !placement.in_step) return;
-  End(request,
-      absl::InternalError(absl::StrCat("worker ", worker->link, " hangs in a step with the request, which has left ",
-                                       kMostMoves, " workers before; this request may be the cause")));
 }
 
 // Cancels a former job. Another request may use the room that its decode worker has reported.
@@ -602,20 +573,14 @@ Request& RouterCore::FirstToAsk(Request& request, absl::Time now) {
   return request;
 }
 
-int64_t RouterCore::RequestsAt(const WorkerAddress& link) const {
-  const auto found = registry_.workers().find(link);
-  return found == registry_.workers().end() ? 0 : std::ssize(found->second.requests) + hedges_.JobsAt(link);
-}
-
 void RouterCore::CheckInvariants() const {
   registry_.CheckInvariants();
   assignments_.CheckInvariants(live_);
-  rooms_.CheckInvariants();
+  rooms_.CheckInvariants(live_);
+  timers_.CheckInvariants(live_);
   tenants_.CheckInvariants(live_);
   hedges_.CheckInvariants(live_);
   int32_t waiting = 0;
-  int64_t with_room = 0;
-  size_t timers = 0;
   std::vector<std::string> tenants;
   for (const Request* request : live_) {
     const Placement& placement = request->placement;
@@ -623,12 +588,8 @@ void RouterCore::CheckInvariants() const {
     BATON_CHECK((placement.state == State::kWaiting) == waiting_.Contains(*request), request->id);
     CheckPlacement(*request);
     waiting += placement.state == State::kWaiting;
-    with_room += !placement.room_at.empty();
-    timers += placement.timer != absl::InfiniteFuture();
   }
-  BATON_CHECK(waiting == waiting_.size() && timers == timers_.size(),
-              "an ended request is in the queue or has a timer");
-  BATON_CHECK(with_room == rooms_.kept(), "room is kept for a request that has ended");
+  BATON_CHECK(waiting == waiting_.size(), "an ended request is in the queue");
   shares_.CheckInvariants(tenants);
 }
 

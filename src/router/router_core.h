@@ -92,8 +92,8 @@ class RouterCore {
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   // An operator drains a worker, or ends that. A drained worker gets no requests. Its requests move
   // to other workers as those of an avoided worker do, except that a stream stays until another
-  // worker has room.
-  void Drain(const WorkerAddress& link, bool drained, absl::Time now);
+  // worker has room. Returns how many requests still have a job at the worker.
+  int64_t Drain(const WorkerAddress& link, bool drained, absl::Time now);
   // Records a report. It may change the health of workers, and thereby place requests elsewhere.
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now);
 
@@ -144,9 +144,6 @@ class RouterCore {
   int32_t live_requests() const { return static_cast<int32_t>(live_.size()); }
   const WaitingQueue& waiting() const { return waiting_; }
   const RoomKeeper& rooms() const { return rooms_; }
-  // Returns how many requests have a job at a worker, with the former jobs of hedged ones. Zero if
-  // the worker is not attached.
-  int64_t RequestsAt(const WorkerAddress& link) const;
   void CheckInvariants() const;
 
  private:
@@ -160,12 +157,10 @@ class RouterCore {
   bool AskAgain(Request& request, const WorkerAddress& link, absl::Time now);
   void ForgetRefusals(Request& request);
   void AskElsewhere(const WorkerAddress& link, absl::Time now);
-  void UseHeldRoom(const WorkerAddress& link, absl::Time now);
-  void UseAllHeldRoom(absl::Time now);
+  void UseHeldRoom(absl::Time now);
   void DropFormer(Request& request);
   void MoveFromAvoided(absl::Time now);
   void Move(Request& request, absl::Time now);
-  void EndIfHung(Request& request);
   void LeaveWorkers(Request& request);
   void GiveUpHedge(Request& request, bool refused = false);
   void PlaceWaiting(absl::Time now);

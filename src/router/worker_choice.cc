@@ -26,6 +26,11 @@ WorkerChoice::Candidates Usable(const WorkerChoice::Candidates& candidates, int6
 
 }  // namespace
 
+bool WorkerChoice::Workers::CanHandOff(int64_t tokens) const {
+  return decode != nullptr && decode->info.has_module_weights() &&
+         prefill->info.numerics_id == decode->info.numerics_id && prefill->info.CanHold(tokens);
+}
+
 absl::Status WorkerChoice::Readiness(const Request& request) const {
   const std::string& model = request.asked.served->name;
   RETURN_IF_ERROR(workers_.Readiness(model, request.asked.prefill_only));

@@ -25,6 +25,10 @@ class WorkerChoice {
     const AttachedWorker* prefill = nullptr;  // null: no workers can take the request now
     // Null for a prefill-only request. May be null for a streaming prompt.
     const AttachedWorker* decode = nullptr;
+
+    // Returns whether the prefill worker can hand off KV of a prompt together with its output, of
+    // `tokens` tokens in all. Otherwise the decode worker replays the output.
+    bool CanHandOff(int64_t tokens) const;
   };
   Workers Choose(const Request& request) const;
   // Chooses the workers of a request that leaves an avoided worker. None of them is avoided. A

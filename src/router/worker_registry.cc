@@ -1,6 +1,7 @@
 #include "router/worker_registry.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -61,9 +62,25 @@ void WorkerRegistry::SetHealth(const WorkerWatch::Change& change, absl::Time now
   worker.health_since = now;
 }
 
-bool WorkerRegistry::HasOtherThanAvoided(WorkerRole role) const {
-  return std::ranges::any_of(
-      workers_, [&](const auto& entry) { return entry.second.info.role == role && !entry.second.avoided(); });
+absl::btree_set<Request*, Request::ById> WorkerRegistry::RequestsToMove() const {
+  std::set<WorkerRole> roles;  // with a worker that is not avoided
+  for (const auto& [link, worker] : workers_) {
+    if (!worker.avoided()) roles.insert(worker.info.role);
+  }
+  absl::btree_set<Request*, Request::ById> requests;
+  for (const auto& [link, worker] : workers_) {
+    const bool can_leave = worker.avoided() && roles.contains(worker.info.role);
+    if (can_leave) requests.insert(worker.requests.begin(), worker.requests.end());
+  }
+  return requests;
+}
+
+std::vector<WorkerAddress> WorkerRegistry::HoldersOfRoom() const {
+  std::vector<WorkerAddress> holders;
+  for (const auto& [link, worker] : workers_) {
+    if (worker.held_room > 0 && MayBeAsked(worker)) holders.push_back(link);
+  }
+  return holders;
 }
 
 bool WorkerRegistry::MayBeAsked(const AttachedWorker& worker) const {
@@ -140,9 +157,25 @@ absl::Status WorkerRegistry::BlameQuarantine(const Placement& placement, const a
   return refusal;
 }
 
+absl::Status WorkerRegistry::BlameHang(const Placement& placement) const {
+  const bool decodes = placement.state == Placement::State::kStarting || placement.state == Placement::State::kDecoding;
+  const auto found = workers_.find(decodes ? placement.decode : placement.prefill);
+  const bool hangs = found != workers_.end() && found->second.health == WorkerHealth::kHung && placement.in_step;
+  if (!hangs) return absl::OkStatus();
+  return absl::InternalError(StrCat("worker ", found->first, " hangs in a step with the request, which has left ",
+                                    placement.moves, " workers before; this request may be the cause"));
+}
+
 AttachedWorker* WorkerRegistry::Find(const WorkerAddress& link) {
   const auto found = workers_.find(link);
   return found == workers_.end() ? nullptr : &found->second;
+}
+
+const AttachedWorker* WorkerRegistry::FindDecode(Incarnation incarnation) const {
+  for (const auto& [link, worker] : workers_) {
+    if (worker.info.role == WorkerRole::kDecode && worker.info.incarnation == incarnation) return &worker;
+  }
+  return nullptr;
 }
 
 bool WorkerRegistry::IsDraining(const WorkerAddress& link) const {

@@ -36,11 +36,16 @@ class WorkerRegistry {
 
   const Workers& workers() const { return workers_; }
   AttachedWorker* Find(const WorkerAddress& link);  // null: not attached
+  // Returns the decode worker with this incarnation. Null: it is not attached.
+  const AttachedWorker* FindDecode(Incarnation incarnation) const;
   AttachedWorker& At(const WorkerAddress& link) { return workers_.at(link); }
   // Sets the health of a worker. REQUIRES: the worker is attached.
   void SetHealth(const WorkerWatch::Change& change, absl::Time now);
-  // Returns whether a worker of this role is attached that the router does not avoid.
-  bool HasOtherThanAvoided(WorkerRole role) const;
+  // Returns the requests of avoided workers, if workers of the same role are attached that the
+  // router does not avoid.
+  absl::btree_set<Request*, Request::ById> RequestsToMove() const;
+  // Returns the workers with held room (AttachedWorker::held_room) that requests may ask now.
+  std::vector<WorkerAddress> HoldersOfRoom() const;
   // Returns whether requests may ask the worker for room: it is not drained, and it is well, or no
   // worker of its role is.
   bool MayBeAsked(const AttachedWorker& worker) const;
@@ -60,6 +65,9 @@ class WorkerRegistry {
   // Returns UNAVAILABLE instead of RESOURCE_EXHAUSTED if the request was refused by a decode worker
   // that lacks room because of blocks in quarantine. Returns other statuses as they are.
   absl::Status BlameQuarantine(const Placement& placement, const absl::Status& refusal) const;
+  // Returns INTERNAL if the worker that serves the request hangs in a step with it. Returns OK
+  // otherwise.
+  absl::Status BlameHang(const Placement& placement) const;
   // Returns until when a request for the model waits for workers that restart. InfinitePast if no
   // awaited worker would help.
   absl::Time AwaitedUntil(const std::string& model, bool prefill_only) const;

@@ -322,8 +322,7 @@ absl::StatusOr<int32_t> Router::Drain(const WorkerAddress& worker, bool drained)
   Drive([&](Dispatcher& dispatcher, absl::Time now) {
     known = prefill_links_.contains(worker) || decode_links_.contains(worker);
     if (!known) return;
-    dispatcher.Drain(worker, drained, now);
-    remaining = static_cast<int32_t>(dispatcher.core().RequestsAt(worker));
+    remaining = static_cast<int32_t>(dispatcher.Drain(worker, drained, now));
   });
   if (!known) {
     return absl::NotFoundError(
