@@ -140,8 +140,7 @@ class DecodeEngine {
     int64_t reserved = 0;
     int64_t committed = 0;  // handed off and not started, or being checked
     BlockPool::Counts blocks;
-    // Set by DecodeWorker: for how long the running step has run, and the forecast of its whole
-    // time.
+    // Set by DecodeWorker: StepForecast::RunningFor, and the forecast.
     absl::Duration step_time{}, step_forecast{};
     // For how long the request that was started first waits for its first step.
     absl::Duration longest_wait{};

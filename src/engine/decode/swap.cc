@@ -1,11 +1,21 @@
 #include "engine/decode/swap.h"
 
+#include <iterator>
 #include <new>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
 
 namespace baton {
+
+int64_t SwappedBytes(const DecodeStep& step, int64_t block_bytes) {
+  int64_t blocks = 0;
+  for (const std::span<const SwapCopy> copies : {step.out, step.in}) {
+    for (const SwapCopy& copy : copies) blocks += std::ssize(copy.pieces);
+  }
+  return blocks * block_bytes;
+}
 
 absl::Status CopySwaps(const DecodeStep& step, const Slab& slab, int64_t block_bytes) {
   const auto bytes = static_cast<size_t>(block_bytes);

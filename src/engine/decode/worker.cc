@@ -154,7 +154,9 @@ absl::Time DecodeWorker::Step() {
     if (grace_over_ && !engine_.next_started()) return absl::InfiniteFuture();
     engine_.Tick(clock_.Now());
     step = engine_.BeginStep(clock_.Now());
-    if (step != nullptr) forecast_.Begin(clock_.Now());
+    if (step != nullptr) {
+      forecast_.Begin(SwappedBytes(*step, backend_.kv_layout().BlockBytes()), clock_.Now());
+    }
     if (drained()) drained_.notify_all();
   }
   if (step == nullptr) {
@@ -206,11 +208,16 @@ absl::Time DecodeWorker::Check() {
 }
 
 DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
-  if (!step.out.empty() || !step.in.empty()) DeliverEvents();  // before copies, which may take long
+  const bool swaps = !step.out.empty() || !step.in.empty();
+  if (swaps) DeliverEvents();  // before copies, which may take long
   const absl::Status swapped = CopySwaps(step, backend_.kv_slab(), backend_.kv_layout().BlockBytes());
   // A copy fails only if the device has failed. The requests cannot go on, because their blocks
   // would have wrong contents.
   BATON_CHECK(swapped.ok(), swapped.ToString());
+  if (swaps) {
+    const std::lock_guard lock(mutex_);
+    forecast_.Copied(clock_.Now());
+  }
   if (step.rows.empty()) return {absl::OkStatus()};
   if (!step.batch.started) pace_.Begin(clock_.Now());
   const absl::StatusOr<LogitsView> logits = backend_.Forward(

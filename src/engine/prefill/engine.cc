@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "engine/copy_forecast.h"
 #include "kv/block_layout.h"
 #include "kv/prefix_key.h"
 
@@ -313,6 +314,8 @@ const Batch* PrefillEngine::StartStep(absl::Time now) {
   const Batch& batch = scheduler_.PlanStep();
   step_started_ = now;
   step_copied_ = absl::ZeroDuration();
+  const auto& [out, in] = scheduler_.staging().copies();
+  step_copies_ = CopyForecast((std::ssize(out) + std::ssize(in)) * options_.sender.self.layout.BlockBytes());
   step_computes_ = 0;
   for (const SequenceSlice& slice : batch.slices) step_computes_ += std::ssize(slice.tokens);
   OnProgress(now, now);
@@ -325,6 +328,7 @@ const Batch* PrefillEngine::StartStep(absl::Time now) {
 
 void PrefillEngine::CopiesDone(absl::Duration took) {
   step_copied_ = took;
+  step_copies_ = absl::ZeroDuration();
   scheduler_.staging().CopiesDone(took);
 }
 
@@ -541,8 +545,8 @@ PrefillLoad PrefillEngine::load(absl::Time now) const {
                    .staged = scheduler_.staging().counts(),
                    .totals = totals_};
   if (scheduler_.step_running()) {
-    load.step_time = std::max(now - step_started_, absl::ZeroDuration());
-    load.step_forecast = step_cost_.Forecast(step_computes_);
+    load.step_time = std::max(now - step_started_ - step_copied_, absl::ZeroDuration());
+    load.step_forecast = step_cost_.Forecast(step_computes_) + step_copies_;
   }
   load.totals.evictions = tree_.evictions();
   load.totals.handoffs = sender_.totals();

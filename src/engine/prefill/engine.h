@@ -85,7 +85,9 @@ struct PrefillLoad {
   int64_t requests = 0;  // requests without a result
   BlockPool::Counts blocks;
   int64_t leased_blocks = 0;  // of the referenced blocks
-  // For how long the running step has run, and the forecast of its whole time (StepCost).
+  // For how long the running step has run, and the forecast of its time (StepCost). The copies of
+  // staged KV count until they are complete. So copies that make progress do not look like a hung
+  // step, and copies that never end do.
   absl::Duration step_time{}, step_forecast{};
   // For how long the closed prompt that was added first waits for its first step. Low-priority jobs
   // do not count.
@@ -238,7 +240,8 @@ class PrefillEngine {
   // not begin an early hand-off with exactly these full blocks.
   absl::flat_hash_set<std::pair<WorkerAddress, BlockKey>> ahead_sent_;
   absl::Time step_started_;
-  absl::Duration step_copied_;  // time of the running step's copies
+  absl::Duration step_copied_;  // time of the running step's copies, once they are complete
+  absl::Duration step_copies_;  // forecast of the running step's copies, until they are complete
   int64_t step_computes_ = 0;   // tokens that the running step computes
   PrefillTotals totals_;
   std::vector<PrefillAction> actions_;

@@ -9,7 +9,7 @@ TEST_CASE("StepForecast is the longest of the last sixteen steps") {
   StepForecast forecast;
   absl::Time now = absl::UnixEpoch();
   const auto run = [&](int ms) {
-    forecast.Begin(now);
+    forecast.Begin(0, now);
     forecast.Finish(now += absl::Milliseconds(ms));
   };
   CHECK(forecast.forecast() == absl::ZeroDuration());
@@ -24,10 +24,29 @@ TEST_CASE("StepForecast has a time when a step runs") {
   StepForecast forecast;
   const absl::Time now = absl::UnixEpoch();
   CHECK(forecast.RunningFor(now) == absl::ZeroDuration());
-  forecast.Begin(now);
+  forecast.Begin(0, now);
   CHECK(forecast.RunningFor(now + absl::Seconds(2)) == absl::Seconds(2));
   forecast.Finish(now + absl::Seconds(3));
   CHECK(forecast.RunningFor(now + absl::Seconds(4)) == absl::ZeroDuration());
+}
+
+TEST_CASE("StepForecast counts swaps by their bytes until they are complete") {
+  constexpr int64_t kGigabyte = 1'000'000'000;
+  StepForecast forecast;
+  absl::Time now = absl::UnixEpoch();
+  forecast.Begin(0, now);
+  forecast.Finish(now += absl::Milliseconds(10));
+
+  forecast.Begin(3 * kGigabyte, now);
+  now += absl::Seconds(3);
+  CHECK(forecast.RunningFor(now) == absl::Seconds(3));
+  CHECK(forecast.forecast() > absl::Seconds(3));
+  CHECK(forecast.forecast() < absl::Seconds(30));  // so that copies that never end are found
+  forecast.Copied(now);
+  CHECK(forecast.RunningFor(now) == absl::ZeroDuration());
+  CHECK(forecast.forecast() == absl::Milliseconds(10));
+  forecast.Finish(now + absl::Milliseconds(20));
+  CHECK(forecast.forecast() == absl::Milliseconds(20));
 }
 
 }  // namespace
