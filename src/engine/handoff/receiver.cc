@@ -211,8 +211,8 @@ Reserved HandoffReceiver::Grant(ReserveRequest request, BlockTable table, size_t
   return reply;
 }
 
-// Revokes the writer's key. Called before other parts of the worker read the blocks, and before the
-// blocks are released.
+// Revokes the writer's key, and returns after the writes that are in progress. Called before other
+// parts of the worker read the blocks, and before the blocks are released.
 void HandoffReceiver::RevokeRight(const Reservation& reservation) {
   if (reservation.write_key.has_value()) options_.guard->Revoke(reservation.write_key->id);
 }
@@ -381,7 +381,8 @@ void HandoffReceiver::Cancel(const RequestId& request, absl::Time now) {
 HandoffReceiver::Reservations::iterator HandoffReceiver::GiveUp(Reservations::iterator it, absl::Time now) {
   Reservation& reservation = it->second;
   RevokeRight(reservation);
-  if (!reservation.committed) {
+  // No write can follow a revoked key, so guarded blocks become free at once.
+  if (!reservation.committed && !reservation.write_key.has_value()) {
     std::vector<BlockRef> blocks;
     while (reservation.table.size() > reservation.held) blocks.push_back(reservation.table.PopBack());
     quarantine_.Add({it->first, reservation.generation}, std::move(blocks), std::move(reservation.process),

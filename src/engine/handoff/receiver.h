@@ -80,7 +80,8 @@ using Claim = std::variant<ClaimedKv, ReservationId>;
 //                HandoffReceiverOptions::verify is set.
 //   quarantined  cancelled or lapsed while reserved. No other reservation gets the missing blocks
 //                until the writer has released them, kQuarantineLeases leases have passed, or the
-//                writer's process has ended (OnProcessEnd).
+//                writer's process has ended (OnProcessEnd). Guarded blocks become free at once
+//                instead, because no write can follow their revoked key.
 //
 // Written blocks are shared through the tree from the commit on. If `verify` is set, they are
 // shared after the check. Messages about unknown reservations have no effect.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/logging.h"
 #include "catch.h"
@@ -125,6 +126,39 @@ TEST_CASE("HandoffReceiver revokes a write key when its reservation ends") {
     CHECK_FALSE(worker.Writes(*one.write_key, next.missing.front()));
     CHECK(worker.Writes(next));
     worker.receiver.OnRelease({next.reservation}, worker.clock.Now());
+  }
+}
+
+TEST_CASE("HandoffReceiver frees guarded blocks at once when their reservation ends") {
+  Worker worker;
+  const auto cancel = [&](const Reserved&) { worker.receiver.Cancel("one", worker.clock.Now()); };
+  const auto lapse = [&](const Reserved&) {
+    worker.clock.Advance(kLease);
+    worker.receiver.Tick(worker.clock.Now());
+  };
+  const auto commit_less = [&](const Reserved& one) {
+    CHECK_FALSE(worker.receiver.OnCommit({one.reservation, 1, {}, one.write_key}, worker.clock.Now()).ok());
+  };
+  for (const std::function<void(const Reserved&)>& end :
+       std::vector<std::function<void(const Reserved&)>>{cancel, lapse, commit_less}) {
+    const Reserved one = worker.Reserve("one", 1);
+    CHECK(worker.Writes(one));
+    REQUIRE(worker.pool.counts().free == kBlocks - std::ssize(one.missing));
+    worker.receiver.TakeRoom();
+    end(one);
+    worker.receiver.CheckInvariants();
+    CHECK(worker.pool.counts().quarantined == 0);
+    CHECK(worker.pool.counts().free == kBlocks);
+    // The next requests receive all blocks, and the revoked write key writes none of them.
+    std::vector<Reserved> next;
+    for (int32_t i = 0; worker.pool.counts().free >= std::ssize(one.missing); ++i) {
+      next.push_back(worker.Reserve(absl::StrCat("next", i), 10 + i));
+    }
+    for (const Reserved& reserved : next) {
+      for (const MissingBlock& block : reserved.missing) CHECK_FALSE(worker.Writes(*one.write_key, block));
+      CHECK(worker.Writes(reserved));
+      worker.receiver.OnRelease({reserved.reservation}, worker.clock.Now());
+    }
   }
 }
 
