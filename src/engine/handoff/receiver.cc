@@ -247,7 +247,7 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
                                                       commit.digests.size(), " blocks, expected ", expected));
   }
   if (reservation.committed) {
-    if (commit.digests == reservation.digests) return absl::OkStatus();
+    if (!options_.verify || commit.digests == reservation.digests) return absl::OkStatus();
     // One of the two commits is not from the writer, so the writer may still write. GiveUp
     // quarantines the blocks only if the reservation is not committed.
     reservation.committed = false;

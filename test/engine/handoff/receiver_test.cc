@@ -393,6 +393,15 @@ TEST_CASE("HandoffReceiver quarantines blocks when a commit lacks digests") {
   }
 }
 
+TEST_CASE("HandoffReceiver ignores the digests of a repeated commit when it verifies none") {
+  Receiver r;
+  const Reserved reserved = r.Reserve("r");
+  REQUIRE(r.receiver.OnCommit({reserved.reservation, 3}, r.clock.Now()).ok());
+  CHECK(r.receiver.OnCommit({reserved.reservation, 3, Receiver::Digests()}, r.clock.Now()).ok());
+  r.receiver.CheckInvariants();
+  CHECK(r.receiver.Start(Receiver::Job("r", reserved.reservation), r.clock.Now()).ok());
+}
+
 TEST_CASE("HandoffReceiver gives up a reservation that is committed with two digests") {
   Receiver r(true);
   const Reserved reserved = r.Reserve("r");
