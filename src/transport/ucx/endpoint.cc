@@ -155,7 +155,6 @@ void UcxEndpoint::Write(UcxPath path, std::vector<BlockCopy> runs, Done done) {
   ++active_;
   auto* operation =
       new Operation{.endpoint = this, .runs = std::move(runs), .done = std::move(done), .status = status_};
-  operations_.insert(operation);
   if (!status_.ok()) {
     Drop(operation, status_);
     return;
@@ -323,7 +322,6 @@ void UcxEndpoint::Probe(uint64_t target_offset, absl::AnyInvocable<void(absl::St
   operation->done = [probed, done = std::move(done)](const absl::Status& status) mutable {
     done(status.ok() ? absl::StatusOr<uint64_t>(*probed) : status);
   };
-  operations_.insert(operation);
   if (!status_.ok()) {
     Drop(operation, status_);
     return;
@@ -350,8 +348,7 @@ void UcxEndpoint::Drop(Operation* operation, const absl::Status& status) {
   const std::unique_ptr<Operation> finished(operation);
   // UNAVAILABLE means that some bytes may still be written later.
   if (!finished->status.ok() && !status_.ok()) finished->status = status_;
-  operations_.erase(operation);
-  if (finished->done) finished->done(finished->status);  // unset if it was abandoned
+  finished->done(finished->status);
   --active_;
   MaybeClose();
 }
@@ -365,13 +362,6 @@ void UcxEndpoint::Break(const absl::Status& why) {
     Drop(operation, status_);
   }
   MaybeClose();
-}
-
-void UcxEndpoint::Abandon() {
-  if (status_.ok()) status_ = absl::UnavailableError("the connection was closed");
-  for (Operation* operation : operations_) {
-    if (operation->done) std::exchange(operation->done, nullptr)(status_);
-  }
 }
 
 void UcxEndpoint::Close(absl::AnyInvocable<void()> closed) {

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "transport/transport.h"
@@ -62,8 +61,6 @@ class UcxEndpoint {
   // Breaks the connection. Operations in flight end with UNAVAILABLE and the message of `why`. Some
   // of them end only after UCX has closed its endpoint.
   void Break(const absl::Status& why);
-  // Ends the operations that UCX has not ended, as Break does. UCX may still use their memory.
-  void Abandon();
 
  private:
   struct Operation;
@@ -99,12 +96,11 @@ class UcxEndpoint {
   ucp_ep_h endpoint_ = nullptr;
   ucp_rkey_h rkey_ = nullptr;
   uint64_t remote_base_ = 0;
-  bool is_rdma_ = false;                        // IsRdma of the endpoint's lanes
-  std::byte* mapped_ = nullptr;                 // the peer's memory, for kSharedMemory
-  std::byte* mapped_device_ = nullptr;          // the peer's memory, for kMappedDevice
-  absl::Status status_;                         // an error if the connection is broken
-  absl::flat_hash_set<Operation*> operations_;  // without a result, or abandoned
-  int64_t active_ = 0;                          // `operations_`, and the end of the endpoint
+  bool is_rdma_ = false;                // IsRdma of the endpoint's lanes
+  std::byte* mapped_ = nullptr;         // the peer's memory, for kSharedMemory
+  std::byte* mapped_device_ = nullptr;  // the peer's memory, for kMappedDevice
+  absl::Status status_;                 // an error if the connection is broken
+  int64_t active_ = 0;                  // operations without a result, and the end of the endpoint
   std::deque<std::unique_ptr<Chunk>> waiting_;
   std::map<uint64_t, Operation*> tickets_;  // messages without reply
   int64_t window_used_ = 0;                 // bytes of messages without reply

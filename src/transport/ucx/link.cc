@@ -140,48 +140,47 @@ absl::StatusOr<double> UcxLink::Measure(UcxPath path, const UcxSource& source, c
 
 absl::Status UcxLink::WriteAndWait(UcxPath path, const BlockCopy& copy) {
   auto answer = std::make_shared<Answer<absl::Status>>();
-  progress_->Post([this, path, copy, answer] {
-    endpoint_->Write(path, {copy}, [answer](absl::Status status) { answer->Give(std::move(status)); });
+  progress_->Post([endpoint = endpoint_.get(), path, copy, answer] {
+    endpoint->Write(path, {copy}, [answer](absl::Status status) { answer->Give(std::move(status)); });
   });
   return answer->Wait();
 }
 
 absl::StatusOr<uint64_t> UcxLink::ProbeAndWait(uint64_t target_offset) {
   auto answer = std::make_shared<Answer<absl::StatusOr<uint64_t>>>();
-  progress_->Post([this, target_offset, answer] {
-    endpoint_->Probe(target_offset, [answer](absl::StatusOr<uint64_t> word) { answer->Give(std::move(word)); });
+  progress_->Post([endpoint = endpoint_.get(), target_offset, answer] {
+    endpoint->Probe(target_offset, [answer](absl::StatusOr<uint64_t> word) { answer->Give(std::move(word)); });
   });
   return answer->Wait();
 }
 
 void UcxLink::Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) {
   absl::Status valid = CheckCopies(copies, source_bytes_, target_bytes_);
-  progress_->Post([this, valid, runs = Coalesce(copies), done = std::move(done)]() mutable {
-    if (valid.ok()) {
-      endpoint_->Write(path_, std::move(runs), std::move(done));
-    } else {
-      done(valid);
-    }
-  });
+  if (!valid.ok()) return done(std::move(valid));
+  const uint64_t push = pushes_->Begin(std::move(done));
+  progress_->Post(
+      [endpoint = endpoint_.get(), path = path_, pushes = pushes_, push, runs = Coalesce(copies)]() mutable {
+        if (!pushes->IsWaiting(push)) return;  // the link has ended, so the push must not begin
+        endpoint->Write(path, std::move(runs),
+                        [pushes, push](absl::Status status) { pushes->End(push, std::move(status)); });
+      });
 }
 
+// The progress thread may hang, for example in a copy by a device. So the destructor waits for no
+// task without a limit, and tasks do not refer to the link.
 UcxLink::~UcxLink() {
   if (endpoint_ == nullptr) return;
   const auto promise = std::make_shared<std::promise<void>>();
   const std::shared_future<void> closed = promise->get_future().share();
   const auto await = [&closed] { return closed.wait_for(kDrainWithin) == std::future_status::ready; };
-  progress_->Post([this, promise] { endpoint_->Close([promise] { promise->set_value(); }); });
+  UcxEndpoint* const endpoint = endpoint_.get();
+  progress_->Post([endpoint, promise] { endpoint->Close([promise] { promise->set_value(); }); });
   bool ended = await();
   if (!ended) {
-    progress_->Post([this] { endpoint_->Break(absl::UnavailableError("the connection was closed")); });
+    progress_->Post([endpoint] { endpoint->Break(absl::UnavailableError("the connection was closed")); });
     ended = await();
   }
-  if (!ended) {
-    progress_->Call([this] {
-      endpoint_->Abandon();
-      return true;
-    });
-  }
+  if (!ended) pushes_->EndAll(absl::UnavailableError("the connection was closed"));
   UcxConnection connection{std::move(inbox_), std::move(progress_), std::move(endpoint_), closed};
   if (ended) {
     UcxParkedLinks::Destroy(std::move(connection));

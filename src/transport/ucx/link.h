@@ -16,6 +16,7 @@
 #include "transport/transport.h"
 #include "transport/ucx/endpoint.h"
 #include "transport/ucx/parked_links.h"
+#include "transport/ucx/pushes.h"
 
 namespace baton {
 
@@ -34,8 +35,9 @@ class UcxLink final : public Link {
   // not answer, or if no path writes to its memory. `parked` must outlive the link.
   static absl::StatusOr<std::unique_ptr<Link>> Connect(const UcxOptions& options, const UcxSource& source,
                                                        const UcxDescriptor& peer, UcxParkedLinks& parked);
-  // Waits up to two seconds for writes in flight, then aborts them. If UCX does not end them within
-  // two more seconds, their results are UNAVAILABLE, and `parked` keeps what UCX may still use.
+  // Waits up to two seconds for pushes in flight, then aborts them. If they do not end within two
+  // more seconds, because UCX does not end them or because the thread hangs, their results are
+  // UNAVAILABLE. `parked` then keeps the objects that UCX and the thread may still use.
   ~UcxLink() override;
 
   void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) override;
@@ -59,6 +61,7 @@ class UcxLink final : public Link {
   std::unique_ptr<UcxInbox> inbox_;  // declared before the thread that uses it
   std::unique_ptr<UcxProgress> progress_;
   std::unique_ptr<UcxEndpoint> endpoint_;
+  const std::shared_ptr<UcxPushes> pushes_ = std::make_shared<UcxPushes>();
   const int64_t source_bytes_;
   const int64_t target_bytes_;
   UcxPath path_ = UcxPath::kPut;

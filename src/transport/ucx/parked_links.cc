@@ -51,14 +51,18 @@ int64_t UcxParkedLinks::DestroyClosed() {
   return kept;
 }
 
-UcxParkedLinks::~UcxParkedLinks() {
-  if (DestroyClosed() == 0) return;
+bool UcxParkedLinks::Leak() {
+  if (DestroyClosed() == 0) return true;
+  const auto until = std::chrono::steady_clock::now() + kStopWithin;
+  bool stopped = true;
   for (UcxConnection& connection : kept_) {
-    connection.progress->Stop();
+    stopped &= connection.progress->StopBy(until);
     static_cast<void>(connection.endpoint.release());
     static_cast<void>(connection.progress.release());
     static_cast<void>(connection.inbox.release());
   }
+  kept_.clear();
+  return stopped;
 }
 
 }  // namespace baton

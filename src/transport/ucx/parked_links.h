@@ -13,7 +13,8 @@
 
 namespace baton {
 
-// The parts of a connection that UCX may use until it has ended the last request.
+// The parts of a connection that UCX and the connection's thread may use until UCX has ended the
+// last request.
 struct UcxConnection {
   std::unique_ptr<UcxInbox> inbox;
   std::unique_ptr<UcxProgress> progress;
@@ -22,15 +23,19 @@ struct UcxConnection {
 };
 
 // UCX may use the memory of a connection until its last request has ended. In rare cases UCX ends a
-// request late or never (openucx/ucx#11154). Such connections are kept, each with its thread.
-// Thread-safe.
+// request late or never (openucx/ucx#11154). The thread of a connection may also hang in a copy.
+// Such connections are kept, each with its thread. Thread-safe.
 class UcxParkedLinks {
  public:
-  // Leaks connections whose requests have not ended, after it has stopped their threads. The
-  // process is about to end then.
-  ~UcxParkedLinks();
+  ~UcxParkedLinks() { Leak(); }
 
-  // Keeps the connection until it is closed. REQUIRES: UcxEndpoint::Close was called.
+  // Leaks connections whose requests have not ended, because the process is about to end. Stops
+  // their threads, and waits at most two seconds for that. Returns false if a thread hangs. It may
+  // then still use the memory that the connection writes from.
+  bool Leak();
+
+  // Keeps the connection until it is closed. REQUIRES: UcxEndpoint::Close was called, or will be by
+  // a task that is posted to the connection's thread.
   void Keep(UcxConnection connection);
   // Destroys the connections that have been closed meanwhile. Returns the number of the others.
   int64_t DestroyClosed();

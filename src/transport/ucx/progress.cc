@@ -107,18 +107,27 @@ UcxProgress::UcxProgress(ucp_context_h context, ucp_worker_h worker, int event_f
       transports_(TransportsOf(context)),
       thread_([this] { Run(); }) {}
 
-void UcxProgress::Stop() {
-  if (!thread_.joinable()) return;
+void UcxProgress::RequestStop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   ucp_worker_signal(worker_);
+}
+
+bool UcxProgress::StopBy(std::chrono::steady_clock::time_point until) {
+  if (!thread_.joinable()) return true;
+  RequestStop();
+  if (ran_.wait_until(until) != std::future_status::ready) return false;
   thread_.join();
+  return true;
 }
 
 UcxProgress::~UcxProgress() {
-  Stop();
+  if (thread_.joinable()) {
+    RequestStop();
+    thread_.join();
+  }
   const std::lock_guard lock(ContextsMutex());
   // Unmap before the worker is destroyed. UCX 1.22 looped forever when it unmapped memory of a
   // destroyed worker.
@@ -155,6 +164,7 @@ void UcxProgress::Run() {
       Sleep();
     }
   }
+  run_.set_value();
 }
 
 // Sleeps until UCX has an event or a task is posted. A task that is posted after RunTasks has

@@ -3,6 +3,7 @@
 
 #include <ucp/api/ucp.h>
 
+#include <chrono>
 #include <deque>
 #include <future>
 #include <memory>
@@ -28,6 +29,9 @@ struct UcxOptions {
   bool share_device = true;
 };
 
+// A thread that takes longer to end is taken for hung.
+inline constexpr std::chrono::seconds kStopWithin(2);
+
 // Converts a UCX status. The message begins with `what`.
 absl::Status ToStatus(ucs_status_t status, std::string_view what);
 
@@ -41,8 +45,9 @@ class UcxProgress {
   ~UcxProgress();
 
   // Ends the thread, after the tasks that are already posted. Requests of UCX make no progress
-  // after that. Idempotent.
-  void Stop();
+  // after that. Returns false if the thread has not ended by `until`, because a task hangs. The
+  // object must then not be destroyed. Idempotent.
+  bool StopBy(std::chrono::steady_clock::time_point until);
 
   // Runs `task` on the thread, after the tasks that were posted before. Thread-safe.
   void Post(Task task);
@@ -70,6 +75,7 @@ class UcxProgress {
  private:
   UcxProgress(ucp_context_h context, ucp_worker_h worker, int event_fd);
   void Run();
+  void RequestStop();
   // Runs the posted tasks. Returns false if there are none and the destructor has begun.
   bool RunTasks();
   void Sleep();
@@ -84,6 +90,8 @@ class UcxProgress {
   std::mutex mutex_;  // guards tasks_ and stopping_
   std::deque<Task> tasks_;
   bool stopping_ = false;
+  std::promise<void> run_;  // ready when Run has returned
+  const std::future<void> ran_ = run_.get_future();
   std::thread thread_;  // the last member, because the thread uses the others
 };
 

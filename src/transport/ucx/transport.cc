@@ -1,5 +1,6 @@
 #include "transport/ucx/transport.h"
 
+#include <chrono>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -43,6 +44,14 @@ UcxTransport::UcxTransport(UcxOptions options, std::unique_ptr<UcxProgress> prog
     : options_(std::move(options)),
       inbox_(std::make_unique<UcxInbox>(progress->worker())),
       progress_(std::move(progress)) {}
+
+UcxTransport::~UcxTransport() {
+  if (parked_.Leak()) return;
+  static_cast<void>(progress_->StopBy(std::chrono::steady_clock::now() + kStopWithin));
+  static_cast<void>(progress_.release());
+  static_cast<void>(inbox_.release());
+  static_cast<void>(new std::shared_ptr<void>(std::move(owner_)));
+}
 
 std::string UcxTransport::Description() const {
   return DescribeUcx({.version = ucp_get_version_string(),

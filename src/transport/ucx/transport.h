@@ -21,6 +21,8 @@ class UcxTransport final : public Transport {
  public:
   // Fails with UNAVAILABLE if UCX finds no transport for the devices.
   static absl::StatusOr<std::unique_ptr<UcxTransport>> Create(const UcxOptions& options);
+  // Leaks the slab if the thread of a closed connection hangs, because it may still read the slab.
+  ~UcxTransport() override;
 
   // Returns DescribeUcx of this library, for logs and `--check`.
   std::string Description() const;

@@ -1,5 +1,6 @@
 // Tests of slabs in memory that neither the host nor UCX can access. Every byte must pass the
 // slab's own copy.
+#include <atomic>
 #include <cstdlib>
 #include <future>
 #include <memory>
@@ -7,11 +8,14 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "await.h"
 #include "catch.h"
 #include "transport/block_pushes.h"
 #include "transport/in_process/transport.h"
 #include "transport/ucx/descriptor.h"
 #include "transport/ucx/guarded_memory.h"
+#include "transport/ucx/link.h"
+#include "transport/ucx/parked_links.h"
 #include "transport/ucx/transport.h"
 
 namespace baton {
@@ -111,6 +115,44 @@ TEST_CASE("UcxTransport maps nothing of a peer that claims more device memory") 
   CHECK(absl::StrContains((*link)->Description(), "active messages"));
   CHECK(GuardedMemory::mapped() == 0);
   CHECK(std::equal(before.begin(), before.end(), to.bytes));
+}
+
+TEST_CASE("UcxLink ends its pushes once and is parked when a device copy hangs") {
+  auto theirs = UcxTransport::Create({});
+  REQUIRE(theirs.ok());
+  const Side to = Make(*std::move(theirs), Kind::kShared, 2);
+  const GuardedMemory source(kSideBytes + kSlabMarginBytes, /*shared=*/false);
+  UcxParkedLinks parked;
+  constexpr int64_t kScratch = kSideBytes + kSlabMarginBytes - kScratchBytes;
+  auto link = UcxLink::Connect(
+      {}, {.memory = source.slab(), .direct = false, .slab_bytes = kSideBytes, .scratch_offset = kScratch},
+      *DecodeUcxDescriptor(to.transport->Descriptor()), parked);
+  REQUIRE(link.ok());
+  const std::vector<std::byte> before(to.bytes, to.bytes + kSideBytes);
+  std::promise<void> resumes;
+  GuardedMemory::gate() = resumes.get_future().share();
+  std::atomic<int> unavailable = 0, results = 0;
+  const auto push = [&](int64_t block) {
+    const BlockCopy copy{block * kModelBlock, block * kModelBlock, kModelBlock};
+    (*link)->Push({&copy, 1}, [&](const absl::Status& status) {
+      unavailable += absl::IsUnavailable(status);
+      ++results;
+    });
+  };
+  push(0);  // hangs in the copy
+  push(1);  // waits behind it
+  link->reset();
+  CHECK(results == 2);
+  CHECK(unavailable == 2);
+  CHECK(parked.DestroyClosed() == 1);
+
+  resumes.set_value();
+  Await("the end of the connection", [&] { return parked.DestroyClosed() == 0; });
+  GuardedMemory::gate() = {};
+  CHECK(GuardedMemory::mapped() == 0);
+  CHECK(results == 2);
+  // A push that has a result begins no copy.
+  CHECK(std::equal(before.begin() + kModelBlock, before.end(), to.bytes + kModelBlock));
 }
 
 TEST_CASE("InProcessTransport moves blocks between device memory and host memory") {
