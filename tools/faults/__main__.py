@@ -4,7 +4,9 @@
 
 A router, prefill workers and decode workers run on free ports of 127.0.0.1. The program first asks
 each prompt once without faults. The load then repeats these prompts while the schedule of faults
-runs. Sampling is greedy, so every answer must have the same tokens again.
+runs. Half of the prompts are sampled greedily. The others are sampled with a seed and a
+penalty, and every second one of them has a stop string. Every answer must have the same tokens,
+text and usage again.
 
 `--faults` is a list of ACTION:ROLE. The schedule repeats the list with one fault per `--period`
 seconds. The workers of a role take turns.
@@ -13,14 +15,16 @@ seconds. The workers of a role take turns.
 - pause: SIGSTOP for --down seconds, then SIGCONT.
 - stop: SIGTERM. A new process starts at the same address when the old one has ended.
 
-One third of the turns has a session. One third is a graph of two requests, of which the second one
-reads the output of the first one. Environment variables reach the processes, so UCX_TLS=tcp,self
-runs the hand-off over TCP.
+One third of the turns is a session of two requests. The second prompt is the first prompt, its
+answer and new tokens, so it reads the KV of both. One third is a graph of two requests, of which
+the second one reads the output of the first one. Environment variables reach the processes, so
+UCX_TLS=tcp,self runs the hand-off over TCP.
 
-The report counts requests, failures, and answers with wrong tokens. It has the longest gap between
-two tokens for each kind of turn, and latencies with and without faults. It has the growth of memory
-and the blocks in use at the end. The exit status is 1 after a failure, a wrong token or a block
-that stays in use. The program then keeps the logs of the processes and prints their folder.
+The report counts requests, failures and wrong answers. For each kind of request it has the longest
+gap between two tokens and the share of prompt tokens that were cached. It has latencies with and
+without faults, the growth of memory, and the blocks in use at the end. The exit status is 1 after a
+failure, a wrong answer or a block that stays in use, and if the load ended before the first fault.
+The program then keeps the logs of the processes and prints their folder.
 """
 
 import argparse
@@ -47,10 +51,10 @@ def read_options():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, help="requests of the load; 200 without --seconds")
     parser.add_argument("--seconds", type=float, default=math.inf, help="longest time of the load")
-    parser.add_argument("--streams", type=int, default=8, help="turns at a time; a graph is one turn of two requests")
+    parser.add_argument("--streams", type=int, default=8, help="turns at a time; a session or a graph is one turn of two requests")
     parser.add_argument("--rate", type=float, help="turns per second, in place of --streams")
     parser.add_argument("--calm", type=float, default=0, help="seconds of the same load before the first fault")
-    parser.add_argument("--tokens", type=int, default=200, help="tokens of each answer")
+    parser.add_argument("--tokens", type=int, default=200, help="tokens of each answer; the context also holds the prompt and another answer")
     parser.add_argument("--faults", type=lambda text: [schedule.named(part) for part in text.split(",") if part],
                         default=[("kill", "decode")], help="ACTION:ROLE,...; empty for none")
     parser.add_argument("--period", type=float, default=10, help="seconds between two faults")
@@ -137,6 +141,9 @@ def main():
         if options.json:
             options.json.write_text(json.dumps(result, indent=2) + "\n")
         passed = not (result["failures"] or result["wrong"] or result["blocks_left"])
+        if options.faults and not result["faults"]:
+            print(f"the load ended before the first fault, after {result['seconds']} s", file=sys.stderr)
+            passed = False
     finally:
         if passed:
             shutil.rmtree(folder)

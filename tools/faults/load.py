@@ -4,6 +4,7 @@ import dataclasses
 import http.client
 import json
 import random
+import re
 import threading
 import time
 
@@ -11,7 +12,11 @@ import time
 REQUEST_SECONDS = 120
 # Upper bound on turns at a time when turns arrive at a fixed rate.
 MOST_TURNS = 256
-KINDS = ("plain", "session", "graph")
+# Kinds of requests. A turn is a plain request, the two requests of a session or those of a graph.
+KINDS = ("plain", "session", "next_turn", "graph")
+TURNS = ("plain", "session", "graph")
+# New tokens of a session's second prompt, after the first prompt and its answer.
+NEXT_TOKENS = 8
 
 
 @dataclasses.dataclass
@@ -19,12 +24,14 @@ class Answer:
     """One request, as its client saw it. Times are of time.monotonic()."""
     kind: str
     tokens: list = dataclasses.field(default_factory=list)
+    text: str = ""
+    usage: dict = dataclasses.field(default_factory=dict)
     error: str = ""
     begun: float = 0.0
     first: float = 0.0
     ended: float = 0.0
     longest_gap: float = 0.0
-    wrong: bool = False
+    wrong: str = ""  # how it differs from the known answer
 
     def add(self, ids):
         now = time.monotonic()
@@ -34,6 +41,23 @@ class Answer:
             self.first = now
         self.ended = now
         self.tokens += ids
+
+    def difference(self, known):
+        """Returns how an answer differs from the known one, or an empty text.
+
+        A stream that ended with an error must have the beginning of the known answer.
+        """
+        for at, (token, expected) in enumerate(zip(self.tokens, known.tokens)):
+            if token != expected:
+                return f"token {at} is {token} instead of {expected}"
+        if len(self.tokens) > len(known.tokens) or not self.error and len(self.tokens) < len(known.tokens):
+            return f"{len(self.tokens)} tokens instead of {len(known.tokens)}"
+        if self.text != (known.text[:len(self.text)] if self.error else known.text):
+            return f"the text {self.text!r} instead of {known.text!r}"
+        for name in () if self.error else ("prompt_tokens", "completion_tokens"):
+            if self.usage.get(name) != known.usage.get(name):
+                return f"{self.usage.get(name)} {name} instead of {known.usage.get(name)}"
+        return ""
 
 
 def generate(address, kind, body):
@@ -67,53 +91,78 @@ def _read(response, answer):
             return str(message["error"])[:200]
         if ids := message.get("token_ids"):
             answer.add(ids)
-        ended |= "final" in message
+        answer.text += message.get("text", "")
+        if final := message.get("final"):
+            answer.usage, ended = final["usage"], True
     return "" if ended else "the stream ended without a last message"
 
 
 class Prompts:
-    """Prompts, and the answers that they had without faults."""
+    """Prompts, and the answers that they had without faults.
 
-    COUNT = 12
+    Half of the prompts are sampled with a seed and a penalty, and half of these have a stop string.
+    """
+
+    COUNT = 13  # Turn after turn, each prompt thus gets each kind of turn.
 
     def __init__(self, address, tokens, seed):
         self._address, self._tokens = address, tokens
         drawn = random.Random(seed)
-        self._prompts = [[drawn.randrange(5, 200) for _ in range(drawn.randrange(16, 96))] for _ in range(self.COUNT)]
-        self._known = {(number, kind): self._ask(number, "known", kind) for number in range(self.COUNT)
-                       for kind in ("plain", "graph")}
+        self._prompts = [self._draw(drawn, drawn.randrange(16, 96)) for _ in range(self.COUNT)]
+        self._next = [self._draw(drawn, NEXT_TOKENS) for _ in range(self.COUNT)]
+        self._sampling = [{"temperature": 0.8, "seed": i, "frequency_penalty": 0.5} if i % 2 else {"temperature": 0}
+                          for i in range(self.COUNT)]
+        for number in range(1, self.COUNT, 4):
+            self._sampling[number] |= _stop_within(self._ask("known", number, "plain", "known")[0].text)
+        self._known = {(number, kind): self._ask("known", number, kind, "known") for number in range(self.COUNT)
+                       for kind in ("session", "graph")}
         errors = [answer.error for answers in self._known.values() for answer in answers if answer.error]
         if errors:
             raise RuntimeError(f"a request without faults failed: {errors[0]}")
 
+    @staticmethod
+    def _draw(drawn, length):
+        return [drawn.randrange(5, 200) for _ in range(length)]
+
     def turn(self, number):
-        """Runs turn `number` of the load. Returns its answers: one, or the two of a graph."""
-        prompt, kind = number % self.COUNT, KINDS[number % len(KINDS)]
-        # Half of the requests find no KV of earlier ones.
+        """Runs turn `number` of the load. Returns the answers of its one or two requests."""
+        prompt, kind = number % self.COUNT, TURNS[number % len(TURNS)]
+        # Half of the requests find no KV of other turns.
         salt = f"turn-{number}" if kind == "graph" or number % 2 else "shared"
-        answers = self._ask(prompt, salt, kind)
-        known = self._known[prompt, "graph" if kind == "graph" else "plain"]
-        for answer, expected in zip(answers, known):
-            answer.wrong = answer.tokens != expected.tokens[:len(answer.tokens)]
-            answer.wrong |= not answer.error and len(answer.tokens) < len(expected.tokens)
+        answers = self._ask(f"turn-{number}", prompt, kind, salt)
+        for answer, known in zip(answers, self._known[prompt, "graph" if kind == "graph" else "session"]):
+            answer.wrong = answer.difference(known)
         return answers
 
-    def _body(self, segments, salt, **fields):
-        sampling = {"temperature": 0, "max_tokens": self._tokens, "ignore_eos": True}
+    def _ask(self, name, number, kind, salt):
+        if kind == "session":
+            return self._ask_session(name, number, salt)
+        if kind == "graph":
+            return self._ask_graph(name, number, salt)
+        return [generate(self._address, kind, self._body(number, [], salt))]
+
+    def _body(self, number, further, salt, **fields):
+        segments = [{"token_ids": {"ids": self._prompts[number]}}, *further]
+        sampling = {**self._sampling[number], "max_tokens": self._tokens, "ignore_eos": True}
         return {"segments": {"segments": segments}, "sampling": sampling, "cache_salt": salt, **fields}
 
-    def _ask(self, number, salt, kind):
-        prompt = {"token_ids": {"ids": self._prompts[number]}}
-        if kind != "graph":
-            fields = {"session_id": f"s{number}"} if kind == "session" else {}
-            return [generate(self._address, kind, self._body([prompt], salt, **fields))]
-        upstream = f"{salt}-{number}"
-        reader = self._body([prompt, {"output_of": {"request_id": upstream, "announced": True}}], salt)
-        bodies = [self._body([prompt], salt, request_id=upstream), reader]
+    def _ask_session(self, name, number, salt):
+        """Sends a prompt, and then the prompt with its answer and new tokens."""
+        first = generate(self._address, "session", self._body(number, [], salt, session_id=name))
+        if first.error:
+            return [first]
+        further = [{"token_ids": {"ids": first.tokens + self._next[number]}}]
+        return [first, generate(self._address, "next_turn", self._body(number, further, salt, session_id=name))]
+
+    def _ask_graph(self, name, number, salt):
+        """Sends a prompt, and another one that has the output of the first one."""
+        upstream = f"{name}-{number}"
+        reader = self._body(number, [{"output_of": {"request_id": upstream, "announced": True}}], salt)
+        bodies = [self._body(number, [], salt, request_id=upstream), reader]
         answers = [None, None]
 
         def ask(index):
-            answers[index] = generate(self._address, kind, bodies[index])
+            answers[index] = generate(self._address, "graph", bodies[index])
 
         # The reader is sent first, so that its prompt is prefilled while the other request decodes.
         threads = [threading.Thread(target=ask, args=[index]) for index in (1, 0)]
@@ -122,6 +171,12 @@ class Prompts:
         for thread in threads:
             thread.join()
         return answers
+
+
+def _stop_within(text):
+    """Returns a field with the last run of three printable characters, or no field."""
+    found = re.findall(r"[!-~]{3}", text)
+    return {"stop": found[-1:]} if found else {}
 
 
 class Load:

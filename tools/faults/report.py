@@ -44,17 +44,34 @@ def split(answers, faults):
     return running, early, others
 
 
+# Differences that a report has in words.
+MOST_DIFFERENCES = 5
+
+
+def cached_shares(answers):
+    """Returns for each kind the share of prompt tokens that were not computed for their request."""
+    shares = {}
+    for kind in KINDS:
+        usages = [answer.usage for answer in answers if answer.kind == kind and answer.usage]
+        prompts = sum(usage["prompt_tokens"] for usage in usages)
+        shares[kind] = round(sum(usage.get("cached_tokens", 0) for usage in usages) / prompts, 3) if prompts else None
+    return shares
+
+
 def summary(calm, answers, faults):
     """Returns the report on the answers of the calm time and of the time with faults."""
     running, early, others = split(answers, faults)
     gaps = {kind: max((round(answer.longest_gap * 1000) for answer in answers if answer.kind == kind), default=0)
             for kind in KINDS}
+    wrong = [f"{answer.kind}: {answer.wrong}" for answer in calm + answers if answer.wrong]
     killed = [fault.running for fault in faults if fault.name == "kill:decode"]
     return {
         "requests": len(answers),
         "faults": dict(collections.Counter(fault.name for fault in faults)),
         "failures": dict(collections.Counter(answer.error for answer in calm + answers if answer.error)),
-        "wrong": sum(answer.wrong for answer in calm + answers),
+        "wrong": len(wrong),
+        "differences": wrong[:MOST_DIFFERENCES],
+        "cached_share_of_prompts": cached_shares(answers),
         "longest_gap_ms": gaps,
         "streams_at_a_killed_decode_worker": {"fewest": min(killed), "most": max(killed)} if killed else None,
         "calm": latencies(calm),

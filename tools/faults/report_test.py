@@ -33,13 +33,33 @@ class ReportTest(unittest.TestCase):
 
     def test_a_summary_counts_failures_wrong_answers_and_gaps_of_each_kind(self):
         faults = [Fault("kill:decode", 5, running=4), Fault("kill:decode", 8, running=9), Fault("stop:prefill", 9)]
-        answers = [answer(0, 1, 2, longest_gap=0.3), answer(0, 1, 2, kind="graph", longest_gap=2.5, wrong=True)]
+        answers = [answer(0, 1, 2, longest_gap=0.3), answer(0, 1, 2, kind="graph", longest_gap=2.5, wrong="2 tokens"),
+                   answer(0, 1, 2, kind="next_turn", usage={"prompt_tokens": 8, "cached_tokens": 6})]
         found = report.summary([answer(0, 1, 2, error="refused")], answers, faults)
         self.assertEqual(found["failures"], {"refused": 1})
         self.assertEqual(found["wrong"], 1)
-        self.assertEqual(found["longest_gap_ms"], {"plain": 300, "session": 0, "graph": 2500})
+        self.assertEqual(found["differences"], ["graph: 2 tokens"])
+        self.assertEqual(found["cached_share_of_prompts"], {"plain": None, "session": None, "next_turn": 0.75, "graph": None})
+        self.assertEqual(found["longest_gap_ms"], {"plain": 300, "session": 0, "next_turn": 0, "graph": 2500})
         self.assertEqual(found["faults"], {"kill:decode": 2, "stop:prefill": 1})
         self.assertEqual(found["streams_at_a_killed_decode_worker"], {"fewest": 4, "most": 9})
+
+    def test_an_answer_differs_in_tokens_text_or_usage(self):
+        def ended(*tokens, text="ab", used=2, error=""):
+            return Answer("plain", tokens=list(tokens), text=text, error=error, usage={"completion_tokens": used})
+
+        known = ended(7, 8)
+        self.assertEqual(ended(7, 8).difference(known), "")
+        self.assertEqual(ended(7, 9).difference(known), "token 1 is 9 instead of 8")
+        self.assertEqual(ended(7).difference(known), "1 tokens instead of 2")
+        self.assertEqual(ended(7, 8, 9, error="lost").difference(known), "3 tokens instead of 2")
+        self.assertEqual(ended(7, 8, text="a").difference(known), "the text 'a' instead of 'ab'")
+        self.assertEqual(ended(7, 8, used=3).difference(known), "3 completion_tokens instead of 2")
+
+    def test_a_failed_stream_must_have_the_beginning_of_the_known_answer(self):
+        known = Answer("plain", tokens=[7, 8], text="ab", usage={"completion_tokens": 2})
+        self.assertEqual(Answer("plain", tokens=[7], text="a", error="lost").difference(known), "")
+        self.assertEqual(Answer("plain", tokens=[7], text="b", error="lost").difference(known), "the text 'b' instead of 'ab'")
 
     def test_growth_is_the_slope_of_the_line_through_the_samples(self):
         self.assertAlmostEqual(slope([(0, 10), (1, 12), (2, 14)]), 2)
