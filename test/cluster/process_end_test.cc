@@ -1,5 +1,5 @@
-// Tests that shut down or kill the processes of a cluster while clients call. No request is lost,
-// all answers have the tokens and bits of a quiet cluster, and blocks become free.
+// Tests that shut down, kill or stop the processes of a cluster while clients call. No request is
+// lost, all answers have the tokens and bits of a quiet cluster, and blocks become free.
 #include <signal.h>
 
 #include <chrono>
@@ -92,8 +92,8 @@ struct ImpatientCluster {
       return absl::StrCat(of[0]->address, ",", of[1]->address);
     };
     router.emplace("baton-router",
-                   std::vector<std::string>{"--listen", "127.0.0.1:0", "--model", kModel, "--prefill-workers",
-                                            both(prefill), "--decode-workers", both(decode)});
+                   std::vector<std::string>{"--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--model", kModel,
+                                            "--prefill-workers", both(prefill), "--decode-workers", both(decode)});
     stub = v1::Inference::NewStub(DialTcp(router->Await("listening on ")));
     for (const auto* of : {&prefill, &decode}) {
       for (const auto& worker : *of) router->Await(absl::StrCat("worker ", worker->address, ": attached"));
@@ -191,6 +191,47 @@ TEST_CASE("A prompt starts again elsewhere when its prefill worker's grace ends"
   REQUIRE(status.ok());
   CHECK(call.ids == expected);
   CHECK(used.process.Wait() == 0);
+}
+
+// The router must avoid the stopped workers. It loses them only after 20 s without an answer.
+TEST_CASE("Requests end with equal tokens while two of four workers are stopped", "[waits]") {
+  ImpatientCluster cluster;
+  const std::string metrics = MetricsOf(*cluster.router);
+  const v1::GenerateRequest request = InSession(450, 40);
+  REQUIRE(Call(*cluster.stub, InSession(1, 40)).Finish().ok());
+  Worker& prefill = cluster.Used(cluster.prefill);
+  Worker& decode = cluster.Used(cluster.decode);
+  const std::vector<int32_t> expected = UndisturbedIds(*cluster.stub, request);
+  const auto check = [&](Call& call) {
+    const absl::Status status = call.Finish();
+    INFO(status.ToString());
+    REQUIRE(status.ok());
+    CHECK(call.ids == expected);
+    CHECK(call.final.usage().completion_tokens() == 450);
+  };
+
+  const std::unique_ptr<Call> stream = StopWhileItDecodes(decode, *cluster.stub, request);
+  prefill.process.Signal(SIGSTOP);
+  // These requests go to the stopped workers, until the router avoids the two.
+  std::vector<std::unique_ptr<Call>> later;
+  for (int i = 0; i < 4; ++i) later.push_back(std::make_unique<Call>(*cluster.stub, request));
+  check(*stream);
+  for (const auto& call : later) check(*call);
+  CHECK(Scrape(metrics, "baton_worker_avoidances_total{reason=\"silent\"}") >= 2);
+  CHECK(Scrape(metrics, "baton_resumed_requests_total{result=\"resumed\"}") >= 1);
+
+  prefill.process.Signal(SIGCONT);
+  decode.process.Signal(SIGCONT);
+  prefill.AwaitBlocksFree();
+  decode.AwaitBlocksFree();
+  // Only the two workers that were stopped can serve now.
+  for (auto* of : {&cluster.prefill, &cluster.decode}) {
+    for (auto& worker : *of) {
+      if (&*worker != &prefill && &*worker != &decode) worker->process.Signal(SIGSTOP);
+    }
+  }
+  Call again(*cluster.stub, request);
+  check(again);
 }
 
 double BlocksOf(const Worker& decode, const std::string& state) {
