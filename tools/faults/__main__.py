@@ -140,6 +140,7 @@ def main():
         print(json.dumps(result, indent=2))
         if options.json:
             options.json.write_text(json.dumps(result, indent=2) + "\n")
+        print(f"chaos: {report.line(result)}", file=sys.stderr)
         passed = not (result["failures"] or result["wrong"] or result["blocks_left"])
         if options.faults and not result["faults"]:
             print(f"the load ended before the first fault, after {result['seconds']} s", file=sys.stderr)

@@ -79,3 +79,11 @@ def summary(calm, answers, faults):
         "sent_before_the_router_noticed": latencies(early),
         "other_requests": latencies(others),
     }
+
+
+def line(result):
+    """Returns the counts of a report as one line."""
+    counts = {"requests": result["requests"], "faults": sum(result["faults"].values()),
+              "failures": sum(result["failures"].values()), "wrong answers": result["wrong"],
+              "blocks left": result["blocks_left"]}
+    return ", ".join(f"{count} {name}" for name, count in counts.items())

@@ -44,6 +44,11 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(found["faults"], {"kill:decode": 2, "stop:prefill": 1})
         self.assertEqual(found["streams_at_a_killed_decode_worker"], {"fewest": 4, "most": 9})
 
+    def test_a_line_has_the_counts_of_a_report(self):
+        found = report.line({"requests": 9, "faults": {"kill:decode": 2, "stop:decode": 1}, "failures": {"lost": 4},
+                             "wrong": 5, "blocks_left": 6})
+        self.assertEqual(found, "9 requests, 3 faults, 4 failures, 5 wrong answers, 6 blocks left")
+
     def test_an_answer_differs_in_tokens_text_or_usage(self):
         def ended(*tokens, text="ab", used=2, error=""):
             return Answer("plain", tokens=list(tokens), text=text, error=error, usage={"completion_tokens": used})
