@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -434,69 +433,6 @@ TEST_CASE("DecodeWorker continues a request when a writer releases blocks that i
   worker.Cancel("blocker");
   worker.OnRelease({std::get<Reserved>(*blocker).reservation});
   CHECK(recorder.WaitForEnd("a").tokens == FakeBackend::Greedy(prompt, 45));
-}
-
-// A backend whose swaps take three seconds of the clock. Records the worker's load during a swap
-// and in the computation after it.
-class SwappingBackend final : public Backend {
- public:
-  SwappingBackend(int64_t blocks, ManualClock& clock) : inner_(blocks), memory_(this), clock_(clock) {}
-  std::span<std::byte> host() { return inner_.kv_slab().host(); }
-  const KvLayout& kv_layout() const override { return inner_.kv_layout(); }
-  Slab kv_slab() override { return {inner_.kv_slab().host(), static_cast<const SlabAccess*>(&memory_)}; }
-  std::string numerics_id() const override { return inner_.numerics_id(); }
-  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t)> layer_done,
-                                     const Meanwhile& meanwhile) override {
-    if (during_swap && !after_swap) after_swap = worker->Load();
-    return inner_.Forward(batch, layer_done, meanwhile);
-  }
-
-  DecodeWorker* worker = nullptr;
-  std::optional<DecodeEngine::Load> during_swap, after_swap;
-
- private:
-  struct Memory final : SlabAccess {
-    explicit Memory(SwappingBackend* owner) : backend(owner) {}
-    absl::Status Copy(std::span<const MemoryCopy> copies) const override {
-      if (copies.empty()) return absl::OkStatus();
-      for (const MemoryCopy& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
-      backend->clock_.Advance(absl::Seconds(3));
-      if (!backend->during_swap) backend->during_swap = backend->worker->Load();
-      return absl::OkStatus();
-    }
-    absl::StatusOr<HostMemory> AllocateHost(size_t bytes) const override { return HostMemory(new std::byte[bytes]); }
-    SwappingBackend* backend;
-  };
-
-  FakeBackend inner_;
-  const Memory memory_;
-  ManualClock& clock_;
-};
-
-TEST_CASE("DecodeWorker counts no swap as step time once its copies are complete") {
-  ManualClock clock;
-  SwappingBackend backend(4, clock);
-  Recorder recorder;
-  DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
-  backend.worker = &worker;
-  REQUIRE(worker.OnLink(TestLink()).ok());
-  // Both jobs fit when they are reserved, and have not enough blocks to grow together.
-  std::vector<DecodeJob> jobs{TestJob("a", SeededPrompt(1, 10), 1), TestJob("b", SeededPrompt(2, 10), 1)};
-  for (DecodeJob& job : jobs) {
-    REQUIRE(HandOff(
-        job, backend.host(), [&](const ReserveRequest& r) { return worker.OnReserve(r); },
-        [&](const Commit& c) { return worker.OnCommit(c); }));
-    job.spec.sampling.max_tokens = 45;
-  }
-  for (const DecodeJob& job : jobs) REQUIRE(worker.Start(job).ok());
-  CHECK(recorder.WaitForEnd("a").tokens == FakeBackend::Greedy(SeededPrompt(1, 10), 45));
-  CHECK(recorder.WaitForEnd("b").tokens == FakeBackend::Greedy(SeededPrompt(2, 10), 45));
-  worker.Shutdown(absl::ZeroDuration());
-  REQUIRE(backend.after_swap.has_value());
-  CHECK(backend.during_swap->step_time == absl::Seconds(3));
-  CHECK(backend.during_swap->step_forecast > absl::ZeroDuration());
-  CHECK(backend.after_swap->step_time == absl::ZeroDuration());
-  CHECK(backend.after_swap->step_forecast == absl::ZeroDuration());
 }
 
 TEST_CASE("DecodeWorker checks blocks while a step computes") {
