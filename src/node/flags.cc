@@ -195,6 +195,8 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
       ->capture_default_str();
   AddSeconds(app, "--worker-wait", o.limits.worker_wait, 3600,
              "seconds for which a request waits if no worker that could serve it is attached");
+  AddSeconds(app, "--capacity-wait", o.limits.capacity_wait, 3600,
+             "seconds for which a request waits in all after workers refused it for lack of room");
   AddSeconds(app, "--room-wait", o.limits.room_wait, 3600,
              "seconds for which a request waits for KV memory of full decode workers before one of them keeps the "
              "memory that comes free for it; 0: at once");

@@ -113,6 +113,19 @@ TEST_CASE("Option --guard-kv is an option of both kinds of worker") {
   }
 }
 
+TEST_CASE("The waits of a router are options in seconds") {
+  const RouterLimits limits = Parse({"--worker-wait", "1.5", "--capacity-wait", "2.5", "--room-wait", "3.5",
+                                     "--pin-wait", "4.5", "--silence", "5.5", "--longest-silence", "6.5"},
+                                    "")
+                                  .options.limits;
+  CHECK(limits.worker_wait == absl::Seconds(1.5));
+  CHECK(limits.capacity_wait == absl::Seconds(2.5));
+  CHECK(limits.room_wait == absl::Seconds(3.5));
+  CHECK(limits.placement.pin_wait == absl::Seconds(4.5));
+  CHECK(limits.watch.silence == absl::Seconds(5.5));
+  CHECK(limits.watch.longest_silence == absl::Seconds(6.5));
+}
+
 TEST_CASE("Option --peer-silence takes seconds and is an option of prefill workers only") {
   WorkerOptions decode, prefill;
   CLI::App decode_app, prefill_app;
