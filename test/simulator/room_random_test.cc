@@ -1,6 +1,7 @@
-// Random mixes of long and short prompts at decode workers with small pools. The load is below
-// capacity, so no request may fail. None may wait for its first token longer than the router waits
-// before room is kept, plus the time in which the running sequences end.
+// Random mixes of long and short prompts of up to four tenants at decode workers with small pools.
+// The load is below capacity, so no request may fail. None may wait for its first token longer than
+// the router waits before room is kept, plus the time in which the running sequences end. At a load
+// above 75 %, up to two overdue requests before it may take as long again.
 #include <algorithm>
 #include <memory>
 #include <random>
@@ -21,7 +22,7 @@ namespace {
 constexpr absl::Duration kStep = absl::Milliseconds(5);  // about, at this model and device
 constexpr absl::Duration kHorizon = absl::Seconds(30);
 
-// Requests arrive at random. On average, 50 to 75 % of the decode workers' blocks are in use. Some
+// Requests arrive at random. On average, 50 to 95 % of the decode workers' blocks are in use. Some
 // prompts need most of a worker's blocks.
 class RandomMix {
  public:
@@ -50,17 +51,19 @@ class RandomMix {
     return longest;
   }
   int failed() const { return failed_; }
-  // An upper bound on the time in which the running sequences end. A step takes up to 10 ms.
-  absl::Duration longest_run() const { return 2 * kStep * longest_output_; }
+  // An upper bound on the time in which the running sequences end. Above a load of 75 %, includes
+  // those of two overdue requests. A step takes up to 10 ms.
+  absl::Duration longest_runs() const { return (load_ > 0.75 ? 3 : 1) * 2 * kStep * longest_output_; }
 
  private:
   int32_t Between(int32_t least, int32_t most) { return std::uniform_int_distribution<int32_t>(least, most)(random_); }
 
   void Submit() {
     const double longs = 0.01 * Between(1, 8);
-    const double load = 0.01 * Between(50, 75);  // share of all blocks, on average
-    double used = 0;                             // blocks x seconds
-    const double capacity = static_cast<double>(blocks_ * workers_) * absl::ToDoubleSeconds(kHorizon) * load;
+    const int32_t tenants = Between(1, 4);
+    load_ = 0.01 * Between(50, 95);
+    double used = 0;  // blocks x seconds
+    const double capacity = static_cast<double>(blocks_ * workers_) * absl::ToDoubleSeconds(kHorizon) * load_;
     while (used < capacity) {
       const bool is_long = std::bernoulli_distribution(longs)(random_);
       const int32_t output = Between(20, 150);
@@ -70,8 +73,9 @@ class RandomMix {
       longest_output_ = std::max(longest_output_, output);
       const absl::Duration at = std::uniform_real_distribution<double>(0, 1)(random_) * kHorizon;
       const RequestId& id = ids_.emplace_back(absl::StrCat(is_long ? "long" : "short", ids_.size()));
-      cluster_->After(at, [this, id, prompt, output] {
-        SimulatedRequest request{.id = id, .model = SimulatedCluster::kModel, .max_tokens = output};
+      const std::string tenant = absl::StrCat("tenant", Between(1, tenants));
+      cluster_->After(at, [this, id, prompt, output, tenant] {
+        SimulatedRequest request{.id = id, .model = SimulatedCluster::kModel, .tenant = tenant, .max_tokens = output};
         request.segments.emplace_back(TokensOf({id, prompt}));
         cluster_->Submit(0, std::move(request), nullptr);
       });
@@ -79,6 +83,7 @@ class RandomMix {
   }
 
   std::mt19937_64 random_;
+  double load_ = 0;  // share of all blocks, on average
   int64_t blocks_ = 0;
   int32_t workers_ = 0, longest_output_ = 0;
   int failed_ = 0;
@@ -95,7 +100,7 @@ TEST_CASE("No request fails or starves for lack of room at a load below capacity
     RandomMix mix(seed, kRoomWait);
     const absl::Duration longest = mix.Run();
     CHECK(mix.failed() == 0);
-    const absl::Duration bound = kRoomWait + mix.longest_run();
+    const absl::Duration bound = kRoomWait + mix.longest_runs();
     CHECK(longest <= bound);
     RandomMix starving(seed, absl::InfiniteDuration());
     beyond += starving.Run() > bound;
