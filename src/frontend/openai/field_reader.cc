@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "frontend/openai/near_name.h"
 
 namespace baton {
 
@@ -33,6 +34,7 @@ FieldReader::FieldReader(const Json& object, std::string where) : where_(std::mo
 
 const Json* FieldReader::Any(std::string_view name) {
   if (object_ == nullptr) return nullptr;
+  names_.push_back(name);
   const Json::object_t::Container& members = object_->get_ref<const Json::object_t&>();
   for (size_t i = 0; i < members.size(); ++i) {
     if (members[i].first != name) continue;
@@ -119,7 +121,9 @@ absl::Status FieldReader::Finish() {
   for (size_t i = 0; i < members.size(); ++i) {
     if (seen_[i] || members[i].second.is_null()) continue;
     constexpr size_t kShownBytes = 64;
-    Refuse(std::string_view(members[i].first).substr(0, kShownBytes), "is not supported");
+    const std::string_view name = members[i].first, near = NearestName(name, names_);
+    Refuse(name.substr(0, kShownBytes),
+           near.empty() ? "is not supported" : StrCat("is not supported. Did you mean '", near, "'?"));
     break;
   }
   return status_;

@@ -15,7 +15,7 @@ namespace baton {
 
 // A null field counts as absent. Readers return nothing for a field that is absent or of another
 // type. The first error is kept until Finish, so that a caller can read all fields and then check
-// once.
+// once. REQUIRES: the names that readers get outlive this object.
 class FieldReader {
  public:
   // `where` is the object's name in errors, and "" for a request's body. The object must outlive
@@ -42,14 +42,15 @@ class FieldReader {
   void Check(const absl::Status& status);
 
   bool ok() const { return status_.ok(); }
-  // Returns the first error, or an error that names the first field that was not read.
-  // INVALID_ARGUMENT.
+  // Returns the first error, or an error that names the first field that was not read, and the
+  // nearest name that was. INVALID_ARGUMENT.
   absl::Status Finish();
 
  private:
   const Json* object_ = nullptr;  // null if the value is not an object
   std::string where_;
-  std::vector<bool> seen_;  // by index of the member
+  std::vector<bool> seen_;               // by index of the member
+  std::vector<std::string_view> names_;  // that readers got
   absl::Status status_;
 };
 

@@ -153,9 +153,15 @@ TEST_CASE("ReadFields refuses a field of another API, or of none, by name") {
       for (const ApiField& field : ApiFields()) known |= field.name == name && field.apis.contains(api);
       if (known) continue;
       CAPTURE(name, static_cast<int>(api));
-      CHECK(Message(ReadWith(api, name, 1)) == StrCat(name, ": is not supported"));
+      CHECK(Message(ReadWith(api, name, 1)).starts_with(StrCat(name, ": is not supported")));
     }
   }
+}
+
+TEST_CASE("ReadFields names the nearest field when it refuses an unknown one") {
+  CHECK(Message(ReadWith(Api::kChat, "max_token", 1)) == "max_token: is not supported. Did you mean 'max_tokens'?");
+  CHECK(Message(ReadWith(Api::kDetokenize, "token_ids", 1)) == "token_ids: is not supported. Did you mean 'tokens'?");
+  CHECK(Message(ReadWith(Api::kChat, "beam_width", 1)) == "beam_width: is not supported");
 }
 
 TEST_CASE("Completions and chats accept labels, and fixed fields at their value") {
