@@ -190,6 +190,11 @@ constexpr MetricFamily kTable[] = {
      Kind::kCounter,
      "HTTP responses, including refusals, by HTTP status `code`; unlisted codes count as \"other\".",
      {{"code=*", &HttpCounts::responses}}},
+    {"baton_chat_parts_left_out_total",
+     Kind::kCounter,
+     "Parts of tools' results that a text replaced because the model reads text, by `kind` (image, audio, video, "
+     "file).",
+     {{"kind=*", &ChatCounts::parts_left_out}}},
     {"baton_worker_requests",
      Kind::kGauge,
      "Requests on this worker, by `role`, `model` and `state` (running, queued). Prefill: queued requests wait for "

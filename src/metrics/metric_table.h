@@ -70,6 +70,10 @@ struct HttpCounts {
   LabelCounter responses;  // by HTTP status code
 };
 
+struct ChatCounts {
+  LabelCounter parts_left_out;  // by kind
+};
+
 struct WorkerCounts {
   LabelCounter jobs;  // by gRPC status code
   prometheus::Histogram* queue = nullptr;
@@ -115,7 +119,8 @@ struct MetricSeries {
   const char* labels = nullptr;
   std::variant<Getter<Dispatcher>, Getter<WorkerSnapshot>, Getter<PrefillSnapshot>, Getter<DecodeSnapshot>,
                CodeGetter<PrefillSnapshot>, Counted<RouterCounts>, Counted<TenantCounts>, Counted<HttpCounts>,
-               Counted<WorkerCounts>, Counted<TransferCounts>, Counted<EtcdGauges>, Counted<VllmCounts>>
+               Counted<ChatCounts>, Counted<WorkerCounts>, Counted<TransferCounts>, Counted<EtcdGauges>,
+               Counted<VllmCounts>>
       source{};
 };
 

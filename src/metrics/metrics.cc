@@ -213,6 +213,7 @@ Counts Metrics::Create(const MetricLabels& source) {
 template RouterCounts Metrics::Create(const MetricLabels&);
 template TenantCounts Metrics::Create(const MetricLabels&);
 template HttpCounts Metrics::Create(const MetricLabels&);
+template ChatCounts Metrics::Create(const MetricLabels&);
 template WorkerCounts Metrics::Create(const MetricLabels&);
 template TransferCounts Metrics::Create(const MetricLabels&);
 template EtcdGauges Metrics::Create(const MetricLabels&);

@@ -108,7 +108,9 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
               clock, channels, metrics),
       admission_(router_, models_, clock, callers_),
       service_(router_, models_, clock, admission_),
-      gateway_({router_, models_, clock, metrics, admission_, absl::Now()}, options.http, !options.tls.empty()) {}
+      chat_log_(metrics, clock),
+      gateway_({router_, models_, clock, metrics, admission_, chat_log_, absl::Now()}, options.http,
+               !options.tls.empty()) {}
 
 absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOptions& options,
                                                               std::vector<ServedModel> models,

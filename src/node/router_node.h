@@ -60,6 +60,7 @@ class RouterNode {
   Router router_;
   ClientAdmission admission_;
   InferenceService service_;
+  ChatLog chat_log_;
   OpenAiGateway gateway_;
   std::unique_ptr<GrpcServer> server_;
   // Certificate for HTTP. Null if HTTP is not encrypted.

@@ -90,6 +90,7 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
     read = reader(*body, parts.models);
   }
   if (!read.ok()) return Refuse(parts, *call, read.status());
+  parts.chats.OnRead(read->left_out);
   const auto answer = CompletionAnswer::Make(parts.router, *read, call->id, parts.admission.DrawId(), call->reply);
   SubmitAll(parts, *read, {call->caller, call->id.request_id, call->id.span, call->arrived + read->timeout}, answer);
 }

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "frontend/admission.h"
+#include "frontend/gateway/chat_log.h"
 #include "frontend/gateway/http_call.h"
 #include "metrics/metrics.h"
 #include "model/served_model.h"
@@ -19,6 +20,7 @@ struct GatewayParts {
   const Clock& clock;
   Metrics& metrics;
   ClientAdmission& admission;
+  ChatLog& chats;
   absl::Time started;  // wall-clock time
 };
 

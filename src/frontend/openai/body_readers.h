@@ -33,9 +33,7 @@ void ReadJoin(BodyDraft& draft, const ApiField& field);
 void ReadChatMaxTokens(BodyDraft& draft, const ApiField& field);
 void ReadChatLogprobs(BodyDraft& draft, const ApiField& field);
 void ReadTopLogprobs(BodyDraft& draft, const ApiField& field);
-// A developer's message is passed on as a system message, because templates support that role. Tool
-// calls are refused if the model's template would leave them out. A name is passed on, although few
-// templates show it.
+// See HistoryReader.
 void ReadMessages(BodyDraft& draft, const ApiField& field);
 void ReadTemplateKwargs(BodyDraft& draft, const ApiField& field);
 

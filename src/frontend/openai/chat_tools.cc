@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "frontend/openai/body_readers.h"
+#include "frontend/openai/known_members.h"
 
 namespace baton {
 namespace {
@@ -46,7 +47,55 @@ void ReadTool(FieldReader& tool, CompletionCall& call) {
   function.Text("description");
   function.Object("parameters");
   if (function.Bool("strict").value_or(false)) function.Refuse("strict", "is not supported");
+  SkipMembers(function, ToolMembers());
   tool.Check(function.Finish());
+  SkipMembers(tool, ToolMembers());
+}
+
+// Returns the tools without the members that are not for the model.
+Json ForModel(Json tools) {
+  for (Json& tool : tools) {
+    for (const KnownMember& member : ToolMembers()) {
+      tool.erase(std::string(member.name));
+      tool["function"].erase(std::string(member.name));
+    }
+  }
+  return tools;
+}
+
+// Reads the arguments of a call. Models write texts of JSON. Some clients parse them.
+Json ReadArguments(FieldReader& function) {
+  const Json* arguments = function.Any("arguments");
+  if (arguments == nullptr || *arguments == "") return Json::object();
+  if (!arguments->is_string() && !arguments->is_object()) {
+    function.RefuseType("arguments", "a string of JSON or an object", *arguments);
+  }
+  return *arguments;
+}
+
+// Reads the function that an earlier answer called. The model wrote its name, which may be no name
+// of a tool. Errors go to `owner`.
+Json ReadCalled(const Json& object, std::string_view member, FieldReader& owner) {
+  FieldReader function(object, owner.Path(member));
+  const std::string* name = function.Text("name");
+  if (name == nullptr || name->empty()) function.Refuse("name", "expected the name of a function, got none");
+  Json called = {{"name", name == nullptr ? "" : *name}, {"arguments", ReadArguments(function)}};
+  SkipMembers(function, ToolCallMembers());
+  owner.Check(function.Finish());
+  return called;
+}
+
+// Reads an element of "tool_calls". Returns null after an error.
+Json ReadCall(FieldReader& call) {
+  const std::string* id = call.Text("id");
+  const Json* function = ReadFunction(call);
+  if (function == nullptr) return nullptr;
+  Json out = Json::object();
+  if (id != nullptr) out["id"] = *id;
+  out["type"] = "function";
+  out["function"] = ReadCalled(*function, "function", call);
+  SkipMembers(call, ToolCallMembers());
+  return out;
 }
 
 void CheckBytes(FieldReader& owner, std::string_view name, const Json& value) {
@@ -84,32 +133,29 @@ void ReadTools(BodyDraft& draft, const ApiField& field) {
   draft.call.tools = *format;
   CheckBytes(body, field.name, *tools);
   if (!body.ok()) return;  // converting a value beyond the limit would take its memory again
-  draft.values.tools = jinja::Value::FromJson(*tools);
+  draft.values.tools = jinja::Value::FromJson(ForModel(*tools));
 }
 
 jinja::Value ReadToolCalls(FieldReader& message) {
   const Json* calls = message.Array("tool_calls");
-  // OpenAI's answers have this list, always empty, and clients send it back.
-  if (const Json* annotations = message.Array("annotations"); annotations != nullptr && !annotations->empty()) {
-    message.Refuse("annotations", "is not supported");
-  }
-  if (calls == nullptr || calls->empty()) return jinja::None{};
-  CheckBytes(message, "tool_calls", *calls);
-  for (size_t i = 0; i < calls->size() && message.ok(); ++i) {
-    FieldReader call((*calls)[i], ElementPath(message.Path("tool_calls"), i));
-    if (call.ok()) {
-      call.Text("id");
-      if (const Json* object = ReadFunction(call)) {
-        FieldReader function(*object, call.Path("function"));
-        ReadName(function);
-        if (function.Text("arguments") == nullptr) function.Refuse("arguments", "expected a string of JSON, got none");
-        call.Check(function.Finish());
-      }
+  const Json* legacy = message.Object("function_call");
+  const bool has_calls = calls != nullptr && !calls->empty();
+  if (has_calls && legacy != nullptr) message.Refuse("function_call", "expected none beside tool_calls");
+  Json read = Json::array();
+  if (has_calls) {
+    CheckBytes(message, "tool_calls", *calls);
+    for (size_t i = 0; i < calls->size() && message.ok(); ++i) {
+      FieldReader call((*calls)[i], ElementPath(message.Path("tool_calls"), i));
+      if (call.ok()) read.push_back(ReadCall(call));
+      message.Check(call.Finish());
     }
-    message.Check(call.Finish());
+  } else if (legacy != nullptr) {
+    CheckBytes(message, "function_call", *legacy);
+    if (message.ok())
+      read.push_back({{"type", "function"}, {"function", ReadCalled(*legacy, "function_call", message)}});
   }
-  if (!message.ok()) return jinja::None{};
-  return ToolCallsValue(*calls);
+  if (read.empty() || !message.ok()) return jinja::None{};
+  return ToolCallsValue(read);
 }
 
 }  // namespace baton

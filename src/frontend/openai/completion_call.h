@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "frontend/openai/part_reader.h"
 #include "frontend/openai/tool_format.h"
 #include "inference.pb.h"
 #include "model/served_model.h"
@@ -55,6 +56,8 @@ struct CompletionCall {
   std::vector<std::string> tool_names{};  // tools that the model may call
   // If set, the answer shows only the first of several calls.
   bool one_tool_call = false;
+  // Parts of the results of tools that are no texts. A text replaces each of them.
+  MediaCounts left_out{};
   // References in the hints have no request id and mean this call's output. Only a call with one
   // choice has hints.
   std::vector<PrefillHint> prefill_hints{};

@@ -1,0 +1,54 @@
+#include "frontend/gateway/chat_log.h"
+
+#include "base/strings.h"
+#include "catch.h"
+#include "http_client.h"
+#include "log_capture.h"
+#include "metric_value.h"
+#include "shell/router_cluster.h"
+
+namespace baton {
+namespace {
+
+TEST_CASE("ChatLog counts parts that were left out, and logs them once in 10 s") {
+  Metrics metrics;
+  ManualClock clock;
+  ChatLog log(metrics, clock);
+  const LogCapture lines;
+  const auto counted = [&](const char* kind) {
+    return MetricValue(metrics, StrCat("baton_chat_parts_left_out_total{kind=\"", kind, "\"}"));
+  };
+  CHECK(counted("image") == 0);
+  log.OnRead({});
+  CHECK(lines.Count("left out") + lines.Count("cannot read") == 0);
+  log.OnRead({2, 0, 0, 1});
+  log.OnRead({1, 0, 0, 0});
+  CHECK(counted("image") == 3);
+  CHECK(counted("audio") == 0);
+  CHECK(counted("file") == 1);
+  CHECK(lines.Count("cannot read: 2 of type image, 1 of type file.") == 1);
+  CHECK(lines.Count("cannot read") == 1);
+  clock.Advance(absl::Seconds(10));
+  log.OnRead({0, 1, 0, 0});
+  CHECK(lines.Count("cannot read: 1 of type audio. A text replaces each of them. Chats without a line since the last "
+                    "one: 1") == 1);
+}
+
+TEST_CASE("A router replaces images in results of tools, and counts them") {
+  Cluster c;
+  ServedModel model = ByteModel("bytes");
+  model.chat_template = *ChatTemplate::Parse("{% for m in messages %}{{ m.content }}{% endfor %}", "", "");
+  c.Serve(std::move(model));
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/chat/completions", R"({"max_tokens": 4, "messages": [{"role": "tool", "tool_call_id": "c",
+      "content": [{"type": "image_url", "image_url": {"url": "u"}}]}]})");
+  const RequestId id = c.prefill->Next().prefill().request_id();
+  c.prefill->Send(DoneEvent(id, Incarnation(22)));
+  c.decode->Next();
+  c.decode->Send(TokensEvent(id, "x", FinishReason::kStop));
+  CHECK(client.Read().status == 200);
+  CHECK(MetricValue(c.metrics, "baton_chat_parts_left_out_total{kind=\"image\"}") == 1);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,170 @@
+// Answers of this server render to the same tokens in a later call, however a client collects them
+// and whatever it adds.
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "catch.h"
+#include "frontend/openai/chat_reader.h"
+#include "frontend/openai/completion_writer.h"
+#include "frontend/openai/openai_model.h"
+#include "frontend/openai/random_answer.h"
+#include "frontend/prompt_reader.h"
+#include "seeds.h"
+
+namespace baton {
+namespace {
+
+// Shows everything that a template may see of a message.
+constexpr char kShowAll[] =
+    "{% if tools %}<tool_call>{{ tools | tojson }}{% endif %}{% for m in messages %}<{{ m | tojson }}>{% endfor %}";
+
+const ServedModels& ShowAllModels() {
+  static const ServedModels* models = [] {
+    std::vector<ServedModel> list;
+    list.push_back(MarkedModel("all", StrCat(kShowAll, "{# tool_calls <think></think> #}").c_str()));
+    list[0].context = 1 << 20;
+    return new ServedModels(std::move(list));
+  }();
+  return *models;
+}
+
+// An answer as the messages that clients make of it.
+struct CollectedAnswer {
+  Json whole;     // from a body
+  Json streamed;  // from the deltas of a stream
+  Json plain;     // only what the model sees
+};
+
+void Append(Json& message, const char* name, const Json& text) {
+  if (!message.contains(name) || message[name].is_null()) message[name] = "";
+  message[name] = message[name].get<std::string>() + text.get<std::string>();
+}
+
+// Joins the deltas as official clients do. The members of calls keep their index.
+Json JoinDeltas(std::string_view stream) {
+  Json message = Json::object();
+  while (!stream.empty()) {
+    const size_t end = stream.find("\n\n");
+    const std::string_view event = stream.substr(0, end);
+    stream.remove_prefix(end + 2);
+    if (event == "data: [DONE]") break;
+    const Json chunk = Json::parse(event.substr(6));
+    if (chunk["choices"].empty()) continue;
+    for (const auto& [name, value] : chunk["choices"][0]["delta"].items()) {
+      if (name == "role") {
+        message["role"] = value;
+      } else if (name == "tool_calls") {
+        for (const Json& call : value) message["tool_calls"].push_back(call);
+      } else {
+        Append(message, name.c_str(), value);
+      }
+    }
+  }
+  return message;
+}
+
+// Adds members that clients write into their copies of answers.
+void Decorate(Json& message, std::mt19937& random) {
+  const auto maybe = [&](const char* member) {
+    if (random() % 3 > 0) return;
+    const Json object = Json::parse(member);
+    if (!message.contains(object.begin().key())) message.update(object);
+  };
+  maybe(R"({"annotations": []})");
+  maybe(R"({"audio": null})");
+  maybe(R"({"function_call": null})");
+  maybe(R"({"tool_calls": null})");
+  maybe(R"({"parsed": null})");
+  maybe(R"({"refusal": null})");
+  maybe(R"({"reasoning_content": null})");
+  maybe(R"({"provider_specific_fields": {"refusal": null}})");
+  if (!message.contains("tool_calls") || message["tool_calls"].is_null()) return;
+  for (Json& call : message["tool_calls"]) {
+    if (random() % 2 == 0) call["index"] = random() % 3;
+    if (random() % 2 == 0) call["function"]["parsed_arguments"] = Json::parse(R"({"x": 1})");
+  }
+  if (message["content"] == "" && random() % 2 == 0) message["content"] = nullptr;
+}
+
+Json Plain(const Json& message) {
+  Json plain = {{"role", "assistant"}, {"content", message["content"].is_null() ? Json("") : message["content"]}};
+  if (message.contains("reasoning_content")) plain["reasoning_content"] = message["reasoning_content"];
+  if (message.contains("tool_calls")) plain["tool_calls"] = message["tool_calls"];
+  return plain;
+}
+
+CollectedAnswer RandomCollected(std::mt19937& random) {
+  const ServedModel& model = **ShowAllModels().Find("all");
+  CompletionCall call;
+  call.chat = true;
+  call.requests.resize(1);
+  constexpr ToolFormat kFormats[] = {ToolFormat::kNone, ToolFormat::kHermes, ToolFormat::kLlama};
+  call.tools = kFormats[random() % 3];
+  call.tool_names = {"f", "no name"};
+  call.include_usage = random() % 2 == 0;
+  CompletionCall streamed = call;
+  streamed.stream = true;
+  CompletionWriter body(call, model, "1", absl::UnixEpoch()), stream(streamed, model, "1", absl::UnixEpoch());
+  constexpr Thinking kThinking[] = {Thinking::kNone, Thinking::kMay, Thinking::kBegun};
+  const Thinking thinking = kThinking[random() % 3];
+  body.SetThinking(thinking);
+  stream.SetThinking(thinking);
+  const std::vector<TokenId> tokens = RandomTokens(random);
+  std::string out, none;
+  for (const TokenUpdate& update : Updates(tokens, {}, false, random)) stream.Update(0, update, out);
+  for (const TokenUpdate& update : Updates(tokens, {}, false, random)) body.Update(0, update, none);
+  RequestOutcome outcome;
+  outcome.finish = FinishReason::kStop;
+  stream.End(0, outcome, out);
+  body.End(0, outcome, none);
+  CollectedAnswer answer{
+      .whole = Json::parse(body.Body())["choices"][0]["message"], .streamed = JoinDeltas(out), .plain = {}};
+  answer.plain = Plain(answer.whole);
+  return answer;
+}
+
+std::vector<TokenId> TokensOf(const Json& messages) {
+  const auto call = ReadChat({{"messages", messages}}, ShowAllModels());
+  INFO(call.status() << " " << messages.dump());
+  REQUIRE(call.ok());
+  const auto tokens =
+      ChatTokens(call->requests[0].chat(), *call->model, absl::UnixEpoch(), OpenAiPaths(), &call->values);
+  INFO(tokens.status());
+  REQUIRE(tokens.ok());
+  return *tokens;
+}
+
+TEST_CASE("Answers are taken back and render to the same tokens") {
+  ForEachSeed(300, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    Json whole = Json::array(), streamed = Json::array(), plain = Json::array();
+    const auto add = [&](const Json& message) {
+      for (Json* list : {&whole, &streamed, &plain}) list->push_back(message);
+    };
+    for (uint32_t turns = random() % 4 + 1; turns > 0; --turns) {
+      add({{"role", "user"}, {"content", "next"}});
+      CollectedAnswer answer = RandomCollected(random);
+      Decorate(answer.whole, random);
+      Decorate(answer.streamed, random);
+      whole.push_back(answer.whole);
+      streamed.push_back(answer.streamed);
+      plain.push_back(answer.plain);
+      for (const Json& call : answer.plain.value("tool_calls", Json::array())) {
+        add({{"role", "tool"}, {"tool_call_id", call["id"]}, {"content", "done"}});
+      }
+      // A server with refusals sends them instead of text.
+      if (random() % 4 > 0) continue;
+      whole.push_back({{"role", "assistant"}, {"content", nullptr}, {"refusal", "no"}});
+      streamed.push_back({{"role", "assistant"}, {"content", ""}, {"refusal", "no"}});
+      plain.push_back({{"role", "assistant"}, {"content", "no"}});
+    }
+    const std::vector<TokenId> expected = TokensOf(plain);
+    CHECK(TokensOf(whole) == expected);
+    CHECK(TokensOf(streamed) == expected);
+  });
+}
+
+}  // namespace
+}  // namespace baton
