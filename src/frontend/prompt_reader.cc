@@ -224,6 +224,7 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& 
   if (HasOutputs(chat)) marked.mark = MarkFor(chat, values);
   marked.input.tools = values.tools;
   marked.input.variables = values.variables;
+  marked.input.add_generation_prompt = values.add_generation_prompt;
   jinja::List messages;
   for (int i = 0; i < chat.messages_size(); ++i) {
     const v1::ChatMessage& message = chat.messages(i);

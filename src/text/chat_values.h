@@ -15,6 +15,7 @@ struct ChatValues {
   jinja::Value tools = jinja::None{};      // a list, or None
   jinja::Value variables = jinja::None{};  // a dict of further template variables, or None
   std::vector<jinja::Value> tool_calls{};  // one for each message: a list, or None
+  bool add_generation_prompt = true;       // whether the beginning of an answer ends the prompt
 };
 
 // Upper bound on the bytes of JSON of a chat's tools, and of the tool calls of one message.

@@ -10,6 +10,20 @@ namespace {
 
 using State = ApiField::State;
 
+using Read = void (*)(BodyDraft& draft, const ApiField& field);
+
+// `note` is for docs/api-fields.md.
+constexpr ApiField Supported(std::string_view name, Apis apis, Read read, std::string_view note = "") {
+  return {.name = name, .apis = apis, .read = read, .note = note};
+}
+// A field that is accepted at a value that changes nothing, or at a second such value.
+constexpr ApiField Fixed(std::string_view name, Apis apis, std::string_view value, std::string_view other_value = "") {
+  return {.name = name, .apis = apis, .state = State::kFixed, .value = value, .other_value = other_value};
+}
+constexpr ApiField Refused(std::string_view name, Apis apis, std::string_view reason = "is not supported") {
+  return {.name = name, .apis = apis, .state = State::kRefused, .reason = reason};
+}
+
 constexpr Apis kAll(Api::kCompletions, Api::kChat, Api::kPrefillHint, Api::kTokenizeText, Api::kTokenizeChat,
                     Api::kDetokenize);
 constexpr Apis kGenerate(Api::kCompletions, Api::kChat);
@@ -20,72 +34,120 @@ constexpr Apis kTokenizeText(Api::kTokenizeText);
 constexpr Apis kTokenize(Api::kTokenizeText, Api::kTokenizeChat);
 constexpr Apis kDetokenize(Api::kDetokenize);
 
-// The fields that come before those of sampling. Later fields may rely on the model.
+constexpr std::string_view kLabel = "a text without effect";
+constexpr std::string_view kNoStructure = "is not supported: output is not constrained";
+
+// tools/make_reference reads the rows of these two tables. The fields that come before those of
+// sampling. Later fields may rely on the model.
 constexpr ApiField kFirstFields[] = {
-    {.name = "model", .apis = kAll, .read = ReadModel},
-    {.name = "n", .apis = kGenerate, .read = ReadSamples},
-    {.name = "stream", .apis = kGenerate, .read = ReadStream},
-    {.name = "stream_options", .apis = kGenerate, .read = ReadStreamOptions},
-    {.name = "timeout_ms", .apis = kGenerate, .read = ReadTimeout},
-    {.name = "session_id", .apis = kGenerate, .read = ReadRequestField},
-    {.name = "request_id", .apis = kGenerate, .read = ReadRequestField},
-    {.name = "cache_salt", .apis = kGenerate, .read = ReadRequestField},
-    {.name = "priority", .apis = kGenerate, .read = ReadRequestField},
-    {.name = "workflow", .apis = kGenerate, .read = ReadRequestField},
-    {.name = "agent", .apis = kGenerate, .read = ReadRequestField},
-    {.name = "expected_tokens", .apis = kGenerate, .read = ReadRequestField},
-    {.name = "context_id", .apis = kGenerate, .read = ReadRequestField},
-    {.name = "context_length", .apis = kGenerate, .read = ReadRequestField},
-    {.name = "join", .apis = kGenerate, .read = ReadJoin},
+    Supported("model", kAll, ReadModel),
+    Supported("n", kGenerate, ReadSamples, "1 to 16"),
+    Supported("stream", kGenerate, ReadStream),
+    Supported("stream_options", kGenerate, ReadStreamOptions, "`include_usage`; other options only if `false`"),
+    Supported("timeout_ms", kGenerate, ReadTimeout, "the deadline"),
+    Supported("session_id", kGenerate, ReadRequestField),
+    Supported("request_id", kGenerate, ReadRequestField, "with one choice"),
+    Supported("cache_salt", kGenerate, ReadRequestField),
+    Supported("priority", kGenerate, ReadRequestField, "-1000 to 1000, higher first (vLLM: lower first)"),
+    Supported("workflow", kGenerate, ReadRequestField),
+    Supported("agent", kGenerate, ReadRequestField),
+    Supported("expected_tokens", kGenerate, ReadRequestField),
+    Supported("context_id", kGenerate, ReadRequestField),
+    Supported("context_length", kGenerate, ReadRequestField),
+    Supported("join", kGenerate, ReadJoin, "`order`, `arrival`"),
 };
 
 constexpr ApiField kLastFields[] = {
-    {.name = "user", .apis = kGenerate, .read = ReadLabel},
-    {.name = "safety_identifier", .apis = kGenerate, .read = ReadLabel},
-    // Has no effect: the prefix cache looks up token ids.
-    {.name = "prompt_cache_key", .apis = kGenerate, .read = ReadLabel},
-    {.name = "metadata", .apis = kGenerate, .read = ReadMetadata},
-    {.name = "prompt_cache_retention", .apis = kGenerate, .state = State::kFixed, .value = R"("in_memory")"},
-    {.name = "store", .apis = kGenerate, .state = State::kFixed, .value = "false"},
-    {.name = "service_tier",
-     .apis = kGenerate,
-     .state = State::kFixed,
-     .value = R"("auto")",
-     .other_value = R"("default")"},
-    {.name = "verbosity", .apis = kGenerate, .state = State::kFixed, .value = R"("medium")"},
-    {.name = "logit_bias", .apis = kGenerate, .state = State::kFixed, .value = "{}"},
-    {.name = "suffix", .apis = kGenerate, .state = State::kFixed, .value = R"("")"},
-    {.name = "response_format", .apis = kGenerate, .state = State::kFixed, .value = R"({"type":"text"})"},
-    {.name = "modalities", .apis = kGenerate, .state = State::kFixed, .value = R"(["text"])"},
-    {.name = "functions", .apis = kGenerate, .state = State::kFixed, .value = "[]"},
-    {.name = "function_call", .apis = kGenerate, .state = State::kFixed, .value = R"("none")"},
-    {.name = "min_tokens", .apis = kGenerate, .state = State::kFixed, .value = "0"},
-    {.name = "best_of", .apis = kGenerate, .read = ReadBestOf},
-    {.name = "audio", .apis = kChat, .state = State::kRefused, .reason = "is not supported"},
-    {.name = "prediction", .apis = kChat, .state = State::kRefused, .reason = "is not supported"},
-    {.name = "reasoning_effort", .apis = kChat, .state = State::kRefused, .reason = "is not supported"},
-    {.name = "web_search_options", .apis = kChat, .state = State::kRefused, .reason = "is not supported"},
+    // The prefix cache looks up token ids, so prompt_cache_key has no effect.
+    Supported("user", kGenerate, ReadLabel, kLabel),
+    Supported("safety_identifier", kGenerate, ReadLabel, kLabel),
+    Supported("prompt_cache_key", kGenerate, ReadLabel, kLabel),
+    Supported("metadata", kGenerate, ReadMetadata, "an object of texts without effect"),
+    Supported("best_of", kGenerate, ReadBestOf, "the value of `n`"),
+    // OpenAI's platform.
+    Fixed("prompt_cache_retention", kGenerate, R"("in_memory")", R"("in-memory")"),
+    Fixed("store", kGenerate, "false"),
+    Fixed("service_tier", kGenerate, R"("auto")", R"("default")"),
+    Fixed("verbosity", kGenerate, R"("medium")"),
+    Fixed("modalities", kGenerate, R"(["text"])"),
+    Fixed("reasoning_effort", kChat, R"("medium")"),
+    Refused("audio", kChat, "is not supported: this server writes text"),
+    Refused("prediction", kChat),
+    Refused("web_search_options", kChat, "is not supported: this server does not search"),
+    // Sampling.
+    Fixed("logit_bias", kGenerate, "{}"),
+    Fixed("min_tokens", kGenerate, "0"),
+    Fixed("bad_words", kGenerate, "[]"),
+    Refused("allowed_token_ids", kGenerate),
+    Fixed("logits_processors", kGenerate, "[]"),
+    Fixed("use_beam_search", kGenerate, "false"),
+    Fixed("length_penalty", kGenerate, "1"),
+    Fixed("early_stopping", kGenerate, "false"),
+    Refused("repetition_detection", kGenerate),
+    Refused("thinking_token_budget", kGenerate),
+    // The text and the form of answers.
+    Fixed("response_format", kGenerate, R"({"type":"text"})"),
+    Refused("structured_outputs", kGenerate, kNoStructure),
+    Refused("structural_tag", kGenerate, kNoStructure),
+    Refused("guided_json", kGenerate, kNoStructure),
+    Refused("guided_regex", kGenerate, kNoStructure),
+    Refused("guided_choice", kGenerate, kNoStructure),
+    Refused("guided_grammar", kGenerate, kNoStructure),
+    Refused("guided_decoding_backend", kGenerate, kNoStructure),
+    Refused("guided_whitespace_pattern", kGenerate, kNoStructure),
+    Fixed("detokenize", kGenerate, "true"),
+    Fixed("skip_special_tokens", kGenerate, "true"),
+    // Answers have no special tokens, so the spaces between them do not matter.
+    Fixed("spaces_between_special_tokens", kGenerate, "true", "false"),
+    Fixed("include_stop_str_in_output", kGenerate, "false"),
+    Fixed("return_tokens_as_token_ids", kGenerate, "false"),
+    Fixed("return_token_ids", kGenerate, "false"),
+    Fixed("include_reasoning", kChat, "true"),
+    Refused("prompt_logprobs", kGenerate, "is not supported: prefill workers have no LM head"),
+    // Prompts.
+    Refused("truncate_prompt_tokens", kGenerate, "is not supported: prompts are not cut"),
+    Fixed("truncation_side", kGenerate, R"("left")", R"("right")"),
+    // vLLM's own parts.
+    Refused("kv_transfer_params", kGenerate, "is not supported: the router chooses the workers"),
+    Fixed("vllm_xargs", kGenerate, "{}"),
     // Completions.
-    {.name = "max_tokens", .apis = kCompletions, .read = ReadCompletionMaxTokens},
-    {.name = "logprobs", .apis = kCompletions, .read = ReadCompletionLogprobs},
-    {.name = "segments", .apis = kCompletions, .read = ReadSegments},
-    {.name = "prompt", .apis = kCompletions, .read = ReadPrompt},
-    {.name = "echo", .apis = kCompletions, .read = ReadEcho},
+    Supported("max_tokens", kCompletions, ReadCompletionMaxTokens, "default 16"),
+    Supported("logprobs", kCompletions, ReadCompletionLogprobs, "0 to 20, without `echo`; `false` for none"),
+    Supported("segments", kCompletions, ReadSegments, "in place of `prompt`"),
+    Supported("prompt", kCompletions, ReadPrompt),
+    Supported("echo", kCompletions, ReadEcho, "without `logprobs`"),
+    Fixed("suffix", kGenerate, R"("")"),
+    Fixed("add_special_tokens", kCompletions, "true"),
+    Refused("prompt_embeds", kCompletions),
+    Fixed("functions", kCompletions, "[]"),
+    Fixed("function_call", kCompletions, R"("none")"),
     // Chats, and bodies that are read like a chat.
-    {.name = "max_tokens", .apis = kChat, .read = ReadChatMaxTokens},
-    {.name = "max_completion_tokens", .apis = kChat, .read = ReadChatMaxTokens},
-    {.name = "logprobs", .apis = kChat, .read = ReadChatLogprobs},
-    {.name = "top_logprobs", .apis = kChat, .read = ReadTopLogprobs},
-    {.name = "messages", .apis = kMessages, .read = ReadMessages},
-    {.name = "tool_choice", .apis = kMessages, .read = ReadToolChoice},
-    {.name = "parallel_tool_calls", .apis = kMessages, .read = ReadParallelToolCalls},
-    {.name = "tools", .apis = kMessages, .read = ReadTools},
-    {.name = "chat_template_kwargs", .apis = kMessages, .read = ReadTemplateKwargs},
-    {.name = "followers", .apis = kChat, .read = ReadPrefillHints},
+    Supported("max_tokens", kChat, ReadChatMaxTokens),
+    Supported("max_completion_tokens", kChat, ReadChatMaxTokens, "the later name of `max_tokens`"),
+    Supported("logprobs", kChat, ReadChatLogprobs),
+    Supported("top_logprobs", kChat, ReadTopLogprobs, "0 to 20"),
+    Supported("messages", kMessages, ReadMessages),
+    Supported("tool_choice", kMessages, ReadToolChoice, "`auto`, `none`"),
+    Supported("parallel_tool_calls", kMessages, ReadParallelToolCalls),
+    Supported("tools", kMessages, ReadTools),
+    Supported("function_call", kMessages, ReadFunctionCall, "`auto`, `none`"),
+    Supported("functions", kMessages, ReadFunctions, "the older form of `tools`"),
+    Supported("add_generation_prompt", kMessages, ReadGenerationPrompt),
+    Fixed("continue_final_message", kMessages, "false"),
+    Supported("chat_template_kwargs", kMessages, ReadTemplateKwargs),
+    Refused("chat_template", kMessages, "is not supported: the model has its template"),
+    Fixed("documents", kMessages, "[]"),
+    Fixed("mm_processor_kwargs", kMessages, "{}"),
+    Fixed("media_io_kwargs", kMessages, "{}"),
+    // The template adds special tokens.
+    Fixed("add_special_tokens", kChat, "false"),
+    Fixed("echo", kChat, "false"),
+    Supported("followers", kChat, ReadPrefillHints, "prefill hints"),
     // Tokenizers.
-    {.name = "prompt", .apis = kTokenizeText, .read = ReadTokenizeText},
-    {.name = "add_special_tokens", .apis = kTokenize, .read = ReadAddSpecialTokens},
-    {.name = "tokens", .apis = kDetokenize, .read = ReadDetokenizeIds},
+    Supported("prompt", kTokenizeText, ReadTokenizeText),
+    Supported("add_special_tokens", kTokenize, ReadAddSpecialTokens, "without effect on messages"),
+    Fixed("return_token_strs", kTokenize, "false"),
+    Supported("tokens", kDetokenize, ReadDetokenizeIds),
 };
 
 // Each row of SamplingFields with a JSON name is a field of completions and chats.
@@ -102,8 +164,8 @@ std::vector<ApiField> MakeTable() {
 void ReadFixed(FieldReader& body, const ApiField& field) {
   const Json* value = body.Any(field.name);
   if (value == nullptr) return;
-  const std::string text = value->dump();
-  if (text == field.value || (!field.other_value.empty() && text == field.other_value)) return;
+  const auto is = [&](std::string_view text) { return !text.empty() && *value == Json::parse(text); };
+  if (is(field.value) || is(field.other_value)) return;
   body.Refuse(field.name, StrCat("expected ", field.value, ", got ", ShowJson(*value), ", which is not supported"));
 }
 

@@ -47,7 +47,8 @@ struct BodyDraft {
   v1::GenerateRequest& request;  // the fields that all requests of the call share
   ChatValues& values;            // of the chat
 
-  bool may_call_tools = true;
+  bool may_call_tools = true;           // `tools`
+  bool may_call_functions = true;       // `functions`, the older name of tools
   std::vector<v1::Segments> prompts{};  // of completions
   const std::string* text = nullptr;    // to tokenise
   bool with_prefix = true;              // whether the tokenizer's prefix precedes the text
@@ -73,9 +74,10 @@ struct ApiField {
   // For a supported field. It is called for a body without the field too, so that it can set a
   // default.
   void (*read)(BodyDraft& draft, const ApiField& field) = nullptr;
-  std::string_view value{};                 // of a fixed field, in JSON
+  std::string_view value{};                 // of a fixed field, in JSON; 1 and 1.0 are equal
   std::string_view other_value{};           // a second accepted value, if there is one
   std::string_view reason{};                // of a refused field
+  std::string_view note{};                  // of a supported field, for docs/api-fields.md
   const SamplingField* sampling = nullptr;  // the parameter that `read` reads
 };
 

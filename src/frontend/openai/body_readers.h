@@ -35,6 +35,7 @@ void ReadChatLogprobs(BodyDraft& draft, const ApiField& field);
 void ReadTopLogprobs(BodyDraft& draft, const ApiField& field);
 // See HistoryReader.
 void ReadMessages(BodyDraft& draft, const ApiField& field);
+void ReadGenerationPrompt(BodyDraft& draft, const ApiField& field);
 void ReadTemplateKwargs(BodyDraft& draft, const ApiField& field);
 
 // chat_tools.cc
@@ -43,6 +44,9 @@ void ReadTemplateKwargs(BodyDraft& draft, const ApiField& field);
 void ReadToolChoice(BodyDraft& draft, const ApiField& field);
 void ReadParallelToolCalls(BodyDraft& draft, const ApiField& field);
 void ReadTools(BodyDraft& draft, const ApiField& field);
+// The older form of tool_choice and tools. The answer then has the older form of calls.
+void ReadFunctionCall(BodyDraft& draft, const ApiField& field);
+void ReadFunctions(BodyDraft& draft, const ApiField& field);
 
 // prefill_hints_reader.cc
 

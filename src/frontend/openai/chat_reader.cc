@@ -69,6 +69,10 @@ void ReadMessages(BodyDraft& draft, const ApiField& field) {
   body.Refuse(field.name, StrCat("expected 1 to ", kMaxOutputs, " parts of type 'output', got ", count));
 }
 
+void ReadGenerationPrompt(BodyDraft& draft, const ApiField& field) {
+  draft.values.add_generation_prompt = draft.body.Bool(field.name).value_or(true);
+}
+
 void ReadTemplateKwargs(BodyDraft& draft, const ApiField& field) {
   const Json* variables = draft.body.Object(field.name);
   if (variables == nullptr || variables->empty()) return;

@@ -39,16 +39,20 @@ std::string ReadName(FieldReader& function) {
   return "";
 }
 
-void ReadTool(FieldReader& tool, CompletionCall& call) {
-  const Json* object = ReadFunction(tool);
-  if (object == nullptr) return;
-  FieldReader function(*object, tool.Path("function"));
+// Reads the description of a function. Errors go to `owner`.
+void ReadDescription(const Json& object, const std::string& path, FieldReader& owner, CompletionCall& call) {
+  FieldReader function(object, path);
+  if (!function.ok()) return owner.Check(function.Finish());
   call.tool_names.push_back(ReadName(function));
   function.Text("description");
   function.Object("parameters");
   if (function.Bool("strict").value_or(false)) function.Refuse("strict", "is not supported");
   SkipMembers(function, ToolMembers());
-  tool.Check(function.Finish());
+  owner.Check(function.Finish());
+}
+
+void ReadTool(FieldReader& tool, CompletionCall& call) {
+  if (const Json* object = ReadFunction(tool)) ReadDescription(*object, tool.Path("function"), tool, call);
   SkipMembers(tool, ToolMembers());
 }
 
@@ -103,14 +107,42 @@ void CheckBytes(FieldReader& owner, std::string_view name, const Json& value) {
   if (bytes > kMaxToolBytes) owner.Refuse(name, StrCat(bytes, " bytes, limit ", kMaxToolBytes));
 }
 
+// Returns whether the model may call tools.
+bool ReadChoice(FieldReader& body, const ApiField& field) {
+  const Json* choice = body.Any(field.name);
+  if (choice == nullptr || *choice == "auto") return true;
+  if (*choice != "none") {
+    body.Refuse(field.name, StrCat("expected 'auto' or 'none', got ", ShowJson(*choice), ", which is not supported"));
+  }
+  return false;
+}
+
+// Shows the model the tools, and finds its calls. `tools` have been checked.
+void UseTools(BodyDraft& draft, const ApiField& field, const Json& tools) {
+  FieldReader& body = draft.body;
+  const auto format = ToolFormatOf(*draft.call.model);
+  if (!format.ok()) return body.Check(absl::InvalidArgumentError(StrCat(body.Path(""), Message(format.status()))));
+  draft.call.tools = *format;
+  CheckBytes(body, field.name, tools);
+  if (!body.ok()) return;  // converting a value beyond the limit would take its memory again
+  draft.values.tools = jinja::Value::FromJson(ForModel(tools));
+}
+
+// Returns the list of a field, or null if the list is absent, empty or too long.
+const Json* ReadToolList(FieldReader& body, const ApiField& field) {
+  const Json* list = body.Array(field.name);
+  if (list == nullptr || list->empty()) return nullptr;
+  if (list->size() <= kMaxTools) return list;
+  body.Refuse(field.name, StrCat(list->size(), " tools, limit ", kMaxTools));
+  return nullptr;
+}
+
 }  // namespace
 
-void ReadToolChoice(BodyDraft& draft, const ApiField& field) {
-  const Json* choice = draft.body.Any(field.name);
-  draft.may_call_tools = choice == nullptr || *choice == "auto";
-  if (draft.may_call_tools || *choice == "none") return;
-  draft.body.Refuse(field.name,
-                    StrCat("expected 'auto' or 'none', got ", ShowJson(*choice), ", which is not supported"));
+void ReadToolChoice(BodyDraft& draft, const ApiField& field) { draft.may_call_tools = ReadChoice(draft.body, field); }
+
+void ReadFunctionCall(BodyDraft& draft, const ApiField& field) {
+  draft.may_call_functions = ReadChoice(draft.body, field);
 }
 
 void ReadParallelToolCalls(BodyDraft& draft, const ApiField& field) {
@@ -119,21 +151,30 @@ void ReadParallelToolCalls(BodyDraft& draft, const ApiField& field) {
 
 void ReadTools(BodyDraft& draft, const ApiField& field) {
   FieldReader& body = draft.body;
-  const Json* tools = body.Array(field.name);
-  if (tools == nullptr || tools->empty()) return;
-  if (tools->size() > kMaxTools) return body.Refuse(field.name, StrCat(tools->size(), " tools, limit ", kMaxTools));
+  const Json* tools = ReadToolList(body, field);
+  if (tools == nullptr) return;
   for (size_t i = 0; i < tools->size() && body.ok(); ++i) {
     FieldReader tool((*tools)[i], ElementPath(body.Path(field.name), i));
     if (tool.ok()) ReadTool(tool, draft.call);
     body.Check(tool.Finish());
   }
-  if (!body.ok() || !draft.may_call_tools) return;
-  const auto format = ToolFormatOf(*draft.call.model);
-  if (!format.ok()) return body.Check(absl::InvalidArgumentError(StrCat(body.Path(""), Message(format.status()))));
-  draft.call.tools = *format;
-  CheckBytes(body, field.name, *tools);
-  if (!body.ok()) return;  // converting a value beyond the limit would take its memory again
-  draft.values.tools = jinja::Value::FromJson(ForModel(*tools));
+  if (body.ok() && draft.may_call_tools) UseTools(draft, field, *tools);
+}
+
+void ReadFunctions(BodyDraft& draft, const ApiField& field) {
+  FieldReader& body = draft.body;
+  const Json* functions = ReadToolList(body, field);
+  if (functions == nullptr) return;
+  if (!draft.call.tool_names.empty()) return body.Refuse(field.name, "expected none beside tools");
+  Json tools = Json::array();
+  for (size_t i = 0; i < functions->size() && body.ok(); ++i) {
+    ReadDescription((*functions)[i], ElementPath(body.Path(field.name), i), body, draft.call);
+    tools.push_back({{"type", "function"}, {"function", (*functions)[i]}});
+  }
+  if (!body.ok() || !draft.may_call_functions) return;
+  // An answer of this form has at most one call.
+  draft.call.one_tool_call = draft.call.legacy_calls = true;
+  UseTools(draft, field, tools);
 }
 
 jinja::Value ReadToolCalls(FieldReader& message) {

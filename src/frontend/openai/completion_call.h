@@ -56,6 +56,8 @@ struct CompletionCall {
   std::vector<std::string> tool_names{};  // tools that the model may call
   // If set, the answer shows only the first of several calls.
   bool one_tool_call = false;
+  // If set, the answer has "function_call" instead of "tool_calls".
+  bool legacy_calls = false;
   // Parts of the results of tools that are no texts. A text replaces each of them.
   MediaCounts left_out{};
   // References in the hints have no request id and mean this call's output. Only a call with one

@@ -78,6 +78,8 @@ void ReadCompletionMaxTokens(BodyDraft& draft, const ApiField& field) {
 }
 
 void ReadCompletionLogprobs(BodyDraft& draft, const ApiField& field) {
+  const Json* value = draft.body.Any(field.name);
+  if (value != nullptr && *value == false) return;  // the form of chats
   draft.call.logprobs = draft.body.Integer32(field.name, 0, kMaxTopLogprobs);
   if (draft.call.logprobs) draft.request.mutable_sampling()->set_logprobs(*draft.call.logprobs);
 }

@@ -44,6 +44,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       stream_(call.stream),
       include_usage_(call.include_usage),
       one_tool_call_(call.one_tool_call),
+      legacy_calls_(call.legacy_calls),
       samples_(static_cast<size_t>(call.samples)),
       echo_(call.echo),
       stops_(StopsOf(call)),
@@ -149,17 +150,24 @@ void CompletionWriter::SendText(Choice& choice, std::string_view member, std::st
 
 void CompletionWriter::ShowCall(Choice& choice, const ToolCall& call, std::string& out) {
   const auto index = static_cast<size_t>(&choice - choices_.data());
-  std::string json = "{";
-  if (stream_) json += StrCat("\"index\":", choice.calls_made, ",");
-  json += StrCat("\"id\":", JsonString(StrCat("call_", id_, "-", index, "-", choice.calls_made)),
-                 ",\"type\":\"function\",\"function\":{\"name\":", JsonString(call.name),
-                 ",\"arguments\":", JsonString(call.arguments), "}}");
+  const std::string function =
+      StrCat("{\"name\":", JsonString(call.name), ",\"arguments\":", JsonString(call.arguments), "}");
+  std::string json = function;
+  if (!legacy_calls_) {
+    const std::string id = JsonString(StrCat("call_", id_, "-", index, "-", choice.calls_made));
+    json = StrCat("{", stream_ ? StrCat("\"index\":", choice.calls_made, ",") : "", "\"id\":", id,
+                  ",\"type\":\"function\",\"function\":", function, "}");
+  }
   ++choice.calls_made;
   if (stream_) {
-    out += StrCat(choice.head, "\"tool_calls\":[", json, "]", plain_tail_);
+    out += StrCat(choice.head, Calls(json), plain_tail_);
   } else {
     choice.calls += StrCat(choice.calls.empty() ? "" : ",", json);
   }
+}
+
+std::string CompletionWriter::Calls(std::string_view json) const {
+  return legacy_calls_ ? StrCat("\"function_call\":", json) : StrCat("\"tool_calls\":[", json, "]");
 }
 
 void CompletionWriter::End(size_t index, const RequestOutcome& outcome, std::string& out) {
@@ -172,7 +180,7 @@ void CompletionWriter::End(size_t index, const RequestOutcome& outcome, std::str
   if (choice.reasoning_parser) Show(choice, choice.reasoning_parser->Finish(), out);
   if (choice.tool_parser != nullptr) Show(choice, choice.tool_parser->Finish(), out);
   const bool calls = choice.calls_made > 0 && outcome.finish == FinishReason::kStop;
-  choice.finish_reason = JsonString(calls ? "tool_calls" : Name(outcome.finish));
+  choice.finish_reason = JsonString(!calls ? Name(outcome.finish) : legacy_calls_ ? "function_call" : "tool_calls");
   choice.prompt_tokens = outcome.prompt_tokens;
   choice.cached_tokens = outcome.cached_tokens;
   choice.completion_tokens = outcome.completion_tokens;
@@ -210,7 +218,7 @@ void CompletionWriter::AppendChoice(const Choice& choice, size_t index, std::str
     out += StrCat(",\"message\":{\"role\":\"assistant\",\"content\":", silent ? "null" : JsonString(choice.text),
                   ",\"refusal\":null");
     if (!choice.reasoning.empty()) out += StrCat(",\"reasoning_content\":", JsonString(choice.reasoning));
-    if (!choice.calls.empty()) out += StrCat(",\"tool_calls\":[", choice.calls, "]");
+    if (!choice.calls.empty()) out += StrCat(",", Calls(choice.calls));
     out += '}';
   } else {
     out += StrCat(",\"text\":", JsonString(choice.text));

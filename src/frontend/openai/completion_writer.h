@@ -78,11 +78,13 @@ class CompletionWriter {
   void SendText(Choice& choice, std::string_view member, std::string_view text, std::string& out);
   // Appends a call of a chat to a delta, or to the list of calls.
   void ShowCall(Choice& choice, const ToolCall& call, std::string& out);
+  // Returns the member of a message, or of a delta, that has these calls.
+  std::string Calls(std::string_view json) const;
   void AppendLastEvents(std::string& out) const;
   std::string Usage() const;
   void AppendChoice(const Choice& choice, size_t index, std::string& out) const;
 
-  const bool chat_, stream_, include_usage_, one_tool_call_;
+  const bool chat_, stream_, include_usage_, one_tool_call_, legacy_calls_;
   const size_t samples_;
   const std::vector<std::string> echo_;
   const std::vector<std::string> stops_;  // stop strings, which all choices share

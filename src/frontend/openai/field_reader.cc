@@ -1,5 +1,6 @@
 #include "frontend/openai/field_reader.h"
 
+#include <cmath>
 #include <utility>
 
 #include "base/strings.h"
@@ -14,6 +15,12 @@ absl::Status WrongType(std::string_view path, std::string_view expected, const J
 }
 
 std::optional<int64_t> AsInteger(const Json& value, int64_t low, int64_t high) {
+  if (value.is_number_float()) {
+    constexpr double kMaxExact = 1LL << std::numeric_limits<double>::digits;
+    const double number = value.get<double>();
+    if (std::trunc(number) != number || std::abs(number) > kMaxExact) return std::nullopt;
+    return AsInteger(static_cast<int64_t>(number), low, high);
+  }
   if (!value.is_number_integer()) return std::nullopt;
   if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) {
     return std::nullopt;

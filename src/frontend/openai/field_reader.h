@@ -57,7 +57,7 @@ class FieldReader {
 // The name of an element in errors: "stop[3]".
 std::string ElementPath(std::string_view list, size_t index);
 absl::Status WrongType(std::string_view path, std::string_view expected, const Json& got);
-// The value as an integer in [low, high], or nothing.
+// The value as an integer in [low, high], or nothing. 16.0 is an integer, as some clients send it.
 std::optional<int64_t> AsInteger(const Json& value, int64_t low, int64_t high);
 
 }  // namespace baton

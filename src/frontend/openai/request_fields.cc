@@ -35,14 +35,19 @@ struct ParamReader {
   }
   bool operator()(bool& value) const { return Take(body.Bool(field.json), value); }
   bool operator()(std::optional<int32_t>& value) const { return Take(ReadInteger(), value); }
+  // A negative number stands for the number with the same bits.
   bool operator()(std::optional<uint64_t>& value) const {
-    const auto read = body.Integer(field.json);
-    if (read) value = static_cast<uint64_t>(*read);
-    return read.has_value();
+    const Json* number = body.Any(field.json);
+    if (number == nullptr) return false;
+    const auto read = AsInteger(*number, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
+    if (!read && !number->is_number_unsigned()) return Refuse(field.json, "an integer", *number);
+    value = read ? static_cast<uint64_t>(*read) : number->get<uint64_t>();
+    return true;
   }
   bool operator()(std::vector<std::string>& texts) const {
     const Json* list = body.Any(field.json);
     if (list == nullptr) return false;
+    if (*list == "") return false;  // some clients send an empty text for none
     if (list->is_string()) {
       texts.push_back(list->get<std::string>());
       body.Check(CheckStop(texts.back(), field.json));  // the path of a lone text has no index

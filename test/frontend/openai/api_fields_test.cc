@@ -1,6 +1,7 @@
 // Tests of the table of body fields, row by row.
 #include "frontend/openai/api_fields.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -88,6 +89,9 @@ const std::map<std::string, std::string>& Examples() {
       {"top_logprobs", "0"},
       {"echo", "true"},
       {"tool_choice", R"("auto")"},
+      {"function_call", R"("auto")"},
+      {"functions", R"([{"name": "f"}])"},
+      {"add_generation_prompt", "false"},
       {"parallel_tool_calls", "false"},
       {"tools", R"([{"type": "function", "function": {"name": "f"}}])"},
       {"chat_template_kwargs", R"({"x": 1})"},
@@ -115,6 +119,151 @@ TEST_CASE("Each row is complete, and each API has a field once") {
   }
   for (const SamplingField& field : SamplingFields()) {
     if (!field.json.empty()) CHECK(seen.contains({Api::kChat, field.json}));
+  }
+}
+
+// Values of every type, with which a fixed or refused field is tried.
+const std::vector<Json>& OtherValues() {
+  static const auto* values = new std::vector<Json>{true,
+                                                    false,
+                                                    -1,
+                                                    0,
+                                                    1,
+                                                    2.5,
+                                                    "",
+                                                    "other",
+                                                    "low",
+                                                    "right",
+                                                    Json::parse("[]"),
+                                                    Json::parse(R"(["audio"])"),
+                                                    Json::parse("[[[]]]"),
+                                                    Json::parse("{}"),
+                                                    Json::parse(R"({"type":"json_object"})"),
+                                                    "\xF0\x9D\x84\x9E"};
+  return *values;
+}
+
+TEST_CASE("Each fixed field accepts its values and refuses all others by name") {
+  for (const ApiField& field : ApiFields()) {
+    if (field.state == State::kSupported) continue;
+    const std::string name(field.name);
+    std::vector<Json> accepted;
+    for (const std::string_view text : {field.value, field.other_value}) {
+      if (!text.empty()) accepted.push_back(Json::parse(text));
+    }
+    for (const Api api : kApis) {
+      if (!field.apis.contains(api)) continue;
+      CAPTURE(name, static_cast<int>(api));
+      for (const Json& value : accepted) CHECK(ReadWith(api, name, value).message() == "");
+      for (const Json& value : OtherValues()) {
+        if (std::ranges::find(accepted, value) != accepted.end()) continue;
+        CAPTURE(value.dump());
+        CHECK(Message(ReadWith(api, name, value)).starts_with(name + ": "));
+      }
+    }
+  }
+}
+
+TEST_CASE("Each field that vLLM and OpenAI have is in the table") {
+  const std::vector<std::string> both = {"model",
+                                         "n",
+                                         "stream",
+                                         "stream_options",
+                                         "frequency_penalty",
+                                         "presence_penalty",
+                                         "repetition_penalty",
+                                         "temperature",
+                                         "top_p",
+                                         "top_k",
+                                         "min_p",
+                                         "seed",
+                                         "stop",
+                                         "stop_token_ids",
+                                         "ignore_eos",
+                                         "min_tokens",
+                                         "logit_bias",
+                                         "user",
+                                         "use_beam_search",
+                                         "length_penalty",
+                                         "include_stop_str_in_output",
+                                         "skip_special_tokens",
+                                         "spaces_between_special_tokens",
+                                         "truncate_prompt_tokens",
+                                         "allowed_token_ids",
+                                         "bad_words",
+                                         "prompt_logprobs",
+                                         "response_format",
+                                         "structured_outputs",
+                                         "guided_json",
+                                         "guided_regex",
+                                         "guided_choice",
+                                         "guided_grammar",
+                                         "guided_decoding_backend",
+                                         "guided_whitespace_pattern",
+                                         "structural_tag",
+                                         "priority",
+                                         "request_id",
+                                         "logits_processors",
+                                         "return_tokens_as_token_ids",
+                                         "return_token_ids",
+                                         "cache_salt",
+                                         "kv_transfer_params",
+                                         "vllm_xargs",
+                                         "echo",
+                                         "add_special_tokens",
+                                         "max_tokens",
+                                         "logprobs"};
+  const std::vector<std::string> chat = {"messages",
+                                         "top_logprobs",
+                                         "max_completion_tokens",
+                                         "tools",
+                                         "tool_choice",
+                                         "functions",
+                                         "function_call",
+                                         "parallel_tool_calls",
+                                         "reasoning_effort",
+                                         "include_reasoning",
+                                         "thinking_token_budget",
+                                         "audio",
+                                         "modalities",
+                                         "prediction",
+                                         "web_search_options",
+                                         "metadata",
+                                         "store",
+                                         "service_tier",
+                                         "verbosity",
+                                         "safety_identifier",
+                                         "prompt_cache_key",
+                                         "prompt_cache_retention",
+                                         "add_generation_prompt",
+                                         "continue_final_message",
+                                         "documents",
+                                         "chat_template",
+                                         "chat_template_kwargs",
+                                         "mm_processor_kwargs",
+                                         "media_io_kwargs"};
+  const std::map<Api, std::vector<std::string>> names = {
+      {Api::kCompletions, {"prompt", "suffix", "best_of", "prompt_embeds"}},
+      {Api::kChat, chat},
+      {Api::kTokenizeText, {"model", "prompt", "add_special_tokens", "return_token_strs"}},
+      {Api::kTokenizeChat,
+       {"model", "messages", "add_generation_prompt", "continue_final_message", "add_special_tokens", "chat_template",
+        "chat_template_kwargs", "mm_processor_kwargs", "media_io_kwargs", "tools", "return_token_strs"}},
+      {Api::kDetokenize, {"model", "tokens"}}};
+  const auto has = [](Api api, const std::string& name) {
+    return std::ranges::any_of(ApiFields(),
+                               [&](const ApiField& field) { return field.name == name && field.apis.contains(api); });
+  };
+  for (const auto& [api, list] : names) {
+    for (const std::string& name : list) {
+      CAPTURE(name, static_cast<int>(api));
+      CHECK(has(api, name));
+    }
+  }
+  for (const std::string& name : both) {
+    CAPTURE(name);
+    CHECK(has(Api::kCompletions, name));
+    CHECK(has(Api::kChat, name));
   }
 }
 

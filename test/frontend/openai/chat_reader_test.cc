@@ -175,6 +175,27 @@ TEST_CASE("ReadChat hides tools from the model when tool_choice is none") {
   CHECK(MustRead(WithHello("\"tools\": [], \"tool_choice\": \"auto\"")).tools == ToolFormat::kNone);
 }
 
+TEST_CASE("ReadChat reads functions as tools whose answers have the older form") {
+  const std::string functions = R"("functions": [{"name": "f", "description": "d", "parameters": {"type": "object"}}])";
+  const CompletionCall call = MustRead(WithHello(functions), "qwen");
+  CHECK(call.tools == ToolFormat::kHermes);
+  CHECK(call.tool_names == std::vector<std::string>{"f"});
+  CHECK(call.legacy_calls);
+  CHECK(call.one_tool_call);
+  const CompletionCall as_tools = MustRead(WithHello(StrCat("\"tools\": [", kTool, "]")), "qwen");
+  CHECK(TextOf(call.values.tools) == TextOf(as_tools.values.tools));
+  CHECK_FALSE(as_tools.legacy_calls);
+  const CompletionCall hidden = MustRead(WithHello(StrCat(functions, R"(, "function_call": "none")")), "qwen");
+  CHECK(hidden.tools == ToolFormat::kNone);
+  CHECK(hidden.values.tools.IsNone());
+  CHECK(MustRead(WithHello(R"("functions": [], "function_call": "none")")).tools == ToolFormat::kNone);
+}
+
+TEST_CASE("ReadChat passes on whether the prompt begins an answer") {
+  CHECK(MustRead(kHello).values.add_generation_prompt);
+  CHECK_FALSE(MustRead(WithHello(R"("add_generation_prompt": false)")).values.add_generation_prompt);
+}
+
 TEST_CASE("ReadChat refuses unsupported fields of tools by name") {
   const auto with = [](std::string_view tool) { return WithHello(StrCat("\"tools\": [", tool, "]")); };
   CHECK(ErrorOf(with(R"({"type": "custom"})"), "qwen") ==
@@ -193,16 +214,22 @@ TEST_CASE("ReadChat refuses unsupported fields of tools by name") {
   CHECK(ErrorOf(WithHello(R"("parallel_tool_calls": "no")")) ==
         "parallel_tool_calls: expected true or false, got 'no'");
   CHECK(ErrorOf(WithHello(R"("functions": [{}])")) ==
-        "functions: expected [], got a list of 1, which is not supported");
+        "functions[0].name: expected 1 to 64 letters, digits and \"_-.\", got none");
+  CHECK(ErrorOf(WithHello(R"("functions": [3])")) == "functions[0]: expected an object, got 3");
+  CHECK(ErrorOf(WithHello(R"("functions": [{"name": "f"}], "tools": [{"function": {"name": "f"}}])"), "qwen") ==
+        "functions: expected none beside tools");
+  CHECK(ErrorOf(WithHello(R"("functions": [{"name": "f"}], "function_call": {"name": "f"})"), "qwen") ==
+        "function_call: expected 'auto' or 'none', got an object, which is not supported");
 }
 
 TEST_CASE("ReadChat refuses fields of other kinds of answer unless they have no effect") {
   CHECK(ErrorOf(WithHello(R"("modalities": ["audio"])")) ==
         R"(modalities: expected ["text"], got a list of 1, which is not supported)");
-  CHECK(ErrorOf(WithHello(R"("audio": {"voice": "v"})")) == "audio: is not supported");
-  CHECK(ErrorOf(WithHello(R"("reasoning_effort": "high")")) == "reasoning_effort: is not supported");
+  CHECK(ErrorOf(WithHello(R"("audio": {"voice": "v"})")) == "audio: is not supported: this server writes text");
+  CHECK(ErrorOf(WithHello(R"("reasoning_effort": "high")")) ==
+        "reasoning_effort: expected \"medium\", got 'high', which is not supported");
   CHECK(ErrorOf(WithHello(R"("prediction": {})")) == "prediction: is not supported");
-  CHECK(ErrorOf(WithHello(R"("echo": true)")) == "echo: is not supported");
+  CHECK(ErrorOf(WithHello(R"("echo": true)")) == "echo: expected false, got true, which is not supported");
   CHECK(ErrorOf(WithHello(R"("prompt": "x")")) == "prompt: is not supported");
   CHECK(MustRead(WithHello(R"("modalities": ["text"], "verbosity": "medium", "parallel_tool_calls": true,
                               "prompt_cache_key": "k", "safety_identifier": "me", "audio": null)"))

@@ -53,6 +53,22 @@ TEST_CASE("Every sampling field reaches the request") {
   CHECK(MustReadCompletion(R"("prompt": "x", "seed": -1)").requests[0].sampling().seed() == ~uint64_t{0});
 }
 
+TEST_CASE("ReadCompletion reads numbers and none as clients in other languages send them") {
+  const CompletionCall call = MustReadCompletion(
+      R"("prompt": [1.0, 2], "n": 2.0, "max_tokens": 16.0, "seed": 18446744073709551615, "stop": "", "logprobs": false,
+         "length_penalty": 1.0, "priority": -0.0)");
+  CHECK(call.samples == 2);
+  CHECK_FALSE(call.logprobs);
+  const v1::Sampling& sampling = call.requests[0].sampling();
+  CHECK(sampling.max_tokens() == 16);
+  CHECK(sampling.seed() == ~uint64_t{0});
+  CHECK(sampling.stop().empty());
+  CHECK_FALSE(sampling.has_logprobs());
+  CHECK(CompletionError(R"("prompt": "a", "max_tokens": 16.5)").starts_with("max_tokens: expected an integer in [0, "));
+  CHECK(CompletionError(R"("prompt": "a", "seed": 1e30)") == "seed: expected an integer, got 1e+30");
+  CHECK(CompletionError(R"("prompt": "a", "logprobs": true)") == "logprobs: expected an integer in [0, 20], got true");
+}
+
 TEST_CASE("Each of several prompts is a request with its samples") {
   const CompletionCall call = MustReadCompletion(R"("prompt": ["a", [98, 99]], "n": 2, "seed": 10)");
   REQUIRE(call.requests.size() == 2);
@@ -172,7 +188,7 @@ TEST_CASE("ReadCompletion refuses a wrong value with its field and the expected 
       {R"("prompt": "a", "temperature": 1e300)", "temperature: expected a number in [0, 100], got 1e+300"},
       {R"("prompt": "a", "max_tokens": 2147483648)",
        "max_tokens: expected an integer in [0, 2147483647], got 2147483648"},
-      {R"("prompt": "a", "max_tokens": 5.0)", "max_tokens: expected an integer in [0, 2147483647], got 5.0"},
+      {R"("prompt": "a", "max_tokens": 5.5)", "max_tokens: expected an integer in [0, 2147483647], got 5.5"},
       {R"("prompt": "a", "logprobs": true)", "logprobs: expected an integer in [0, 20], got true"},
       {R"("prompt": "a", "logprobs": 21)", "logprobs: expected an integer in [0, 20], got 21"},
       {R"("prompt": "a", "top_k": 99999999999)", "top_k: expected an integer in [-1, 2147483647], got 99999999999"},

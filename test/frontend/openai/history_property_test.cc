@@ -57,6 +57,8 @@ Json JoinDeltas(std::string_view stream) {
         message["role"] = value;
       } else if (name == "tool_calls") {
         for (const Json& call : value) message["tool_calls"].push_back(call);
+      } else if (name == "function_call") {
+        message[name] = value;
       } else {
         Append(message, name.c_str(), value);
       }
@@ -92,6 +94,9 @@ Json Plain(const Json& message) {
   Json plain = {{"role", "assistant"}, {"content", message["content"].is_null() ? Json("") : message["content"]}};
   if (message.contains("reasoning_content")) plain["reasoning_content"] = message["reasoning_content"];
   if (message.contains("tool_calls")) plain["tool_calls"] = message["tool_calls"];
+  if (message.contains("function_call")) {
+    plain["tool_calls"].push_back({{"type", "function"}, {"function", message["function_call"]}});
+  }
   return plain;
 }
 
@@ -104,6 +109,7 @@ CollectedAnswer RandomCollected(std::mt19937& random) {
   call.tools = kFormats[random() % 3];
   call.tool_names = {"f", "no name"};
   call.include_usage = random() % 2 == 0;
+  call.one_tool_call = call.legacy_calls = random() % 4 == 0;
   CompletionCall streamed = call;
   streamed.stream = true;
   CompletionWriter body(call, model, "1", absl::UnixEpoch()), stream(streamed, model, "1", absl::UnixEpoch());
@@ -152,7 +158,11 @@ TEST_CASE("Answers are taken back and render to the same tokens") {
       streamed.push_back(answer.streamed);
       plain.push_back(answer.plain);
       for (const Json& call : answer.plain.value("tool_calls", Json::array())) {
-        add({{"role", "tool"}, {"tool_call_id", call["id"]}, {"content", "done"}});
+        if (call.contains("id")) {
+          add({{"role", "tool"}, {"tool_call_id", call["id"]}, {"content", "done"}});
+        } else {
+          add({{"role", "function"}, {"name", "f"}, {"content", "done"}});
+        }
       }
       // A server with refusals sends them instead of text.
       if (random() % 4 > 0) continue;

@@ -27,6 +27,15 @@ const std::vector<std::string>& Bodies() {
       R"({"model":"plain","messages":[{"role":"user","content":"u"}],"followers":[{"model":"qwen","messages":[{"role":)"
       R"("user","content":[{"type":"text","text":"t"},{"type":"output"}]}],"tools":[{"type":"function","function":)"
       R"({"name":"f"}}],"tool_choice":"auto"}]})",
+      R"({"model":"qwen","messages":[{"role":"assistant","content":[{"type":"refusal","refusal":"r","cache_control":{}},)"
+      R"({"type":"thinking","thinking":"t","signature":"s"}],"refusal":"no","annotations":[],"tool_calls":[{"index":0,)"
+      R"("function":{"name":"f","arguments":{"x":1},"parsed_arguments":null}}]},{"role":"function","name":"f","content":)"
+      R"([{"type":"image_url","image_url":{"url":"u"}},{"type":"file"}]},{"role":"assistant","function_call":{"name":)"
+      R"("f","arguments":null}}],"functions":[{"name":"f","parameters":{}}],"function_call":"auto","seed":1.0})",
+      R"({"model":"qwen","messages":[{"role":"user","content":"u"}],"tools":[{"type":"function","cache_control":{},)"
+      R"("function":{"name":"f","strict":true,"parameters":{"properties":{"x":{"type":["string",1]}},"required":["x"],)"
+      R"("additionalProperties":false}}}],"skip_special_tokens":true,"length_penalty":1.0,"use_beam_search":false,)"
+      R"("add_generation_prompt":false,"documents":[],"reasoning_effort":"medium","guided_json":null})",
       R"({"model":"plain","tokens":[1,2,257],"prompt":"p","add_special_tokens":false})"};
   return bodies;
 }
@@ -41,6 +50,12 @@ std::string Mutate(std::string body, std::mt19937& random) {
                                                   "1e308",
                                                   "9223372036854775807",
                                                   "18446744073709551615",
+                                                  "-0.0",
+                                                  "3.0",
+                                                  "NaN",
+                                                  "\"\\ud800\"",
+                                                  "\"\\udc00x\"",
+                                                  "\"image_url\"",
                                                   "\"\"",
                                                   "\"\\ud834\\udd1e\"",
                                                   "[]",

@@ -67,6 +67,23 @@ TEST_CASE("A body's message has calls, and null content without text") {
       R"("content":"<tool_call>{","refusal":null},"logprobs":null,"finish_reason":"stop")");
 }
 
+TEST_CASE("An answer to a body with functions has the older form of a call") {
+  const std::string call = "<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</tool_call>";
+  for (const bool stream : {false, true}) {
+    CompletionCall older = Call(ToolFormat::kHermes, stream);
+    older.one_tool_call = older.legacy_calls = true;
+    CompletionWriter writer = LlamaWriter(older);
+    std::string out;
+    writer.Update(0, Text("A " + call + call), out);
+    writer.End(0, OutcomeWith(FinishReason::kStop), out);
+    if (!stream) out = writer.Body();
+    Has(out, R"("function_call":{"name":"f","arguments":"{\"x\": 1}"}})");
+    Has(out, R"("finish_reason":"function_call")");
+    CHECK(out.find("tool_calls") == std::string::npos);
+    CHECK(out.find("function_call\":{") == out.rfind("function_call\":{"));
+  }
+}
+
 TEST_CASE("CompletionWriter shows only the first call when calls are not parallel") {
   const bool stream = GENERATE(false, true);
   CompletionCall call = Call(ToolFormat::kHermes, stream);
