@@ -195,6 +195,10 @@ constexpr MetricFamily kTable[] = {
      "Parts of tools' results that a text replaced because the model reads text, by `kind` (image, audio, video, "
      "file).",
      {{"kind=*", &ChatCounts::parts_left_out}}},
+    {"baton_strict_tool_calls_total",
+     Kind::kCounter,
+     "Calls of tools with strict: true, by whether the top level of the `arguments` fits the schema: match, mismatch.",
+     {{"arguments=match", &ChatCounts::matching_calls}, {"arguments=mismatch", &ChatCounts::mismatching_calls}}},
     {"baton_worker_requests",
      Kind::kGauge,
      "Requests on this worker, by `role`, `model` and `state` (running, queued). Prefill: queued requests wait for "

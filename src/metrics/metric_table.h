@@ -72,6 +72,7 @@ struct HttpCounts {
 
 struct ChatCounts {
   LabelCounter parts_left_out;  // by kind
+  prometheus::Counter *matching_calls = nullptr, *mismatching_calls = nullptr;
 };
 
 struct WorkerCounts {

@@ -27,4 +27,9 @@ void ChatLog::OnRead(const MediaCounts& left_out) {
       parts, *kept_back);
 }
 
+void ChatLog::OnAnswer(const StrictCalls& calls) {
+  counts_.matching_calls->Increment(static_cast<double>(calls.matched));
+  counts_.mismatching_calls->Increment(static_cast<double>(calls.mismatched));
+}
+
 }  // namespace baton

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log_limit.h"
+#include "frontend/openai/argument_schema.h"
 #include "frontend/openai/part_reader.h"
 #include "metrics/metrics.h"
 
@@ -16,6 +17,8 @@ class ChatLog {
 
   // Takes the parts that a text replaced in a chat. Logs at most one line every 10 s.
   void OnRead(const MediaCounts& left_out);
+  // Takes the calls of a whole answer.
+  void OnAnswer(const StrictCalls& calls);
 
  private:
   const Clock& clock_;

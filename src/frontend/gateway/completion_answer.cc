@@ -7,10 +7,10 @@
 
 namespace baton {
 
-std::shared_ptr<CompletionAnswer> CompletionAnswer::Make(Router& router, const CompletionCall& call,
+std::shared_ptr<CompletionAnswer> CompletionAnswer::Make(Router& router, ChatLog& chats, const CompletionCall& call,
                                                          const CallId& call_id, const std::string& id,
                                                          std::shared_ptr<HttpReply> reply) {
-  std::shared_ptr<CompletionAnswer> answer(new CompletionAnswer(router, call, call_id, id, std::move(reply)));
+  std::shared_ptr<CompletionAnswer> answer(new CompletionAnswer(router, chats, call, call_id, id, std::move(reply)));
   if (answer->stream_) OpenEventStream(*answer->reply_, answer->WithLimits(EventStream(call_id)));
   answer->reply_->OnGone([weak = answer->weak_from_this()](Gone why) {
     if (const auto self = weak.lock()) self->OnGone(why);
@@ -18,9 +18,10 @@ std::shared_ptr<CompletionAnswer> CompletionAnswer::Make(Router& router, const C
   return answer;
 }
 
-CompletionAnswer::CompletionAnswer(Router& router, const CompletionCall& call, const CallId& call_id,
+CompletionAnswer::CompletionAnswer(Router& router, ChatLog& chats, const CompletionCall& call, const CallId& call_id,
                                    const std::string& id, std::shared_ptr<HttpReply> reply)
-    : call_id_(call_id),
+    : chats_(chats),
+      call_id_(call_id),
       chat_(call.chat),
       stream_(call.stream),
       reply_(std::move(reply)),
@@ -67,6 +68,7 @@ void CompletionAnswer::OnEnd(size_t choice, const RequestOutcome& outcome) {
   SendEvents();
   if (!writer_.done()) return;
   over_ = true;
+  chats_.OnAnswer(writer_.strict_calls());
   stream_ ? reply_->End() : reply_->Send(WithLimits(JsonResponse(call_id_, writer_.Body())));
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "frontend/admission.h"
+#include "frontend/gateway/chat_log.h"
 #include "frontend/gateway/http_call.h"
 #include "frontend/http/http_reply.h"
 #include "frontend/openai/completion_call.h"
@@ -20,9 +21,11 @@ namespace baton {
 // are cancelled or detached. Thread-safe.
 class CompletionAnswer final : public std::enable_shared_from_this<CompletionAnswer> {
  public:
-  // `id` is the completion's id. The router and the call's model must outlive this object.
-  static std::shared_ptr<CompletionAnswer> Make(Router& router, const CompletionCall& call, const CallId& call_id,
-                                                const std::string& id, std::shared_ptr<HttpReply> reply);
+  // `id` is the completion's id. The router, `chats` and the call's model must outlive this
+  // object.
+  static std::shared_ptr<CompletionAnswer> Make(Router& router, ChatLog& chats, const CompletionCall& call,
+                                                const CallId& call_id, const std::string& id,
+                                                std::shared_ptr<HttpReply> reply);
 
   std::shared_ptr<CallSink> sink(size_t choice) { return {shared_from_this(), &choices_.at(choice)}; }
   // As CompletionWriter::SetThinking.
@@ -48,14 +51,15 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
     RequestHandle handle_;
   };
 
-  CompletionAnswer(Router& router, const CompletionCall& call, const CallId& call_id, const std::string& id,
-                   std::shared_ptr<HttpReply> reply);
+  CompletionAnswer(Router& router, ChatLog& chats, const CompletionCall& call, const CallId& call_id,
+                   const std::string& id, std::shared_ptr<HttpReply> reply);
   void OnUpdate(size_t choice, const TokenUpdate& update);
   void OnEnd(size_t choice, const RequestOutcome& outcome);
   void OnGone(Gone why);
   void SendEvents();  // REQUIRES: the caller holds the lock
   HttpResponse WithLimits(HttpResponse response) const;
 
+  ChatLog& chats_;
   const CallId call_id_;
   const bool chat_, stream_;
   const std::shared_ptr<HttpReply> reply_;

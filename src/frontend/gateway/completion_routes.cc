@@ -91,7 +91,8 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
   }
   if (!read.ok()) return Refuse(parts, *call, read.status());
   parts.chats.OnRead(read->left_out);
-  const auto answer = CompletionAnswer::Make(parts.router, *read, call->id, parts.admission.DrawId(), call->reply);
+  const auto answer =
+      CompletionAnswer::Make(parts.router, parts.chats, *read, call->id, parts.admission.DrawId(), call->reply);
   SubmitAll(parts, *read, {call->caller, call->id.request_id, call->id.span, call->arrived + read->timeout}, answer);
 }
 

@@ -45,8 +45,11 @@ void ReadDescription(const Json& object, const std::string& path, FieldReader& o
   if (!function.ok()) return owner.Check(function.Finish());
   call.tool_names.push_back(ReadName(function));
   function.Text("description");
-  function.Object("parameters");
-  if (function.Bool("strict").value_or(false)) function.Refuse("strict", "is not supported");
+  const Json* parameters = function.Object("parameters");
+  if (function.Bool("strict").value_or(false)) {
+    call.strict_tools.push_back(
+        {.name = call.tool_names.back(), .schema = ArgumentSchema(parameters == nullptr ? Json() : *parameters)});
+  }
   SkipMembers(function, ToolMembers());
   owner.Check(function.Finish());
 }

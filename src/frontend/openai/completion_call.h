@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "frontend/openai/argument_schema.h"
 #include "frontend/openai/part_reader.h"
 #include "frontend/openai/tool_format.h"
 #include "inference.pb.h"
@@ -31,6 +32,12 @@ inline FieldPaths OpenAiPaths() {
           .sampling = JsonName};
 }
 
+// A tool with `strict: true`. The schema is not enforced. Each call is compared with it afterwards.
+struct StrictTool {
+  std::string name;
+  ArgumentSchema schema;
+};
+
 struct CompletionCall {
   // One for each prompt. Each prompt has `samples` choices. Sample s of prompt p is choice
   // p * samples + s of the call, and its seed is ChoiceSeed of the prompt's seed and s.
@@ -54,6 +61,7 @@ struct CompletionCall {
   std::optional<int32_t> logprobs{};
   ToolFormat tools = ToolFormat::kNone;   // the format in which the model writes calls
   std::vector<std::string> tool_names{};  // tools that the model may call
+  std::vector<StrictTool> strict_tools{};
   // If set, the answer shows only the first of several calls.
   bool one_tool_call = false;
   // If set, the answer has "function_call" instead of "tool_calls".

@@ -47,6 +47,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       legacy_calls_(call.legacy_calls),
       samples_(static_cast<size_t>(call.samples)),
       echo_(call.echo),
+      strict_tools_(call.strict_tools),
       stops_(StopsOf(call)),
       tokenizer_(*model.tokenizer),
       id_(id),
@@ -149,6 +150,7 @@ void CompletionWriter::SendText(Choice& choice, std::string_view member, std::st
 }
 
 void CompletionWriter::ShowCall(Choice& choice, const ToolCall& call, std::string& out) {
+  CountStrict(call);
   const auto index = static_cast<size_t>(&choice - choices_.data());
   const std::string function =
       StrCat("{\"name\":", JsonString(call.name), ",\"arguments\":", JsonString(call.arguments), "}");
@@ -164,6 +166,12 @@ void CompletionWriter::ShowCall(Choice& choice, const ToolCall& call, std::strin
   } else {
     choice.calls += StrCat(choice.calls.empty() ? "" : ",", json);
   }
+}
+
+void CompletionWriter::CountStrict(const ToolCall& call) {
+  const auto tool = std::ranges::find(strict_tools_, call.name, &StrictTool::name);
+  if (tool == strict_tools_.end()) return;
+  ++(tool->schema.Accepts(call.arguments) ? strict_calls_.matched : strict_calls_.mismatched);
 }
 
 std::string CompletionWriter::Calls(std::string_view json) const {

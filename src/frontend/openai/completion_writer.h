@@ -39,6 +39,8 @@ class CompletionWriter {
   static void Fail(const absl::Status& status, std::string& out);
 
   bool done() const { return ended_ == choices_.size(); }  // all choices have ended
+  // The calls so far of tools with `strict: true`.
+  const StrictCalls& strict_calls() const { return strict_calls_; }
   // The whole answer. REQUIRES: the call does not stream, and done().
   std::string Body() const;
 
@@ -78,6 +80,8 @@ class CompletionWriter {
   void SendText(Choice& choice, std::string_view member, std::string_view text, std::string& out);
   // Appends a call of a chat to a delta, or to the list of calls.
   void ShowCall(Choice& choice, const ToolCall& call, std::string& out);
+  // Compares the arguments of a call with the schema of its tool.
+  void CountStrict(const ToolCall& call);
   // Returns the member of a message, or of a delta, that has these calls.
   std::string Calls(std::string_view json) const;
   void AppendLastEvents(std::string& out) const;
@@ -87,6 +91,7 @@ class CompletionWriter {
   const bool chat_, stream_, include_usage_, one_tool_call_, legacy_calls_;
   const size_t samples_;
   const std::vector<std::string> echo_;
+  const std::vector<StrictTool> strict_tools_;
   const std::vector<std::string> stops_;  // stop strings, which all choices share
   const Tokenizer& tokenizer_;
   const std::string id_;
@@ -96,6 +101,7 @@ class CompletionWriter {
   const std::string plain_tail_;
   std::vector<Choice> choices_;
   size_t ended_ = 0;
+  StrictCalls strict_calls_;
 };
 
 }  // namespace baton

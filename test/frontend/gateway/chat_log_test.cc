@@ -50,5 +50,25 @@ TEST_CASE("A router replaces images in results of tools, and counts them") {
   CHECK(MetricValue(c.metrics, "baton_chat_parts_left_out_total{kind=\"image\"}") == 1);
 }
 
+TEST_CASE("A router counts calls of strict tools when an answer ends") {
+  Cluster c;
+  ServedModel model = ByteModel("bytes");
+  model.chat_template = *ChatTemplate::Parse("{% if tools %}<tool_call>{% endif %}{{ messages[0].content }}", "", "");
+  c.Serve(std::move(model));
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/chat/completions", R"({"max_tokens": 8, "messages": [{"role": "user", "content": "a"}], "tools":
+      [{"type": "function", "function": {"name": "f", "strict": true, "parameters": {"required": ["x"]}}}]})");
+  const RequestId id = c.prefill->Next().prefill().request_id();
+  c.prefill->Send(DoneEvent(id, Incarnation(22)));
+  c.decode->Next();
+  const auto call = [](const std::string& arguments) {
+    return StrCat(R"(<tool_call>{"name": "f", "arguments": )", arguments, "}</tool_call>");
+  };
+  c.decode->Send(TokensEvent(id, call("{}") + call(R"({"x": 1})") + call("{}"), FinishReason::kStop));
+  CHECK(client.Read().status == 200);
+  CHECK(MetricValue(c.metrics, "baton_strict_tool_calls_total{arguments=\"match\"}") == 1);
+  CHECK(MetricValue(c.metrics, "baton_strict_tool_calls_total{arguments=\"mismatch\"}") == 2);
+}
+
 }  // namespace
 }  // namespace baton

@@ -191,6 +191,20 @@ TEST_CASE("ReadChat reads functions as tools whose answers have the older form")
   CHECK(MustRead(WithHello(R"("functions": [], "function_call": "none")")).tools == ToolFormat::kNone);
 }
 
+TEST_CASE("ReadChat keeps the schema of strict tools") {
+  const CompletionCall call = MustRead(
+      WithHello(R"("tools": [{"type": "function", "cache_control": {"type": "ephemeral"}, "function": {"name": "f",
+                   "strict": true, "parameters": {"required": ["x"]}}}, {"function": {"name": "g", "strict": false}}])"),
+      "qwen");
+  REQUIRE(call.strict_tools.size() == 1);
+  CHECK(call.strict_tools[0].name == "f");
+  CHECK(call.strict_tools[0].schema.Accepts("{\"x\": 1}"));
+  CHECK_FALSE(call.strict_tools[0].schema.Accepts("{}"));
+  CHECK(TextOf(call.values.tools) ==
+        R"([{"type": "function", "function": {"name": "f", "strict": true, "parameters": {"required": ["x"]}}}, )"
+        R"({"function": {"name": "g", "strict": false}}])");
+}
+
 TEST_CASE("ReadChat passes on whether the prompt begins an answer") {
   CHECK(MustRead(kHello).values.add_generation_prompt);
   CHECK_FALSE(MustRead(WithHello(R"("add_generation_prompt": false)")).values.add_generation_prompt);
@@ -203,8 +217,8 @@ TEST_CASE("ReadChat refuses unsupported fields of tools by name") {
   CHECK(ErrorOf(with(R"({"type": "function"})"), "qwen") == "tools[0].function: expected an object, got none");
   CHECK(ErrorOf(with(R"({"function": {"name": "a b"}})"), "qwen") ==
         "tools[0].function.name: expected 1 to 64 letters, digits and \"_-.\", got 'a b'");
-  CHECK(ErrorOf(with(R"({"function": {"name": "f", "strict": true}})"), "qwen") ==
-        "tools[0].function.strict: is not supported");
+  CHECK(ErrorOf(with(R"({"function": {"name": "f", "strict": 1}})"), "qwen") ==
+        "tools[0].function.strict: expected true or false, got 1");
   CHECK(ErrorOf(with(R"({"function": {"name": "f", "parameters": []}})"), "qwen") ==
         "tools[0].function.parameters: expected an object, got a list of 0");
   CHECK(ErrorOf(WithHello(R"("tool_choice": "required")"), "qwen") ==

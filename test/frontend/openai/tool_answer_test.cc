@@ -84,6 +84,24 @@ TEST_CASE("An answer to a body with functions has the older form of a call") {
   }
 }
 
+TEST_CASE("CompletionWriter counts calls of strict tools that fit their schema") {
+  CompletionCall call = Call(ToolFormat::kHermes, /*stream=*/true);
+  call.samples = 2;
+  call.strict_tools.push_back({.name = "f", .schema = ArgumentSchema(Json::parse(R"({"required": ["x"]})"))});
+  CompletionWriter writer = LlamaWriter(call);
+  std::string out;
+  for (const size_t choice : {0, 1}) {
+    for (const char* arguments : {"{\"x\": 1}", "{}", "{\"x\": 2}"}) {
+      writer.Update(choice, Text(StrCat("<tool_call>{\"name\": \"f\", \"arguments\": ", arguments, "}</tool_call>")),
+                    out);
+    }
+    writer.Update(choice, Text("<tool_call>{\"name\": \"g\"}</tool_call>"), out);
+    writer.End(choice, OutcomeWith(FinishReason::kStop), out);
+  }
+  CHECK(writer.strict_calls().matched == 4);
+  CHECK(writer.strict_calls().mismatched == 2);
+}
+
 TEST_CASE("CompletionWriter shows only the first call when calls are not parallel") {
   const bool stream = GENERATE(false, true);
   CompletionCall call = Call(ToolFormat::kHermes, stream);
