@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -10,10 +11,13 @@
 #include "base/logging.h"
 #include "base/request_id.h"
 #include "base/strings.h"
+#include "base/version.h"
 #include "frontend/gateway/completion_routes.h"
 #include "frontend/gateway/host_check.h"
 #include "frontend/gateway/status_routes.h"
 #include "frontend/gateway/ui_routes.h"
+#include "frontend/openai/json_text.h"
+#include "frontend/openai/near_name.h"
 
 namespace baton {
 namespace {
@@ -23,6 +27,18 @@ namespace {
 std::string_view TraceparentOf(const HttpRequest& request) {
   const auto is_one = [](const auto& header) { return absl::EqualsIgnoreCase(header.first, "traceparent"); };
   return std::ranges::count_if(request.headers, is_one) == 1 ? request.header("traceparent") : std::string_view();
+}
+
+// Anthropic's clients send the key in "x-api-key". Returns the header "authorization", or one with
+// that key. Returns UNAUTHENTICATED if the request has two different keys.
+absl::StatusOr<std::string> AuthorizationOf(const HttpRequest& request) {
+  const std::string_view authorization = request.header("authorization"), key = request.header("x-api-key");
+  if (key.empty()) return std::string(authorization);
+  constexpr std::string_view kScheme = "Bearer ";
+  if (authorization.empty()) return StrCat(kScheme, key);
+  const bool is_bearer = absl::StartsWithIgnoreCase(ToAbsl(authorization), ToAbsl(kScheme));
+  if (is_bearer && authorization.substr(kScheme.size()) == key) return std::string(authorization);
+  return absl::UnauthenticatedError("x-api-key: expected the key of authorization, or only one of the two headers");
 }
 
 bool HasBody(const HttpRequest& head) {
@@ -39,8 +55,8 @@ const OpenAiGateway::Route OpenAiGateway::kRoutes[] = {
     {"GET", "/v1/models/", ServeModel},
     {"POST", "/tokenize", ServeTokenize},
     {"POST", "/detokenize", ServeDetokenize},
-    {"POST", "/generate", ServeGenerate, Route::For::kTenants, /*takes_query=*/true},
-    {"POST", "/prefill_only", ServePrefillOnly, Route::For::kTenants, /*takes_query=*/true},
+    {"POST", "/generate", ServeGenerate},
+    {"POST", "/prefill_only", ServePrefillOnly},
     {"GET", "/health", ServeHealth, Route::For::kAll},
     {"GET", "/version", ServeVersion},
     {"GET", "/metrics", ServeMetricsText, Route::For::kOperators},
@@ -48,13 +64,41 @@ const OpenAiGateway::Route OpenAiGateway::kRoutes[] = {
     {"GET", "/ui/status", ServeUiStatus, Route::For::kOperators},
     {"POST", "/ui/workflows", ServeUiWorkflows},
     {"POST", "/ui/trace", ServeUiTrace},
+    {"GET", "/", ServeIndex},
 };
 
 const OpenAiGateway::Route* OpenAiGateway::Find(std::string_view path) {
-  const auto found = std::ranges::find_if(kRoutes, [&](const Route& route) {
-    return route.path.ends_with('/') ? path.starts_with(route.path) && path != route.path : path == route.path;
+  // The page at /ui asks for paths relative to its own.
+  if (path.size() > 1 && path.ends_with('/') && path != "/ui/") path.remove_suffix(1);
+  const auto* const found = std::ranges::find_if(kRoutes, [&](const Route& route) {
+    const bool is_prefix = route.path.size() > 1 && route.path.ends_with('/');
+    return is_prefix ? path.starts_with(route.path) : path == route.path;
   });
   return found == std::end(kRoutes) ? nullptr : found;
+}
+
+// Clients add "/v1" to a base URL that has it, or leave it out.
+std::string_view OpenAiGateway::NearestPath(std::string_view path) {
+  if (path.ends_with('/')) path.remove_suffix(1);
+  std::string_view nearest;
+  std::vector<std::string_view> known;
+  for (const Route& route : kRoutes) {
+    if (route.path.ends_with('/')) continue;
+    known.push_back(route.path);
+    const std::string_view tail = route.path.substr(route.path.starts_with("/v1/") ? 3 : 0);
+    if (path.ends_with(tail) && route.path.size() > nearest.size()) nearest = route.path;
+  }
+  return nearest.empty() ? NearestName(path, known) : nearest;
+}
+
+void OpenAiGateway::ServeIndex(const GatewayParts&, const SharedCall& call) {
+  std::string routes;
+  for (const Route& route : kRoutes) {
+    const std::string_view name = route.path.size() > 1 && route.path.ends_with('/') ? "NAME" : "";
+    routes += StrCat(routes.empty() ? "" : ",", "\"", route.method, " ", route.path, name, "\"");
+  }
+  call->reply->Send(JsonResponse(call->id, StrCat("{\"service\":\"baton\",\"version\":", JsonString(kVersion),
+                                                  ",\"openai_base_url\":\"/v1\",\"routes\":[", routes, "]}")));
 }
 
 CallId OpenAiGateway::IdOf(const HttpRequest& request) {
@@ -68,10 +112,11 @@ absl::StatusOr<Caller> OpenAiGateway::CallerOf(const HttpRequest& request, const
   Callers& callers = parts_.admission.callers();
   const Route::For audience = route == nullptr ? Route::For::kTenants : route->audience;
   if (audience == Route::For::kAll) return std::make_shared<const Tenant>();
-  const std::string_view authorization = request.header("authorization");
+  const absl::StatusOr<std::string> authorization = AuthorizationOf(request);
+  if (!authorization.ok() && callers.asks()) return authorization.status();
   const CallOrigin origin{"HTTP", request.peer, route == nullptr ? "an unknown path" : route->path};
-  return audience == Route::For::kOperators ? callers.AuthenticateOperator(authorization, origin)
-                                            : callers.Authenticate(authorization, origin);
+  return audience == Route::For::kOperators ? callers.AuthenticateOperator(authorization.value_or(""), origin)
+                                            : callers.Authenticate(authorization.value_or(""), origin);
 }
 
 HttpResponse OpenAiGateway::OtherMethod(const Route& route, const HttpRequest& request, const CallId& id) {
@@ -99,14 +144,12 @@ bool OpenAiGateway::IsOtherSites(const HttpRequest& request) const {
 std::optional<HttpResponse> OpenAiGateway::RefusalFor(const Route* route, const HttpRequest& head, const CallId& id) {
   if (route == nullptr) {
     const std::string shown = absl::CHexEscape(head.path.substr(0, 256));
-    return ErrorResponse(id, absl::NotFoundError(absl::StrCat("unknown path '", shown, "'")));
+    const std::string_view near = NearestPath(head.path);
+    const std::string hint = near.empty() ? "" : StrCat(". Did you mean '", near, "'?");
+    return ErrorResponse(id, absl::NotFoundError(StrCat("unknown path '", shown, "'", hint)));
   }
   const bool is_read = route->method == "GET" && head.method == "HEAD";
   if (head.method != route->method && !is_read) return OtherMethod(*route, head, id);
-  if (!route->takes_query && !head.query.empty()) {
-    return ErrorResponse(id, absl::InvalidArgumentError(StrCat("query: expected none for ", route->path, ", got '",
-                                                               absl::CHexEscape(head.query.substr(0, 256)), "'")));
-  }
   // Health checks need no key. Without this check, a caller without a key could fill memory with
   // bodies.
   if (route->method == "GET" && HasBody(head)) {

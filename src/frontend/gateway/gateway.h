@@ -28,11 +28,10 @@ class OpenAiGateway final : public HttpHandler {
   using Serve = void (*)(const GatewayParts& parts, const SharedCall& call);
   struct Route {
     std::string_view method;
-    // A path that ends with a slash matches all paths that begin with it.
+    // A path that ends with a slash matches all paths that begin with it, except "/" itself.
     std::string_view path;
     Serve serve;
     enum class For { kTenants, kOperators, kAll } audience = For::kTenants;
-    bool takes_query = false;
   };
   struct Decision {
     // If unset, the members below are set.
@@ -42,7 +41,12 @@ class OpenAiGateway final : public HttpHandler {
   };
   static const Route kRoutes[];
 
+  // Ignores a slash at the end.
   static const Route* Find(std::string_view path);
+  // Returns the path of a route that an unknown path probably means, or "".
+  static std::string_view NearestPath(std::string_view path);
+  // GET /: names the routes.
+  static void ServeIndex(const GatewayParts& parts, const SharedCall& call);
   absl::StatusOr<Caller> CallerOf(const HttpRequest& request, const Route* route);
   bool IsOtherSites(const HttpRequest& request) const;
   Decision Decide(const HttpRequest& head, const CallId& id);

@@ -69,7 +69,9 @@ void ServeModels(const GatewayParts& parts, const SharedCall& call) {
 }
 
 void ServeModel(const GatewayParts& parts, const SharedCall& call) {
-  const std::string name = Unescape(std::string_view(call->request.path).substr(kModelPath.size()));
+  std::string_view escaped = std::string_view(call->request.path).substr(kModelPath.size());
+  if (escaped.ends_with('/')) escaped.remove_suffix(1);
+  const std::string name = Unescape(escaped);
   Answer(*call, ModelBody(parts.models, name, parts.started));
 }
 

@@ -320,6 +320,7 @@ bool HttpConnection::HeadIsFine() {
   }
   if (!http_1_0_ && head.count(http::field::host) != 1) return refused(400, "Host: expected exactly one");
   if (head.count(http::field::authorization) > 1) return refused(400, "Authorization: expected one at most");
+  if (head.count("x-api-key") > 1) return refused(400, "x-api-key: expected one at most");
   // Another encoding around "chunked" would be passed on undecoded. In an HTTP/1.0 request, the
   // header was passed on by a proxy that does not support it.
   const bool encoded = head.count(http::field::transfer_encoding) > 0;

@@ -421,21 +421,6 @@ TEST_CASE("Without keys, a loopback router accepts only addresses and localhost"
   CHECK(status_for("Host: baton-router\r\n") == 200);
 }
 
-TEST_CASE("A router refuses a query on routes without query parameters") {
-  Cluster c;
-  for (const char* path : {"/health", "/version", "/metrics", "/v1/models", "/v1/models/bytes"}) {
-    INFO(path);
-    const HttpAnswer answer = Get(c, absl::StrCat(path, "?stream=true"));
-    CHECK(answer.status == 400);
-    CHECK(ErrorMessageOf(answer).find("stream=true") != std::string::npos);
-  }
-  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/prefill_only"}) {
-    INFO(path);
-    CHECK(ErrorMessageOf(Post(c, absl::StrCat(path, "?stream=true"), "{}")).find("stream=true") != std::string::npos);
-  }
-  CHECK(Get(c, "/version?").status == 200);
-}
-
 TEST_CASE("A router refuses with a retry delay when it is overloaded or has no workers") {
   Cluster c({.live_requests = 1, .worker_wait = absl::Milliseconds(50)});
   Await("the workers to attach", [&] { return Get(c, "/health").status == 200; });

@@ -84,6 +84,34 @@ TEST_CASE("A router refuses a call with two keys") {
   CHECK(json::parse(answer.body)["error"]["param"] == "Authorization");
 }
 
+TEST_CASE("A router accepts a key in x-api-key, and refuses another key beside it") {
+  World w;
+  const std::string mine = "x-api-key: " + w.key.key + "\r\n";
+  CHECK(w.Ask("GET /version", mine).status == 200);
+  CHECK(w.Ask("GET /version", mine + w.Mine()).status == 200);
+  CHECK(w.Ask("GET /version", "x-api-key: wrong\r\n").status == 401);
+  for (const std::string& two : {"x-api-key: wrong\r\n" + w.Mine(), mine + "authorization: Bearer wrong\r\n",
+                                 mine + "authorization: Basic " + w.key.key + "\r\n"}) {
+    const HttpAnswer answer = w.Ask("GET /version", two);
+    CHECK(answer.status == 401);
+    CHECK(json::parse(answer.body)["error"]["message"] ==
+          "x-api-key: expected the key of authorization, or only one of the two headers");
+  }
+  Cluster open;
+  HttpClient client(open.node->http()->address());
+  client.Post("/tokenize", R"({"prompt": "a"})", "x-api-key: a\r\nauthorization: Bearer b\r\n");
+  CHECK(client.Read().status == 200);
+  CHECK(w.Ask("GET /version", mine + mine).status == 400);
+}
+
+TEST_CASE("A router shows its routes, and near ones, to callers with a key only") {
+  World w;
+  CHECK(w.Ask("GET /").status == 401);
+  CHECK(w.Ask("GET /", w.Mine()).status == 200);
+  CHECK(w.Ask("POST /chat/completions").body.find("/v1/chat/completions") == std::string::npos);
+  CHECK(w.Ask("POST /chat/completions", w.Mine()).body.find("/v1/chat/completions") != std::string::npos);
+}
+
 TEST_CASE("Errors that would repeat ask the client not to retry") {
   Cluster c;
   HttpClient client(c.node->http()->address());
