@@ -335,7 +335,9 @@ TEST_CASE("A body counts in the share of the tenant of its key") {
   Callers callers(**keys, t.c->clock, t.c->metrics);
   Router router({}, t.c->clock, DialTcp, t.c->metrics);
   ClientAdmission admission(router, models, t.c->clock, callers);
-  OpenAiGateway gateway({router, models, t.c->clock, t.c->metrics, admission, absl::Now()}, "127.0.0.1:0", false);
+  ChatLog chats(t.c->metrics, t.c->clock);
+  OpenAiGateway gateway({router, models, t.c->clock, t.c->metrics, admission, chats, absl::Now()}, "127.0.0.1:0",
+                        false);
   HttpRequest head;
   head.method = "POST";
   head.path = "/tokenize";
