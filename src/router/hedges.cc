@@ -11,7 +11,12 @@ namespace baton {
 void Hedges::Begin(Request& request) {
   Placement& placement = request.placement;
   BATON_CHECK(placement.state == Placement::State::kPrefilling && !placement.former, request.id);
-  placement.former = {placement.prefill, placement.decode, placement.in_step};
+  placement.former = {.prefill = placement.prefill,
+                      .decode = placement.decode,
+                      .in_step = placement.in_step,
+                      .moves = placement.moves,
+                      .hangs = placement.hangs,
+                      .refused_at = placement.refused_at};
   hedged_.insert(&request);
   assignments_.LeavePrefill(request);
   assignments_.LeaveDecode(request);
@@ -19,7 +24,7 @@ void Hedges::Begin(Request& request) {
 
 void Hedges::Drop(Request& request) {
   if (!request.placement.former) return;
-  auto [prefill, decode, in_step] = *std::exchange(request.placement.former, std::nullopt);
+  auto [prefill, decode, in_step, moves, hangs, refused_at] = *std::exchange(request.placement.former, std::nullopt);
   hedged_.erase(&request);
   if (registry_.Find(prefill) == nullptr) prefill.clear();
   if (registry_.Find(decode) == nullptr) decode.clear();
@@ -51,13 +56,19 @@ int64_t Hedges::JobsAt(const WorkerAddress& worker) const {
   });
 }
 
-void Hedges::Keep(Request& request) {
+void Hedges::Keep(Request& request, bool refused) {
   Placement& placement = request.placement;
   const Placement::Former former = *std::exchange(placement.former, std::nullopt);
   hedged_.erase(&request);
   assignments_.ToPrefill(request, registry_.At(former.prefill));
   if (!former.decode.empty()) assignments_.ToDecode(request, registry_.At(former.decode));
   placement.in_step = former.in_step;
+  if (refused) {
+    placement.moves = former.moves;
+    placement.hangs = former.hangs;
+    placement.refused_at = former.refused_at;
+    --request.hedged;
+  }
   actions_.push_back({.kind = RouterAction::Kind::kKeepFormer, .request = &request, .worker = former.prefill});
 }
 

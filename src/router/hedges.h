@@ -34,9 +34,10 @@ class Hedges {
   std::vector<Request*> DropAt(const WorkerAddress& lost, bool left);
   // Returns the number of former jobs at a worker.
   int64_t JobsAt(const WorkerAddress& worker) const;
-  // Makes a former job the request's only job. REQUIRES: there is one, and the request has left the
-  // workers of the hedge.
-  void Keep(Request& request);
+  // Makes a former job the request's only job. A hedge that was refused does not count as a move,
+  // nor its refusal as the beginning of a wait. REQUIRES: there is a former job, and the request
+  // has left the workers of the hedge.
+  void Keep(Request& request, bool refused);
   // `live`: all requests that may be hedged.
   void CheckInvariants(const absl::flat_hash_set<Request*>& live) const;
 

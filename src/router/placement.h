@@ -68,7 +68,7 @@ struct AttachedWorker {
   int64_t held_room = 0;
 
   // Returns whether the worker gets requests like any other.
-  bool serves() const { return !drained && health == WorkerHealth::kWell; }
+  bool serves() const { return !drained && !load.draining && health == WorkerHealth::kWell; }
   // Returns whether the router moves the worker's requests to other workers.
   bool avoided() const { return drained || IsAvoided(health); }
   // Returns how many requests of this router have a hand-off to the worker under way.
@@ -97,6 +97,9 @@ struct Placement {
   struct Former {
     WorkerAddress prefill, decode;  // configured addresses
     bool in_step = false;           // as Placement::in_step
+    // The request's state before the hedge.
+    int32_t moves = 0, hangs = 0;
+    std::optional<absl::Time> refused_at{};
   };
 
   Route route{};
@@ -141,6 +144,7 @@ struct Placement {
   std::optional<Former> former{};
   // Number of times since the last token that the request left an avoided worker.
   int32_t moves = 0;
+  int32_t hangs = 0;  // of `moves`, those from workers that hung in a step with the request
   absl::Time timer = absl::InfiniteFuture();
 
   // Records the first refusal, or one that counts as the first.

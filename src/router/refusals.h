@@ -36,6 +36,11 @@ class Refusals {
   void ForgetDue(absl::Time now) {
     std::erase_if(refusals_, [&](const Refusal& refusal) { return refusal.until <= now; });
   }
+  // Leaves out a worker until a time, and another one no longer.
+  void Replace(const WorkerAddress& forgotten, const WorkerAddress& link, absl::Time until) {
+    Forget(forgotten);
+    LeaveOut(link, until);
+  }
   // Ends refusals that last until the worker reports room at a time instead. Reports of room reach
   // waiting requests only.
   void EndAwaitsAt(absl::Time until) {
@@ -94,6 +99,7 @@ struct FailureMeaning {
   bool failed_start = false;  // a decode worker could not start the hand-off
   bool leaves = false;        // the refuser shuts down, so it counts as lost
   bool until_room = false;    // the refuser is full until it reports room
+  bool unreachable = false;   // the prefill worker does not reach the decode worker
   bool again = false;         // the request may be placed again
 };
 // Returns the meaning of a failure that `link` has reported. REQUIRES: the request is placed there.

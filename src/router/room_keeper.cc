@@ -28,6 +28,15 @@ void RoomKeeper::DropAt(const WorkerAddress& link) {
   actions_.push_back({.kind = RouterAction::Kind::kDropRoom, .worker = link});
 }
 
+void RoomKeeper::DropUnasked() {
+  std::vector<WorkerAddress> unasked;
+  for (const auto& [link, kept] : kept_) {
+    const AttachedWorker& worker = workers_.workers().at(link);
+    if (worker.avoided() || !workers_.MayBeAsked(worker)) unasked.push_back(link);
+  }
+  for (const WorkerAddress& link : unasked) DropAt(link);
+}
+
 void RoomKeeper::WorkerLost(const WorkerAddress& link) {
   const auto found = kept_.find(link);
   if (found == kept_.end()) return;

@@ -38,6 +38,8 @@ class RoomKeeper {
   void Drop(Request& request);
   // Ends the keeping at a worker. Does nothing if it keeps no room for this router.
   void DropAt(const WorkerAddress& link);
+  // The same for all workers that requests may not ask now.
+  void DropUnasked();
   // Ends the keeping at a worker that is lost, and so gets no message.
   void WorkerLost(const WorkerAddress& link);
 

@@ -89,9 +89,10 @@ int64_t RouterCore::Drain(const WorkerAddress& link, bool drained, absl::Time no
 void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now) {
   AttachedWorker* worker = registry_.Find(link);
   if (worker == nullptr) return;
+  const bool begins_to_drain = load.draining && !worker->load.draining;
   worker->load = load;
-  // The requests that it refused wait for another worker's room.
   if (load.draining) rooms_.WorkerLost(link);
+  if (begins_to_drain) AskElsewhere(link, now);
   watch_.Reported(link, load, now);
   if (NoteHealth(now)) MoveFromAvoided(now);
 }
@@ -101,10 +102,10 @@ bool RouterCore::NoteHealth(absl::Time now) {
   std::vector<WorkerWatch::Change> changes = watch_.TakeChanges();
   for (WorkerWatch::Change& change : changes) {
     registry_.SetHealth(change, now);
-    if (IsAvoided(change.health)) rooms_.DropAt(change.worker);
     actions_.push_back({.kind = RouterAction::Kind::kHealth, .health = std::move(change)});
   }
   if (changes.empty()) return false;
+  rooms_.DropUnasked();
   UseHeldRoom(now);
   // The best workers that a waiting request may ask may be others now.
   PlaceWaiting(now);
@@ -247,6 +248,11 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
     request.ExtendByOutput();
     if (now < placement.CapacityEnd(limits_.capacity_wait, now)) {
       if (TryPlace(request, now)) return;
+      if (meaning.unreachable) {  // perhaps the prefill worker reaches no decode worker at all
+        placement.refusals.Replace(meaning.refuser, link, left_out_until);
+        if (TryPlace(request, now)) return;
+        placement.refusals.Replace(link, meaning.refuser, left_out_until);
+      }
       if (placement.former) return GiveUpHedge(request, /*refused=*/true);
       if (waiting_.HasRoom(request.asked.spec) || request.completion_tokens > 0) return Wait(request, now);
     }
@@ -311,7 +317,7 @@ bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, int3
   if (placement.state == State::kStarting) ForgetRefusals(request);
   placement.state = State::kDecoding;
   placement.in_step = true;
-  placement.lost_workers = placement.failed_starts = placement.moves = 0;
+  placement.lost_workers = placement.failed_starts = placement.moves = placement.hangs = 0;
   request.completion_tokens += tokens;
   if (finished) {
     assignments_.LeaveDecode(request);
@@ -442,24 +448,25 @@ void RouterCore::MoveFromAvoided(absl::Time now) {
 void RouterCore::Move(Request& request, absl::Time now) {
   Placement& placement = request.placement;
   if (placement.route.at_holder || IsLowPriority(request.asked.spec.priority)) return;
-  if (placement.moves >= kMostMoves) {
-    const absl::Status hang = registry_.BlameHang(placement);
-    return hang.ok() ? void() : End(request, hang);
-  }
+  const absl::Status hang = registry_.BlameHang(placement);
+  if (!hang.ok() && placement.hangs + 1 >= kMostLostWorkers) return End(request, hang);
+  if (placement.moves >= kMostMoves) return;
   placement.refusals.EndAwaitsAt(now + limits_.retry_hint);
   placement.refusals.ForgetDue(now);
   const WorkerChoice::Workers chosen = choice_.ChooseToMove(request);
   if (chosen.prefill == nullptr) return;
-  ++placement.moves;
+  placement.CountTime(now, /*is_wait=*/false);
   const bool hedge =
       placement.state == State::kPrefilling && !placement.former && registry_.At(placement.prefill).avoided();
-  ++(hedge ? request.hedged : request.moved);
   if (hedge) {
     rooms_.Drop(request);  // the worker keeps room for the first job's name
     hedges_.Begin(request);
   } else {
     LeaveWorkers(request);
   }
+  ++placement.moves;
+  placement.hangs += !hang.ok();
+  ++(hedge ? request.hedged : request.moved);
   request.ExtendByOutput();
   Place(request, chosen, now, hedge);
 }
@@ -472,16 +479,10 @@ void RouterCore::DropFormer(Request& request) {
   hedges_.Drop(request);
 }
 
-// Cancels the hedge, so that a former job is the only one again. A hedge that was refused does not
-// count as a move, nor its refusal as the beginning of a wait.
+// Cancels the hedge, so that a former job is the only one again.
 void RouterCore::GiveUpHedge(Request& request, bool refused) {
-  if (refused) {
-    --request.placement.moves;
-    --request.hedged;
-    request.placement.refused_at.reset();
-  }
   LeaveWorkers(request);
-  hedges_.Keep(request);
+  hedges_.Keep(request, refused);
 }
 
 // --- ends ----------------------------------------------------------------------------------------

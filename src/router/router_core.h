@@ -52,8 +52,8 @@ namespace baton {
 
 // A request that lost this many workers since its last token ends.
 inline constexpr int32_t kMostLostWorkers = 3;
-// A request leaves avoided workers at most this often before its next token. If its worker then
-// hangs in a step with it, it ends.
+// A request leaves avoided workers at most this often before its next token. It ends when the third
+// worker (kMostLostWorkers) hangs in a step with it.
 inline constexpr int32_t kMostMoves = 3;
 
 struct RouterLimits {

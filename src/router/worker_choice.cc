@@ -15,7 +15,9 @@ namespace {
 // while the well workers are full, a request waits and does not go to a silent worker.
 WorkerChoice::Candidates Usable(const WorkerChoice::Candidates& candidates, int64_t tokens) {
   const auto rank = [](const AttachedWorker* worker) {
-    return IsAvoided(worker->health) ? 2 : worker->health == WorkerHealth::kReturning ? 1 : 0;
+    if (IsAvoided(worker->health)) return 3;
+    if (worker->load.draining) return 2;  // it refuses new requests
+    return worker->health == WorkerHealth::kReturning ? 1 : 0;
   };
   WorkerChoice::Candidates usable = LargeEnough(candidates, tokens);
   if (usable.empty()) return usable;

@@ -70,7 +70,9 @@ absl::btree_set<Request*, Request::ById> WorkerRegistry::RequestsToMove() const 
   absl::btree_set<Request*, Request::ById> requests;
   for (const auto& [link, worker] : workers_) {
     const bool can_leave = worker.avoided() && roles.contains(worker.info.role);
-    if (can_leave) requests.insert(worker.requests.begin(), worker.requests.end());
+    // Among the requests of a hung worker may be the cause, which ends.
+    if (can_leave || worker.health == WorkerHealth::kHung)
+      requests.insert(worker.requests.begin(), worker.requests.end());
   }
   return requests;
 }
@@ -85,8 +87,13 @@ std::vector<WorkerAddress> WorkerRegistry::HoldersOfRoom() const {
 
 bool WorkerRegistry::MayBeAsked(const AttachedWorker& worker) const {
   if (worker.drained || worker.serves()) return !worker.drained;
-  return std::ranges::none_of(
-      workers_, [&](const auto& entry) { return entry.second.info.role == worker.info.role && entry.second.serves(); });
+  const WorkerInfo& info = worker.info;
+  return std::ranges::none_of(workers_, [&](const auto& entry) {
+    const WorkerInfo& other = entry.second.info;
+    return entry.second.serves() && other.role == info.role && other.model == info.model &&
+           other.decoder() == info.decoder() && other.context >= info.context &&
+           other.blocks_total >= info.blocks_total;
+  });
 }
 
 void WorkerRegistry::SetDrained(const WorkerAddress& link, bool drained) {
@@ -162,8 +169,8 @@ absl::Status WorkerRegistry::BlameHang(const Placement& placement) const {
   const auto found = workers_.find(decodes ? placement.decode : placement.prefill);
   const bool hangs = found != workers_.end() && found->second.health == WorkerHealth::kHung && placement.in_step;
   if (!hangs) return absl::OkStatus();
-  return absl::InternalError(StrCat("worker ", found->first, " hangs in a step with the request, which has left ",
-                                    placement.moves, " workers before; this request may be the cause"));
+  return absl::InternalError(StrCat("worker ", found->first, " hangs in a step with the request, and ", placement.hangs,
+                                    " workers did so before; this request may be the cause"));
 }
 
 AttachedWorker* WorkerRegistry::Find(const WorkerAddress& link) {

@@ -41,13 +41,13 @@ class WorkerRegistry {
   AttachedWorker& At(const WorkerAddress& link) { return workers_.at(link); }
   // Sets the health of a worker. REQUIRES: the worker is attached.
   void SetHealth(const WorkerWatch::Change& change, absl::Time now);
-  // Returns the requests of avoided workers, if workers of the same role are attached that the
-  // router does not avoid.
+  // Returns the requests of hung workers, and those of other avoided workers if workers of the same
+  // role are attached that the router does not avoid.
   absl::btree_set<Request*, Request::ById> RequestsToMove() const;
   // Returns the workers with held room (AttachedWorker::held_room) that requests may ask now.
   std::vector<WorkerAddress> HoldersOfRoom() const;
-  // Returns whether requests may ask the worker for room: it is not drained, and it is well, or no
-  // worker of its role is.
+  // Returns whether requests may ask the worker for room: it is not drained, and it serves, or no
+  // worker that could take its place does.
   bool MayBeAsked(const AttachedWorker& worker) const;
   // Sets whether an operator has drained the worker. This lasts until the next call, also if the
   // worker leaves and attaches again.

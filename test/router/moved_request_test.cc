@@ -102,6 +102,44 @@ TEST_CASE("RouterCore keeps the former job when its hedge cannot go on") {
   CHECK(c.core.PrefillDone(former.prefill, "r", IncarnationOf(former.decode), c.now));
 }
 
+TEST_CASE("RouterCore ends a request that hangs a third worker although no other is left") {
+  WatchedCluster c;
+  Job job = Bring(c, Stage::kDecoding);
+  for (int hangs = 1; hangs < kMostLostWorkers; ++hangs) {
+    const std::string old = job.decode;
+    job = LastJob(c.Hang(old));
+    if (hangs + 1 < kMostLostWorkers) c.Resume(old);
+    c.Run(absl::Minutes(2));
+    REQUIRE(c.core.PrefillDone(job.prefill, "r", IncarnationOf(job.decode), c.now));
+    c.core.StepStarted("r");
+    Take(c.core);
+  }
+  CHECK(Has(c.Hang(job.decode), "end r INTERNAL"));
+}
+
+TEST_CASE("RouterCore counts the time at a hung worker as no wait") {
+  WatchedCluster c;
+  const Job first = Bring(c, Stage::kPrefilling);
+  c.core.Failed(first.prefill, "r", NoRoom(), c.now);
+  const Job former = LastJob(Take(c.core));
+  c.Run(absl::Seconds(40));
+  const Job hedge = LastJob(c.Silence(former.prefill));
+  c.core.Failed(hedge.prefill, "r", NoRoom(), c.now);
+  for (const std::string& line : Take(c.core)) CHECK_FALSE(line.starts_with("end"));
+}
+
+TEST_CASE("RouterCore tries another prefill worker when one reaches no decode worker") {
+  WatchedCluster c;
+  const RouterCore::Failure unreachable{absl::UnavailableError("mute"), absl::Seconds(1), true};
+  const Job first = LastJob(c.Submit(Ask("r")));
+  c.core.Failed(first.prefill, "r", unreachable, c.now);
+  const Job second = LastJob(Take(c.core));
+  CHECK(second.decode == first.OtherDecode());
+  REQUIRE(second.prefill == first.prefill);
+  c.core.Failed(second.prefill, "r", unreachable, c.now);
+  CHECK(LastJob(Take(c.core)).prefill == first.OtherPrefill());
+}
+
 TEST_CASE("RouterCore hedges again after decode workers without room refused the hedge") {
   WatchedCluster c;
   const Job former = Bring(c, Stage::kPrefilling);
@@ -189,10 +227,10 @@ TEST_CASE("RouterCore counts no avoided worker as lost while it ran a request") 
   }
 }
 
-TEST_CASE("RouterCore ends a request that hangs a fourth worker without a new token") {
+TEST_CASE("RouterCore ends a request that hangs a third worker without a new token") {
   WatchedCluster c;
   Job job = Bring(c, Stage::kDecoding);
-  for (int moves = 0; moves < kMostMoves; ++moves) {
+  for (int hangs = 1; hangs < kMostLostWorkers; ++hangs) {
     const std::string old = job.decode;
     job = LastJob(c.Hang(old));
     c.Resume(old);

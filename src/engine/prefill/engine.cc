@@ -546,7 +546,9 @@ PrefillLoad PrefillEngine::load(absl::Time now) const {
                    .totals = totals_};
   if (scheduler_.step_running()) {
     load.step_time = std::max(now - step_started_ - step_copied_, absl::ZeroDuration());
-    load.step_forecast = step_cost_.Forecast(step_computes_) + step_copies_;
+    load.step_forecast = step_cost_.Forecast(step_computes_);
+    // A step without a forecast has a longer limit at the router, which covers its copies.
+    if (load.step_forecast > absl::ZeroDuration()) load.step_forecast += step_copies_;
   }
   load.totals.evictions = tree_.evictions();
   load.totals.handoffs = sender_.totals();
