@@ -5,6 +5,7 @@
 
 namespace baton {
 
-inline const std::string kKeyRefusal = "expected an API key of this router: \"authorization: Bearer KEY\"";
+inline const std::string kKeyRefusal =
+    "expected an API key of this router: \"authorization: Bearer KEY\", or over HTTP \"x-api-key: KEY\"";
 
 }  // namespace baton

@@ -22,8 +22,8 @@ void ChatLog::OnRead(const MediaCounts& left_out) {
   const auto kept_back = limit_.Pass(clock_.Now());
   if (!kept_back) return;
   spdlog::warn(
-      "a chat's results of tools have parts that the model cannot read: {}. A text replaces each of them. Chats "
-      "without a line since the last one: {}",
+      "a chat's results of tools have parts that the model cannot read: {}. A text replaces each of them. {} more "
+      "such chats since the last such line",
       parts, *kept_back);
 }
 

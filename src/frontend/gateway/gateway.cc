@@ -35,9 +35,10 @@ absl::StatusOr<std::string> AuthorizationOf(const HttpRequest& request) {
   const std::string_view authorization = request.header("authorization"), key = request.header("x-api-key");
   if (key.empty()) return std::string(authorization);
   constexpr std::string_view kScheme = "Bearer ";
-  if (authorization.empty()) return StrCat(kScheme, key);
   const bool is_bearer = absl::StartsWithIgnoreCase(ToAbsl(authorization), ToAbsl(kScheme));
-  if (is_bearer && authorization.substr(kScheme.size()) == key) return std::string(authorization);
+  // A proxy may have put another scheme there.
+  if (!is_bearer) return StrCat(kScheme, key);
+  if (authorization.substr(kScheme.size()) == key) return std::string(authorization);
   return absl::UnauthenticatedError("x-api-key: expected the key of authorization, or only one of the two headers");
 }
 

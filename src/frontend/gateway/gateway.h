@@ -41,7 +41,7 @@ class OpenAiGateway final : public HttpHandler {
   };
   static const Route kRoutes[];
 
-  // Ignores a slash at the end.
+  // Returns null if the path is unknown. Ignores a slash at the end, except that of /ui/.
   static const Route* Find(std::string_view path);
   // Returns the path of a route that an unknown path probably means, or "".
   static std::string_view NearestPath(std::string_view path);

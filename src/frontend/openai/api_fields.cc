@@ -128,9 +128,9 @@ constexpr ApiField kLastFields[] = {
     Supported("top_logprobs", kChat, ReadTopLogprobs, "0 to 20"),
     Supported("messages", kMessages, ReadMessages),
     Supported("tool_choice", kMessages, ReadToolChoice, "`auto`, `none`"),
+    Supported("function_call", kMessages, ReadFunctionCall, "`auto`, `none`"),
     Supported("parallel_tool_calls", kMessages, ReadParallelToolCalls),
     Supported("tools", kMessages, ReadTools),
-    Supported("function_call", kMessages, ReadFunctionCall, "`auto`, `none`"),
     Supported("functions", kMessages, ReadFunctions, "the older form of `tools`"),
     Supported("add_generation_prompt", kMessages, ReadGenerationPrompt),
     Fixed("continue_final_message", kMessages, "false"),
@@ -166,7 +166,9 @@ void ReadFixed(FieldReader& body, const ApiField& field) {
   if (value == nullptr) return;
   const auto is = [&](std::string_view text) { return !text.empty() && *value == Json::parse(text); };
   if (is(field.value) || is(field.other_value)) return;
-  body.Refuse(field.name, StrCat("expected ", field.value, ", got ", ShowJson(*value), ", which is not supported"));
+  body.Refuse(field.name,
+              StrCat("expected ", field.value, field.other_value.empty() ? "" : StrCat(" or ", field.other_value),
+                     ", got ", ShowJson(*value), ", which is not supported"));
 }
 
 }  // namespace

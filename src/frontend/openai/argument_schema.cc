@@ -50,12 +50,15 @@ ArgumentSchema::Types ArgumentSchema::TypesOf(const Json& type) {
 
 ArgumentSchema::ArgumentSchema(const Json& parameters) {
   const Json* required = Member(parameters, "required");
+  const Json* properties = Member(parameters, "properties");
+  for (const Json* list : {required, properties}) {
+    if (list != nullptr && list->size() > kMostMembers) return;
+  }
   if (required != nullptr && required->is_array()) {
     for (const Json& name : *required) {
       if (name.is_string()) required_.push_back(name.get<std::string>());
     }
   }
-  const Json* properties = Member(parameters, "properties");
   if (properties != nullptr && properties->is_object()) {
     for (const auto& [name, schema] : properties->items()) {
       const Json* type = Member(schema, "type");

@@ -17,12 +17,15 @@ namespace baton {
 // other members are allowed. Deeper levels and other keywords are ignored.
 class ArgumentSchema {
  public:
-  // `parameters` is any JSON value. One without these keywords accepts each object.
+  // `parameters` is any JSON value. One without these keywords accepts each object, and so does one
+  // with over kMostMembers required or typed members.
   explicit ArgumentSchema(const Json& parameters);
   // Returns whether a text is a JSON object with these members.
   bool Accepts(std::string_view arguments) const;
 
  private:
+  // Bounds the memory of a schema, which lives as long as the answer.
+  static constexpr size_t kMostMembers = 128;
   using Types = uint8_t;  // a set of JSON types
   static Types TypesOf(const Json& type);
   bool AcceptsMember(const std::string& name, const Json& value) const;

@@ -124,20 +124,29 @@ bool ReadChoice(FieldReader& body, const ApiField& field) {
 void UseTools(BodyDraft& draft, const ApiField& field, const Json& tools) {
   FieldReader& body = draft.body;
   const auto format = ToolFormatOf(*draft.call.model);
-  if (!format.ok()) return body.Check(absl::InvalidArgumentError(StrCat(body.Path(""), Message(format.status()))));
+  if (!format.ok()) return body.Refuse(field.name, Message(format.status()));
   draft.call.tools = *format;
-  CheckBytes(body, field.name, tools);
-  if (!body.ok()) return;  // converting a value beyond the limit would take its memory again
   draft.values.tools = jinja::Value::FromJson(ForModel(tools));
 }
 
-// Returns the list of a field, or null if the list is absent, empty or too long.
+// Returns the list of a field, or null if the list is absent, empty or too long. Checks its size
+// before anything is copied out of it.
 const Json* ReadToolList(FieldReader& body, const ApiField& field) {
   const Json* list = body.Array(field.name);
   if (list == nullptr || list->empty()) return nullptr;
-  if (list->size() <= kMaxTools) return list;
-  body.Refuse(field.name, StrCat(list->size(), " tools, limit ", kMaxTools));
-  return nullptr;
+  if (list->size() > kMaxTools) {
+    body.Refuse(field.name, StrCat(list->size(), " tools, limit ", kMaxTools));
+  } else {
+    CheckBytes(body, field.name, *list);
+  }
+  return body.ok() ? list : nullptr;
+}
+
+// Forgets the checks of calls if there will be none. A choice of either form holds for both lists.
+bool MayCall(BodyDraft& draft) {
+  const bool may = draft.may_call_tools && draft.may_call_functions;
+  if (!may) draft.call.strict_tools.clear();
+  return may;
 }
 
 }  // namespace
@@ -161,7 +170,7 @@ void ReadTools(BodyDraft& draft, const ApiField& field) {
     if (tool.ok()) ReadTool(tool, draft.call);
     body.Check(tool.Finish());
   }
-  if (body.ok() && draft.may_call_tools) UseTools(draft, field, *tools);
+  if (body.ok() && MayCall(draft)) UseTools(draft, field, *tools);
 }
 
 void ReadFunctions(BodyDraft& draft, const ApiField& field) {
@@ -174,7 +183,7 @@ void ReadFunctions(BodyDraft& draft, const ApiField& field) {
     ReadDescription((*functions)[i], ElementPath(body.Path(field.name), i), body, draft.call);
     tools.push_back({{"type", "function"}, {"function", (*functions)[i]}});
   }
-  if (!body.ok() || !draft.may_call_functions) return;
+  if (!body.ok() || !MayCall(draft)) return;
   // An answer of this form has at most one call.
   draft.call.one_tool_call = draft.call.legacy_calls = true;
   UseTools(draft, field, tools);

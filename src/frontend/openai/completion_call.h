@@ -66,7 +66,7 @@ struct CompletionCall {
   bool one_tool_call = false;
   // If set, the answer has "function_call" instead of "tool_calls".
   bool legacy_calls = false;
-  // Parts of the results of tools that are no texts. A text replaces each of them.
+  // The number of images and other media in results of tools that a text replaced.
   MediaCounts left_out{};
   // References in the hints have no request id and mean this call's output. Only a call with one
   // choice has hints.

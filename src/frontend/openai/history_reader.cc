@@ -49,11 +49,12 @@ std::optional<HistoryReader::Role> HistoryReader::ReadRole(FieldReader& message)
   return std::nullopt;
 }
 
-// The two names are those of earlier and later versions of vLLM.
+// The two names are those of earlier and later versions of vLLM. Clients that also send parts of
+// type `thinking` repeat the same thought there, so these parts are then left out.
 void HistoryReader::ReadReasoning(FieldReader& message, v1::ChatMessage& out) {
   for (const char* name : {"reasoning_content", "reasoning"}) {
     const auto* reasoning = message.Text(name);
-    if (reasoning == nullptr) continue;
+    if (reasoning == nullptr || reasoning->empty()) continue;
     if (!out.reasoning_content().empty() && out.reasoning_content() != *reasoning) {
       message.Refuse(name, "expected the same text as reasoning_content, or only one of the two");
     }
@@ -72,7 +73,7 @@ void HistoryReader::ReadToolCallId(FieldReader& message, Role role, v1::ChatMess
 void HistoryReader::ReadCalls(FieldReader& message, jinja::Value& calls) const {
   calls = ReadToolCalls(message);
   if (calls.IsNone() || ShowsCalls(model_)) return;
-  message.Refuse("tool_calls",
+  message.Refuse(message.Object("function_call") == nullptr ? "tool_calls" : "function_call",
                  StrCat("expected a model whose chat template renders tool calls, got '", model_.name, "'"));
 }
 

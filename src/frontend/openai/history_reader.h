@@ -26,7 +26,7 @@ class HistoryReader {
   // model's template would leave them out. A name is passed on, although few templates show it.
   // Errors go to `message`.
   void Read(FieldReader& message);
-  // The parts that were left out so far.
+  // Returns the number of parts left out so far, by kind.
   const MediaCounts& left_out() const { return left_out_; }
 
  private:

@@ -28,7 +28,7 @@ struct PartPlace {
   bool leaves_out_media = false;  // in the result of a tool
 };
 
-// The results of a message's parts besides its segments.
+// The reasoning of a message's parts, and the number of parts that a text replaced.
 struct PartNotes {
   std::string reasoning{};
   MediaCounts left_out{};

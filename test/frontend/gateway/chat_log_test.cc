@@ -30,8 +30,8 @@ TEST_CASE("ChatLog counts parts that were left out, and logs them once in 10 s")
   CHECK(lines.Count("cannot read") == 1);
   clock.Advance(absl::Seconds(10));
   log.OnRead({0, 1, 0, 0});
-  CHECK(lines.Count("cannot read: 1 of type audio. A text replaces each of them. Chats without a line since the last "
-                    "one: 1") == 1);
+  CHECK(lines.Count("cannot read: 1 of type audio. A text replaces each of them. 1 more such chats since the last such "
+                    "line") == 1);
 }
 
 TEST_CASE("A router replaces images in results of tools, and counts them") {

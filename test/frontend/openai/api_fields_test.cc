@@ -284,7 +284,9 @@ TEST_CASE("Each API reads its rows according to their state") {
       } else if (field.state == State::kFixed) {
         CHECK(ReadWith(api, name, Json::parse(field.value)).message() == "");
         CHECK(Message(ReadWith(api, name, "other")) ==
-              StrCat(name, ": expected ", field.value, ", got 'other', which is not supported"));
+              StrCat(name, ": expected ", field.value,
+                     field.other_value.empty() ? "" : StrCat(" or ", field.other_value),
+                     ", got 'other', which is not supported"));
       } else if (field.state == State::kRefused) {
         CHECK(Message(ReadWith(api, name, 1)) == StrCat(name, ": ", field.reason));
       }

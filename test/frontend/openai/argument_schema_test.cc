@@ -1,5 +1,6 @@
 #include "frontend/openai/argument_schema.h"
 
+#include "base/strings.h"
 #include "catch.h"
 
 namespace baton {
@@ -35,6 +36,16 @@ TEST_CASE("ArgumentSchema ignores keywords that it does not have") {
     CHECK_FALSE(Accepts(schema, "[]"));
     CHECK_FALSE(Accepts(schema, ""));
   }
+}
+
+TEST_CASE("ArgumentSchema ignores the members of a schema that has very many") {
+  const auto with = [](int members) {
+    Json required = Json::array();
+    for (int i = 0; i < members; ++i) required.push_back(StrCat("m", i));
+    return ArgumentSchema(Json({{"required", required}}));
+  };
+  CHECK_FALSE(with(128).Accepts("{}"));
+  CHECK(with(129).Accepts("{}"));
 }
 
 }  // namespace
