@@ -177,7 +177,8 @@ absl::StatusOr<std::shared_ptr<const Tenant>> KeyRing::Authenticate(std::string_
   const bool bearer = absl::StartsWithIgnoreCase(ToAbsl(authorization), ToAbsl(kScheme));
   std::shared_ptr<const Tenant> tenant = keys->Find(bearer ? authorization.substr(kScheme.size()) : "");
   if (tenant != nullptr) return tenant;
-  return absl::UnauthenticatedError("expected an API key of this router: \"authorization: Bearer KEY\", or over HTTP \"x-api-key: KEY\"");
+  return absl::UnauthenticatedError(
+      "expected an API key of this router: \"authorization: Bearer KEY\", or over HTTP \"x-api-key: KEY\"");
 }
 
 absl::Status KeyRing::Reload() {

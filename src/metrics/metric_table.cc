@@ -177,8 +177,8 @@ constexpr MetricFamily kTable[] = {
      {{"reason=silent", &RouterCounts::silent_workers}, {"reason=hung", &RouterCounts::hung_workers}}},
     {"baton_requests_rerouted_total",
      Kind::kCounter,
-     "Times that a request left a silent, hung or drained worker, by `how`: hedged (a second prefill worker computes the prompt "
-     "too), moved (the request goes on at other workers). Counted when the request ends.",
+     "Times that a request left a silent, hung or drained worker, by `how`: hedged (a second prefill worker computes "
+     "the prompt too), moved (the request goes on at other workers). Counted when the request ends.",
      {{"how=hedged", &RouterCounts::hedged}, {"how=moved", &RouterCounts::moved}}},
     {"baton_http_connections", Kind::kGauge, "Open HTTP connections; limit 4096.", {{"", &HttpCounts::connections}}},
     {"baton_http_connections_shed_total",
