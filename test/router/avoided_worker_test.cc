@@ -65,6 +65,41 @@ TEST_CASE("RouterCore uses the room of a returning decode worker if no other is 
   CHECK(WorkersIn(Take(c.core)).contains(kD) == alone);
 }
 
+TEST_CASE("RouterCore prefers a returning worker to one that shuts down") {
+  WatchedCluster c;
+  for (int i = 0; i < 2; ++i) {
+    c.Hang(kD2);
+    c.Resume(kD2);
+  }
+  REQUIRE(c.HealthOf(kD2) == WorkerHealth::kReturning);
+  CHECK(WorkersOfTwenty(c, "a").contains(kD));
+  c.loads[kD].draining = true;
+  c.Run(absl::Milliseconds(100));
+  Take(c.core);
+  const std::set<std::string> workers = WorkersOfTwenty(c, "b");
+  CHECK(workers.contains(kD2));
+  CHECK_FALSE(workers.contains(kD));
+}
+
+TEST_CASE("RouterCore uses the room of a returning worker while another model's worker is well") {
+  WatchedCluster c;
+  c.core.WorkerLost(kD2, c.now);
+  c.loads.erase(kD2);
+  WorkerInfo other = Info(WorkerRole::kDecode, "decode-3", 24);
+  other.model = "another";
+  c.core.WorkerAttached("decode-3", other, c.now);
+  for (int i = 0; i < 2; ++i) {
+    c.Hang(kD);
+    c.Resume(kD);
+  }
+  REQUIRE(c.HealthOf(kD) == WorkerHealth::kReturning);
+  c.Submit(Ask("r"));
+  for (const std::string& prefill : {std::string(kP), std::string(kP2)}) c.core.Failed(prefill, "r", NoRoom(), c.now);
+  Take(c.core);
+  c.core.OnRoom(kD, 1, c.now);
+  CHECK(WorkersIn(Take(c.core)).contains(kD));
+}
+
 TEST_CASE("RouterCore places requests on a silent worker if no other can serve them") {
   WatchedCluster c;
   SECTION("all workers of the kind are silent") {
