@@ -51,9 +51,9 @@ class RandomMix {
     return longest;
   }
   int failed() const { return failed_; }
-  // An upper bound on the time in which the running sequences end. Above a load of 75 %, includes
-  // those of two overdue requests. A step takes up to 10 ms.
-  absl::Duration longest_runs() const { return (load_ > 0.75 ? 3 : 1) * 2 * kStep * longest_output_; }
+  // An upper bound on the time in which the running sequences end, and then those of two overdue
+  // requests. A step takes up to 10 ms.
+  absl::Duration longest_runs() const { return 3 * 2 * kStep * longest_output_; }
 
  private:
   int32_t Between(int32_t least, int32_t most) { return std::uniform_int_distribution<int32_t>(least, most)(random_); }
@@ -61,9 +61,9 @@ class RandomMix {
   void Submit() {
     const double longs = 0.01 * Between(1, 8);
     const int32_t tenants = Between(1, 4);
-    load_ = 0.01 * Between(50, 95);
-    double used = 0;  // blocks x seconds
-    const double capacity = static_cast<double>(blocks_ * workers_) * absl::ToDoubleSeconds(kHorizon) * load_;
+    const double load = 0.01 * Between(50, 95);  // share of all blocks, on average
+    double used = 0;                             // blocks x seconds
+    const double capacity = static_cast<double>(blocks_ * workers_) * absl::ToDoubleSeconds(kHorizon) * load;
     while (used < capacity) {
       const bool is_long = std::bernoulli_distribution(longs)(random_);
       const int32_t output = Between(20, 150);
@@ -83,7 +83,6 @@ class RandomMix {
   }
 
   std::mt19937_64 random_;
-  double load_ = 0;  // share of all blocks, on average
   int64_t blocks_ = 0;
   int32_t workers_ = 0, longest_output_ = 0;
   int failed_ = 0;
