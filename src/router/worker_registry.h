@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "router/placement.h"
+#include "router/request.h"
 #include "router/worker_state.h"
 #include "router/worker_watch.h"
 
