@@ -24,14 +24,14 @@ void Hedges::Begin(Request& request) {
 
 void Hedges::Drop(Request& request) {
   if (!request.placement.former) return;
-  auto [prefill, decode, in_step, moves, hangs, refused_at] = *std::exchange(request.placement.former, std::nullopt);
+  Placement::Former former = *std::exchange(request.placement.former, std::nullopt);
   hedged_.erase(&request);
-  if (registry_.Find(prefill) == nullptr) prefill.clear();
-  if (registry_.Find(decode) == nullptr) decode.clear();
+  if (registry_.Find(former.prefill) == nullptr) former.prefill.clear();
+  if (registry_.Find(former.decode) == nullptr) former.decode.clear();
   actions_.push_back({.kind = RouterAction::Kind::kDropFormer,
                       .request = &request,
-                      .worker = std::move(prefill),
-                      .decode_worker = std::move(decode)});
+                      .worker = std::move(former.prefill),
+                      .decode_worker = std::move(former.decode)});
 }
 
 std::vector<Request*> Hedges::DropAt(const WorkerAddress& lost, bool left) {

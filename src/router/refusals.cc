@@ -41,7 +41,7 @@ FailureMeaning MeaningOf(const WorkerFailure& failure, const WorkerAddress& link
   const bool starts_again = meaning.failed_start && placement.failed_starts + 1 < kMostFailedStarts;
   meaning.again = (absl::IsResourceExhausted(reason) || cannot_hand_off || meaning.leaves || starts_again) &&
                   !placement.route.at_holder;
-  meaning.unreachable = cannot_hand_off && !meaning.leaves;
+  meaning.unreachable = cannot_hand_off && !meaning.leaves && !failure.decode_restarted;
   meaning.until_room = absl::IsResourceExhausted(reason) && failure.no_room_to_decode && !placement.decode.empty() &&
                        failure.retry_after == absl::ZeroDuration();
   return meaning;

@@ -88,6 +88,8 @@ struct WorkerFailure {
   // cannot reach it. RESOURCE_EXHAUSTED: it is full, for retry_after, or until a report of room if
   // that is zero.
   bool no_room_to_decode = false;
+  // The decode worker has restarted, so every prefill worker would fail in the same way.
+  bool decode_restarted = false;
 };
 
 // How often a request's hand-off may fail at its start, since the last token.
@@ -99,7 +101,7 @@ struct FailureMeaning {
   bool failed_start = false;  // a decode worker could not start the hand-off
   bool leaves = false;        // the refuser shuts down, so it counts as lost
   bool until_room = false;    // the refuser is full until it reports room
-  bool unreachable = false;   // the prefill worker does not reach the decode worker
+  bool unreachable = false;   // this prefill worker does not reach the decode worker
   bool again = false;         // the request may be placed again
 };
 // Returns the meaning of a failure that `link` has reported. REQUIRES: the request is placed there.

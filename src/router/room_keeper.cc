@@ -31,8 +31,7 @@ void RoomKeeper::DropAt(const WorkerAddress& link) {
 void RoomKeeper::DropUnasked() {
   std::vector<WorkerAddress> unasked;
   for (const auto& [link, kept] : kept_) {
-    const AttachedWorker& worker = workers_.workers().at(link);
-    if (worker.avoided() || !workers_.MayBeAsked(worker)) unasked.push_back(link);
+    if (!MayKeep(workers_.workers().at(link))) unasked.push_back(link);
   }
   for (const WorkerAddress& link : unasked) DropAt(link);
 }
@@ -62,13 +61,16 @@ void RoomKeeper::Tick(absl::Time now) {
   }
 }
 
+bool RoomKeeper::MayKeep(const AttachedWorker& worker) const {
+  return worker.info.role == WorkerRole::kDecode && !worker.load.draining && !worker.avoided() &&
+         workers_.MayBeAsked(worker);
+}
+
 // Returns the decode workers that keep no room and accept requests, those with most blocks first.
 std::vector<const AttachedWorker*> RoomKeeper::FreeWorkers() const {
   std::vector<const AttachedWorker*> free;
   for (const auto& [link, worker] : workers_.workers()) {
-    const bool accepts = worker.info.role == WorkerRole::kDecode && !worker.load.draining && !worker.avoided() &&
-                         workers_.MayBeAsked(worker);
-    if (accepts && !kept_.contains(link)) free.push_back(&worker);
+    if (MayKeep(worker) && !kept_.contains(link)) free.push_back(&worker);
   }
   std::ranges::stable_sort(free, std::ranges::greater(), [](const AttachedWorker* worker) {
     return worker->load.blocks_free + worker->load.blocks_cached;

@@ -38,7 +38,7 @@ class RoomKeeper {
   void Drop(Request& request);
   // Ends the keeping at a worker. Does nothing if it keeps no room for this router.
   void DropAt(const WorkerAddress& link);
-  // The same for all workers that requests may not ask now.
+  // The same for all workers that may not keep room now (MayKeep).
   void DropUnasked();
   // Ends the keeping at a worker that is lost, and so gets no message.
   void WorkerLost(const WorkerAddress& link);
@@ -60,6 +60,9 @@ class RoomKeeper {
     bool name_used = false;  // by a placement, since the last kKeepRoom action
   };
 
+  // Returns whether a worker may keep room: it is a decode worker that requests may ask now, and is
+  // not avoided.
+  bool MayKeep(const AttachedWorker& worker) const;
   std::vector<const AttachedWorker*> FreeWorkers() const;
   void Send(Request& request, Kept& kept, absl::Time now);
 

@@ -200,7 +200,7 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarn
   if (!request.asked.prefill_only && registry_.At(placement.decode).info.incarnation != decode_incarnation) {
     // The router has not noticed the restart yet. It leaves the worker out until it attaches.
     const std::string what = StrCat("decode worker ", placement.decode, " has restarted and is not attached yet");
-    Failed(link, request, {absl::UnavailableError(what), limits_.worker_wait, true}, now);
+    Failed(link, request, {absl::UnavailableError(what), limits_.worker_wait, true, true}, now);
     return false;
   }
   DropFormer(request);

@@ -86,7 +86,8 @@ std::vector<WorkerAddress> WorkerRegistry::HoldersOfRoom() const {
 }
 
 bool WorkerRegistry::MayBeAsked(const AttachedWorker& worker) const {
-  if (worker.drained || worker.serves()) return !worker.drained;
+  if (worker.drained) return false;
+  if (worker.serves()) return true;
   const WorkerInfo& info = worker.info;
   return std::ranges::none_of(workers_, [&](const auto& entry) {
     const WorkerInfo& other = entry.second.info;

@@ -44,34 +44,17 @@ TEST_CASE("RouterCore places no request on a silent or hung worker while others 
   }
 }
 
-TEST_CASE("RouterCore uses the room of a returning decode worker if no other is well") {
-  WatchedCluster c;
-  const bool alone = GENERATE(true, false);
-  if (alone) {
-    c.core.WorkerLost(kD2, c.now);
-    c.loads.erase(kD2);
-  } else {
-    c.stopped.insert(kP);  // so that the request below goes to kP2
-  }
+void MakeReturning(WatchedCluster& c, const std::string& link) {
   for (int i = 0; i < 2; ++i) {
-    c.Hang(kD);
-    c.Resume(kD);
+    c.Hang(link);
+    c.Resume(link);
   }
-  REQUIRE(c.HealthOf(kD) == WorkerHealth::kReturning);
-  c.Submit(Ask("r"));
-  for (const std::string& prefill : {std::string(kP), std::string(kP2)}) c.core.Failed(prefill, "r", NoRoom(), c.now);
-  Take(c.core);
-  c.core.OnRoom(kD, 1, c.now);
-  CHECK(WorkersIn(Take(c.core)).contains(kD) == alone);
+  REQUIRE(c.HealthOf(link) == WorkerHealth::kReturning);
 }
 
 TEST_CASE("RouterCore prefers a returning worker to one that shuts down") {
   WatchedCluster c;
-  for (int i = 0; i < 2; ++i) {
-    c.Hang(kD2);
-    c.Resume(kD2);
-  }
-  REQUIRE(c.HealthOf(kD2) == WorkerHealth::kReturning);
+  MakeReturning(c, kD2);
   CHECK(WorkersOfTwenty(c, "a").contains(kD));
   c.loads[kD].draining = true;
   c.Run(absl::Milliseconds(100));
@@ -81,19 +64,17 @@ TEST_CASE("RouterCore prefers a returning worker to one that shuts down") {
   CHECK_FALSE(workers.contains(kD));
 }
 
-TEST_CASE("RouterCore uses the room of a returning worker while another model's worker is well") {
+TEST_CASE("RouterCore uses the room of a returning decode worker if no other can serve") {
   WatchedCluster c;
   c.core.WorkerLost(kD2, c.now);
   c.loads.erase(kD2);
-  WorkerInfo other = Info(WorkerRole::kDecode, "decode-3", 24);
-  other.model = "another";
-  c.core.WorkerAttached("decode-3", other, c.now);
-  for (int i = 0; i < 2; ++i) {
-    c.Hang(kD);
-    c.Resume(kD);
+  if (GENERATE(false, true)) {
+    WorkerInfo other = Info(WorkerRole::kDecode, "decode-3", 24);
+    other.model = "another";
+    c.core.WorkerAttached("decode-3", other, c.now);
   }
-  REQUIRE(c.HealthOf(kD) == WorkerHealth::kReturning);
-  c.Submit(Ask("r"));
+  MakeReturning(c, kD);
+  REQUIRE(WorkersIn(c.Submit(Ask("r"))).contains(kD));
   for (const std::string& prefill : {std::string(kP), std::string(kP2)}) c.core.Failed(prefill, "r", NoRoom(), c.now);
   Take(c.core);
   c.core.OnRoom(kD, 1, c.now);

@@ -81,6 +81,14 @@ TEST_CASE("RouterCore repeats a hand-off to a decode worker that has restarted")
   }
 }
 
+TEST_CASE("RouterCore asks no other prefill worker when the decode worker has restarted") {
+  Cluster c;
+  Bring(c, Stage::kPrefilling);
+  c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
+  CHECK_FALSE(c.core.PrefillDone(kP, "r", Incarnation(23), c.now));
+  CHECK(Take(c.core).empty());
+}
+
 TEST_CASE("RouterCore repeats a hand-off that fails at Start, and reports the third failure") {
   for (const absl::Status& error : {absl::FailedPreconditionError("lapsed"), absl::DataLossError("other bytes")}) {
     Cluster c;
