@@ -91,9 +91,9 @@ struct ImpatientCluster {
     const auto both = [](const std::optional<Worker>(&of)[2]) {
       return absl::StrCat(of[0]->address, ",", of[1]->address);
     };
-    router.emplace("baton-router",
-                   std::vector<std::string>{"--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--model", kModel,
-                                            "--prefill-workers", both(prefill), "--decode-workers", both(decode)});
+    router.emplace("baton-router", std::vector<std::string>{"--listen", "127.0.0.1:0", "--http", "off", "--metrics",
+                                                            "127.0.0.1:0", "--model", kModel, "--prefill-workers",
+                                                            both(prefill), "--decode-workers", both(decode)});
     stub = v1::Inference::NewStub(DialTcp(router->Await("listening on ")));
     for (const auto* of : {&prefill, &decode}) {
       for (const auto& worker : *of) router->Await(absl::StrCat("worker ", worker->address, ": attached"));

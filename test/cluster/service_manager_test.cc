@@ -44,6 +44,7 @@ TEST_CASE("A program sends systemd READY, WATCHDOG and STOPPING") {
     arguments.insert(arguments.end(), {"--threads", "1", "--kv-memory-mb", "8"});
   }
   if (program == "baton") arguments.insert(arguments.begin(), "serve");
+  if (program == "baton" || program == "baton-router") arguments.insert(arguments.end(), {"--http", "off"});
 
   const Environment environment(directory / "notify");
   Process process(program, arguments);
