@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "frontend/openai/argument_schema.h"
 #include "frontend/openai/part_reader.h"
-#include "frontend/openai/tool_format.h"
+#include "frontend/tools/tool_format.h"
 #include "inference.pb.h"
 #include "model/served_model.h"
 #include "router/client_request.h"

@@ -12,7 +12,7 @@
 #include "frontend/openai/logprobs_writer.h"
 #include "frontend/openai/reasoning_parser.h"
 #include "frontend/openai/special_marks.h"
-#include "frontend/openai/tool_parser.h"
+#include "frontend/tools/tool_parser.h"
 #include "request/answers.h"
 #include "router/request.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "frontend/openai/call_json.h"
+#include "frontend/tools/call_json.h"
 
 namespace baton {
 namespace {

@@ -1,9 +1,9 @@
-#include "frontend/openai/hermes_tools.h"
+#include "frontend/tools/hermes_tools.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "frontend/openai/call_json.h"
+#include "frontend/tools/call_json.h"
 
 namespace baton {
 namespace {

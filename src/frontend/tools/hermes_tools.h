@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/openai/tool_parser.h"
+#include "frontend/tools/tool_parser.h"
 
 namespace baton {
 

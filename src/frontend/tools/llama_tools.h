@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/openai/call_json.h"
-#include "frontend/openai/tool_parser.h"
+#include "frontend/tools/call_json.h"
+#include "frontend/tools/tool_parser.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "frontend/openai/llama_tools.h"
+#include "frontend/tools/llama_tools.h"
 
 #include <algorithm>
 #include <utility>

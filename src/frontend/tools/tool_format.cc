@@ -1,4 +1,4 @@
-#include "frontend/openai/tool_format.h"
+#include "frontend/tools/tool_format.h"
 
 #include <string_view>
 

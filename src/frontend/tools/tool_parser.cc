@@ -1,9 +1,9 @@
-#include "frontend/openai/tool_parser.h"
+#include "frontend/tools/tool_parser.h"
 
 #include <utility>
 
-#include "frontend/openai/hermes_tools.h"
-#include "frontend/openai/llama_tools.h"
+#include "frontend/tools/hermes_tools.h"
+#include "frontend/tools/llama_tools.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "frontend/openai/tool_parser.h"
+#include "frontend/tools/tool_parser.h"
 
 #include <random>
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/openai/tool_format.h"
+#include "frontend/tools/tool_format.h"
 
 namespace baton {
 

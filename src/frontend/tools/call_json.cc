@@ -1,4 +1,4 @@
-#include "frontend/openai/call_json.h"
+#include "frontend/tools/call_json.h"
 
 #include <algorithm>
 #include <string>

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "frontend/openai/tool_parser.h"
+#include "frontend/tools/tool_parser.h"
 
 namespace baton {
 
