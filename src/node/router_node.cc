@@ -61,7 +61,8 @@ std::optional<std::vector<std::string>> VllmModels(const RouterOptions& options,
 
 // HTTP status codes with a series of their own, which exists from the start. All other codes count
 // as "other".
-constexpr std::array kHttpCodes = {200, 204, 400, 401, 403, 404, 405, 408, 409, 413, 417, 429, 431, 499, 500, 503, 504};
+constexpr std::array kHttpCodes = {200, 204, 400, 401, 403, 404, 405, 408, 409,
+                                   413, 415, 417, 429, 431, 499, 500, 503, 504};
 
 std::function<void(int)> CounterOfResponses(Metrics& metrics) {
   LabelCounter responses = metrics.Create<HttpCounts>().responses;

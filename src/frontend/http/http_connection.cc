@@ -10,6 +10,7 @@
 #include "base/logging.h"
 #include "boost/asio/buffer.hpp"
 #include "boost/asio/post.hpp"
+#include "frontend/http/request_head.h"
 
 namespace baton {
 namespace {
@@ -26,34 +27,14 @@ constexpr size_t kEncryptedAtOnce = 64 << 10;
 constexpr size_t kMostOwed = kEncryptedAtOnce + (32 << 10);
 // Bytes at the end of a chunked body: "0\r\n\r\n".
 constexpr size_t kLeastRest = 5;
+// Empty lines that are ignored before a request. Some old clients send one after a body.
+constexpr int kMostEmptyLines = 16;
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 int StatusOf(const boost::system::error_code& error) {
   if (error == http::error::header_limit) return 431;
   if (error == http::error::body_limit) return 413;
   return 400;
-}
-
-// Removes the authority of a target: "http://host/path" becomes "/path".
-std::string_view WithoutAuthority(std::string_view target) {
-  const size_t host = target.starts_with("http://") ? 7 : target.starts_with("https://") ? 8 : 0;
-  if (host == 0) return target;
-  const size_t slash = target.find('/', host);
-  return slash == std::string_view::npos ? "/" : target.substr(slash);
-}
-
-// Returns the request without its body. It is taken before the body is read, because a trailer's
-// fields come after the body and are no headers.
-HttpRequest HeadOf(const http::request<http::string_body>& message) {
-  const auto text = [](boost::beast::string_view view) { return std::string(view.data(), view.size()); };
-  HttpRequest request;
-  request.method = text(message.method_string());
-  const std::string target(WithoutAuthority({message.target().data(), message.target().size()}));
-  const size_t mark = target.find('?');
-  request.path = target.substr(0, mark);
-  if (mark != std::string::npos) request.query = target.substr(mark + 1);
-  for (const auto& field : message) request.headers.emplace_back(text(field.name_string()), text(field.value()));
-  return request;
 }
 
 }  // namespace
@@ -231,8 +212,7 @@ void HttpConnection::FailTls(const absl::Status& why) {
     socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), ignored);
   }
   if (reply_ != nullptr) return Leave(Gone::kLeft);
-  parser_.reset();
-  charge_.reset();
+  DropRequest();
   Linger();
 }
 
@@ -261,11 +241,23 @@ void HttpConnection::BeginParser() {
   parser_->header_limit(static_cast<uint32_t>(shared_.options.max_header_bytes));
   parser_->body_limit(shared_.options.max_body_bytes);
   head_bytes_ = 0;
+  empty_lines_ = 0;
   Enter(State::kHead, shared_.options.header_timeout);
+}
+
+bool HttpConnection::SkipEmptyLines() {
+  size_t begin = 0;
+  while (empty_lines_ < kMostEmptyLines && input_.compare(begin, 2, "\r\n") == 0) {
+    begin += 2;
+    ++empty_lines_;
+  }
+  input_.erase(0, begin);
+  return !input_.empty() && input_ != "\r";
 }
 
 void HttpConnection::Parse() {
   while ((state_ == State::kHead || state_ == State::kBody) && !input_.empty()) {
+    if (!parser_ && !SkipEmptyLines()) return;
     if (!parser_) BeginParser();
     // Beast asserts that these bytes are there after the last chunk's line. Until a chunked body
     // ends, more bytes follow.
@@ -278,12 +270,8 @@ void HttpConnection::Parse() {
     if (state_ == State::kHead) {
       head_bytes_ += used;
       if (head_bytes_ > shared_.options.max_header_bytes) error = http::error::header_limit;
-    } else {
-      if (!charge_->Add(used)) {
-        return Refuse(503, "overloaded: too many large requests are being read");
-      }
-      // The parser does not count the lines between chunks.
-      if (charge_->bytes() > shared_.options.max_body_bytes) error = http::error::body_limit;
+    } else if (const auto problem = body_->Add(used, parser_->get().body(), parser_->is_done())) {
+      return Refuse(problem->status, problem->message);
     }
     if (error == http::error::need_more) {
       if (input_.size() <= shared_.options.max_header_bytes) return;
@@ -314,19 +302,8 @@ bool HttpConnection::HeadIsFine() {
     Refuse(status, message);
     return false;
   };
-  const auto headers = std::distance(head.begin(), head.end());
-  if (headers > shared_.options.max_headers) {
-    return refused(431, absl::StrCat("headers: ", headers, ", limit ", shared_.options.max_headers));
-  }
-  if (!http_1_0_ && head.count(http::field::host) != 1) return refused(400, "Host: expected exactly one");
-  if (head.count(http::field::authorization) > 1) return refused(400, "Authorization: expected one at most");
-  if (head.count("x-api-key") > 1) return refused(400, "x-api-key: expected one at most");
-  // Another encoding around "chunked" would be passed on undecoded. In an HTTP/1.0 request, the
-  // header was passed on by a proxy that does not support it.
-  const bool encoded = head.count(http::field::transfer_encoding) > 0;
-  if (encoded && (http_1_0_ || head.count(http::field::transfer_encoding) > 1 ||
-                  !boost::beast::iequals(head[http::field::transfer_encoding], "chunked"))) {
-    return refused(400, "Transfer-Encoding: only chunked is supported, and only in HTTP/1.1");
+  if (const auto problem = ProblemOf(head, shared_.options.max_headers)) {
+    return refused(problem->status, problem->message);
   }
   keep_alive_ = head.keep_alive();
   request_ = HeadOf(head);
@@ -341,15 +318,30 @@ bool HttpConnection::HeadIsFine() {
     AnswerHead(*answer);
     return false;
   }
-  Enter(State::kBody, shared_.options.body_timeout);
-  charge_ = std::make_shared<BodyCharge>(shared_.bodies, request_.account);
-  parser_->eager(true);
+  if (!BeginBody()) return false;
   if (head.count(http::field::expect) == 0 || http_1_0_) return true;
   if (!boost::beast::iequals(head[http::field::expect], "100-continue")) {
     return refused(417, "Expect: only 100-continue is supported");
   }
   if (!parser_->is_done() && input_.empty()) SendInterim();
   return !closed_;
+}
+
+bool HttpConnection::BeginBody() {
+  std::unique_ptr<BodyDecoder> decoder;
+  if (!parser_->is_done()) {
+    absl::StatusOr<std::unique_ptr<BodyDecoder>> made = BodyDecoder::Make(EncodingsOf(parser_->get()));
+    if (!made.ok()) {
+      Refuse(415, std::string(made.status().message()));
+      return false;
+    }
+    decoder = *std::move(made);
+  }
+  Enter(State::kBody, shared_.options.body_timeout);
+  parser_->eager(true);
+  body_.emplace(std::make_unique<BodyCharge>(shared_.bodies, request_.account), std::move(decoder),
+                shared_.options.max_body_bytes);
+  return true;
 }
 
 void HttpConnection::AnswerHead(const HttpResponse& answer) {
@@ -365,20 +357,25 @@ void HttpConnection::AnswerHead(const HttpResponse& answer) {
 void HttpConnection::TakeRequest() {
   const bool keep_alive = keep_alive_ && !shared_.draining;
   HttpRequest request = std::move(request_);
-  request.body = std::move(parser_->get().body());
-  request.charge = std::move(charge_);
-  parser_.reset();
+  body_->MoveTo(request, parser_->get().body());
+  DropRequest();
   request_.account = request.account;  // the account that the answer counts for
   BeginReply({.head_only = request.method == "HEAD", .http_1_0 = http_1_0_, .keep_alive = keep_alive});
   shared_.handler.OnRequest(std::move(request), reply_);
 }
 
+void HttpConnection::DropRequest() {
+  parser_.reset();
+  body_.reset();
+}
+
 void HttpConnection::Refuse(int status, const std::string& message) {
   const bool is_head = parser_ && parser_->is_header_done() && parser_->get().method() == http::verb::head;
-  parser_.reset();
-  charge_.reset();
+  DropRequest();
   BeginReply({.head_only = is_head, .http_1_0 = http_1_0_, .keep_alive = false});
-  reply_->Send(shared_.handler.Refusal(status, message));
+  HttpResponse answer = shared_.handler.Refusal(status, message);
+  if (status == 415) answer.headers.emplace_back("accept-encoding", BodyDecoder::kAccepted);
+  reply_->Send(answer);
 }
 
 // --- Output -------------------------------------------------------------------------------------
@@ -513,7 +510,7 @@ void HttpConnection::Close() {
   // Sends no close_notify after a truncated answer, because it would mark the answer as complete.
   const bool whole = reply_ == nullptr;
   EndRequest();
-  charge_.reset();
+  DropRequest();
   Error ignored;
   if (tls_ != nullptr && whole && AllIsSent() && tls_->Close()) {
     socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), ignored);

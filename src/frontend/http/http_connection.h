@@ -19,6 +19,7 @@
 #include "frontend/http/body_bytes.h"
 #include "frontend/http/connection_table.h"
 #include "frontend/http/http_server.h"
+#include "frontend/http/incoming_body.h"
 #include "frontend/http/tls_session.h"
 
 namespace baton {
@@ -110,10 +111,15 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::optional<size_t> Put(Error& error);
   // Returns false if the request has been answered.
   bool HeadIsFine();
+  // Prepares to read a body. Returns false if the request has been refused.
+  bool BeginBody();
   void AnswerHead(const HttpResponse& answer);
+  // Removes empty lines before a request (RFC 9112, 2.2). Returns whether a request begins.
+  bool SkipEmptyLines();
   void BeginParser();
   void TakeRequest();
   void BeginReply(HttpReply::Form form);
+  void DropRequest();  // frees what the running request has read
   void Refuse(int status, const std::string& message);
   void OnInputEnd();
   void WatchErrors();
@@ -150,8 +156,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::optional<Parser> parser_;  // from a request's first byte to its last
   HttpRequest request_;           // the head without the body, from the end of the head on
   bool keep_alive_ = false;       // the head's value
+  int empty_lines_ = 0;           // ignored before the next request
   size_t head_bytes_ = 0;
-  std::shared_ptr<BodyCharge> charge_;  // for the body that is being read
+  std::optional<IncomingBody> body_;  // from the end of the head to the end of the request
 
   // Output.
   std::shared_ptr<HttpReply> reply_;

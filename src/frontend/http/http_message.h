@@ -15,7 +15,7 @@ struct HttpRequest {
   std::string method;
   std::string path, query;  // before and after the first '?', not decoded; query may be empty
   HttpHeaders headers;
-  std::string body;
+  std::string body;  // decoded if "content-encoding" names an encoding
   std::string peer;  // the client's address
   // The account of HttpOptions::max_bodies_bytes that the request counts for. Empty if it has none.
   std::string account;
@@ -31,6 +31,12 @@ struct HttpResponse {
   int status = 200;
   HttpHeaders headers;  // without the headers that describe how the body is sent
   std::string body;
+};
+
+// A reason to refuse a request, and the status of that answer.
+struct HttpProblem {
+  int status = 400;
+  std::string message;
 };
 
 // The phrase after a status code: "Not Found".

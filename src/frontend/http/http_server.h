@@ -47,7 +47,7 @@ struct HttpOptions {
   std::function<void(int status)> on_answer{};
   size_t max_header_bytes = 16u << 10;  // with the request line
   int max_headers = 100;
-  // As received. For a chunked body, the bytes between chunks count too.
+  // As received, and after decoding. For a chunked body, the bytes between chunks count too.
   size_t max_body_bytes = 8u << 20;
   // For all requests that are being read or kept by the handler (BodyBytes).
   size_t max_bodies_bytes = 256u << 20;

@@ -40,7 +40,7 @@ struct World {
 
 TEST_CASE("A router counts every HTTP answer by its code") {
   World w;
-  for (const char* code : {"200", "401", "403", "404", "405", "413", "431"}) {
+  for (const char* code : {"200", "401", "403", "404", "405", "413", "415", "431"}) {
     CHECK(w.c.metrics.Text().find(absl::StrCat("baton_http_responses_total{code=\"", code, "\"} 0")) !=
           std::string::npos);
   }
@@ -50,10 +50,11 @@ TEST_CASE("A router counts every HTTP answer by its code") {
   CHECK(w.Ask("GET /nowhere", w.Mine()).status == 404);
   CHECK(w.Ask("GET /v1/completions", w.Mine()).status == 405);
   CHECK(w.Ask("POST /v1/completions", w.Mine() + "Content-Length: 99999999\r\n").status == 413);
+  CHECK(w.Ask("POST /v1/completions", w.Mine() + "Content-Encoding: br\r\nContent-Length: 9\r\n").status == 415);
   CHECK(w.Ask("GET /version", "a: " + std::string(20 << 10, 'x') + "\r\n").status == 431);
   CHECK(w.Ask("GET /version", w.Mine()).status == 200);
   CHECK(w.Count("401") == 2);
-  for (const char* code : {"200", "403", "404", "405", "413", "431"}) {
+  for (const char* code : {"200", "403", "404", "405", "413", "415", "431"}) {
     INFO(code);
     CHECK(w.Count(code) == 1);
   }

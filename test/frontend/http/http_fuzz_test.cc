@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "await.h"
+#include "compressed.h"
 #include "frontend/http/http_server.h"
 #include "http_client.h"
 #include "patient_options.h"
@@ -26,15 +27,19 @@ class Echo final : public HttpHandler {
   }
 };
 
-const std::vector<std::string> kWhole = {
-    "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n",
-    "GET /echo HTTP/1.0\r\n\r\n",
-    "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
-    "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;a=\"b\"\r\nx\r\n0\r\na: "
-    "b\r\n\r\n",
-    "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi",
-};
+std::vector<std::string> WholeRequests() {
+  return {
+      "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n",
+      "GET /echo HTTP/1.0\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
+      "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;a=\"b\"\r\nx\r\n0\r\na: "
+      "b\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi",
+      absl::StrCat("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: ",
+                   Compressed("hello", kGzipBits).size(), "\r\n\r\n", Compressed("hello", kGzipBits)),
+  };
+}
 const std::vector<std::string> kPieces = {"\r\n",
                                           "\r",
                                           "\n",
@@ -57,6 +62,7 @@ const std::vector<std::string> kPieces = {"\r\n",
                                           "=",
                                           "\r\n ",
                                           "Connection: close\r\n",
+                                          "Content-Encoding: deflate\r\n",
                                           std::string(1, '\0'),
                                           "1;a=\"",
                                           "ffffffffffffffff",
@@ -64,10 +70,10 @@ const std::vector<std::string> kPieces = {"\r\n",
                                           "POST /echo HTTP/1.1\r\n",
                                           std::string(300, 'y')};
 
-std::string Mutated(std::mt19937& random) {
+std::string Mutated(const std::vector<std::string>& whole, std::mt19937& random) {
   const auto below = [&](size_t n) { return random() % n; };
   std::string bytes;
-  for (size_t n = 1 + below(2); n > 0; --n) bytes += kWhole[below(kWhole.size())];
+  for (size_t n = 1 + below(2); n > 0; --n) bytes += whole[below(whole.size())];
   for (size_t n = below(4); n > 0 && !bytes.empty(); --n) {
     const size_t at = below(bytes.size());
     switch (below(4)) {
@@ -90,6 +96,7 @@ std::string Mutated(std::mt19937& random) {
 TEST_CASE("The server answers after malformed input") {
   ForEachSeed(1, [](uint64_t seed) {
     std::mt19937 random(seed);
+    const std::vector<std::string> whole = WholeRequests();
     // The sizes of reads cut requests at any byte, as a network would.
     constexpr std::array<size_t, 6> kReads = {1, 2, 3, 7, 31, size_t{64} << 10};
     Echo handler;
@@ -109,7 +116,7 @@ TEST_CASE("The server answers after malformed input") {
       return client.Read().body == "good";
     };
     for (int i = 0; i < 10'000; ++i) {
-      const std::string bytes = Mutated(random);
+      const std::string bytes = Mutated(whole, random);
       INFO("request " << i << ": " << bytes);
       HttpServer& server = *servers[static_cast<size_t>(i) % servers.size()];
       HttpClient client(server.address());
