@@ -8,7 +8,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/logging.h"
 #include "base/status.h"
+#include "base/strings.h"
 
 namespace baton {
 namespace {
@@ -46,7 +48,10 @@ RequestId ClientAdmission::DrawId() {
 }
 
 void ClientAdmission::JoinDecoders() {
-  for (const auto& [decoder, module] : router_.Decoders()) models_.Join(decoder, module);
+  for (const auto& [decoder, module] : router_.Decoders()) {
+    const absl::Status joined = models_.Join(decoder, module);
+    if (!joined.ok() && not_joined_.Pass(clock_.Now())) spdlog::warn("{}", std::string(Message(joined)));
+  }
 }
 
 absl::Status ClientAdmission::Run(const Tenant& tenant, size_t text_bytes, absl::AnyInvocable<void()> task) {

@@ -9,6 +9,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "base/clock.h"
+#include "base/log_limit.h"
 #include "base/trace_context.h"
 #include "frontend/callers.h"
 #include "frontend/http/body_bytes.h"
@@ -108,7 +109,8 @@ class ClientAdmission {
   // 128 random bits. A client cannot derive another request's id, or the number of requests, from
   // an id.
   static RequestId DrawId();
-  // Adds the decoders of workers that have attached since the last call.
+  // Adds the decoders of workers that have attached since the last call. Logs one that cannot be
+  // served, at most once an hour.
   void JoinDecoders();
 
  private:
@@ -117,6 +119,7 @@ class ClientAdmission {
   const Clock& clock_;
   Callers& callers_;
   std::atomic<bool> draining_ = false;
+  LogLimit not_joined_{absl::Hours(1)};
   // bytes of the messages that wait for Accept's threads
   const std::shared_ptr<BodyBytes> waiting_;
   WorkQueue long_prompts_, views_;

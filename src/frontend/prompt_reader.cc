@@ -30,7 +30,7 @@ class Parts {
     if (ids.empty()) return absl::OkStatus();
     const auto bad = std::ranges::find_if(ids, [&](TokenId id) { return id < 0 || id >= limit_.model.vocab; });
     if (bad != ids.end()) {
-      return absl::InternalError(StrCat("the tokenizer of '", limit_.model.name, "' returned token ", *bad,
+      return absl::InternalError(StrCat("the tokenizer of '", limit_.model.shown_name(), "' returned token ", *bad,
                                         ", but the size of its vocabulary is ", limit_.model.vocab));
     }
     tokens_ += std::ssize(ids);
@@ -92,7 +92,7 @@ absl::StatusOr<std::vector<TokenId>> ReadIds(const v1::TokenIds& proto, const st
   for (int i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < limit.model.vocab) continue;
     return absl::InvalidArgumentError(StrCat(field, ".token_ids.ids[", i, "]: expected [0, ", limit.model.vocab,
-                                             "), the vocabulary of '", limit.model.name, "', got ", ids[i]));
+                                             "), the vocabulary of '", limit.model.shown_name(), "', got ", ids[i]));
   }
   RETURN_IF_ERROR(CheckNamed(field + ".token_ids.ids", {ids.data(), static_cast<size_t>(ids.size())}, limit.model));
   return std::vector<TokenId>(ids.begin(), ids.end());
@@ -306,7 +306,7 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
                                                       const FieldPaths& paths, const ChatValues* values) {
   const ServedModel& model = limit.model;
   if (model.chat_template == nullptr) {
-    return absl::UnimplementedError(StrCat(paths.messages, ": model '", model.name,
+    return absl::UnimplementedError(StrCat(paths.messages, ": model '", model.shown_name(),
                                            "' has no chat template. Send the prompt as text: to /v1/completions over "
                                            "HTTP, in segments over gRPC"));
   }
@@ -342,7 +342,7 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
     rest.remove_prefix(static_cast<size_t>(end - rest.data()));
     if (error != std::errc() || index >= marked.references.size() || !rest.starts_with(kMarkEnd)) {
       return absl::InvalidArgumentError(
-          StrCat(paths.messages, ": the template of '", model.name,
+          StrCat(paths.messages, ": the template of '", model.shown_name(),
                  "' changes the text of messages, so output_of is not supported with it"));
     }
     rest.remove_prefix(kMarkEnd.size());

@@ -19,8 +19,8 @@ absl::Status CheckNamed(std::string_view field, std::span<const TokenId> ids, co
   const auto bad = std::ranges::find_if(ids, unnamed);
   if (bad == ids.end()) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat(field, "[", bad - ids.begin(),
-                                           "]: expected an id that has a token in tokenizer.json of '", model.name,
-                                           "', got ", *bad));
+                                           "]: expected an id that has a token in tokenizer.json of '",
+                                           model.shown_name(), "', got ", *bad));
 }
 
 std::string ModelName(const std::string& directory) {
@@ -77,8 +77,12 @@ absl::StatusOr<std::vector<ServedModel>> LoadServedModels(const std::vector<std:
 // Bytes of an unknown name that an error message repeats. Status messages travel in headers.
 constexpr size_t kShownNameBytes = 256;
 
-ServedModels::ServedModels(std::vector<ServedModel> models) : configured_(models.size()) {
+ServedModels::ServedModels(std::vector<ServedModel> models, ModelNames names)
+    : names_(std::move(names)), configured_(models.size()) {
   for (ServedModel& model : models) {
+    const auto served_names = names_.ServedNames(model.name);
+    model.served_names.assign(served_names.begin(), served_names.end());
+    if (served_names.empty()) model.served_names.push_back(model.name);
     const auto same = std::ranges::find_if(
         models_, [&](const ServedModel& earlier) { return earlier.tokenizer->digest() == model.tokenizer->digest(); });
     model.tokenizer_id = same == models_.end() ? model.name : same->name;
@@ -91,20 +95,29 @@ const ServedModel* ServedModels::FindLocked(const std::string& name) const {
   return found == models_.end() ? nullptr : &*found;
 }
 
+const ServedModel* ServedModels::Resolve(const std::string& name) const {
+  if (name.empty() && configured_ == 1) return &models_.front();
+  if (const std::string* own = names_.FindName(name)) return FindLocked(*own);
+  if (const ServedModel* model = FindLocked(name)) return model;
+  const std::string* own = names_.FindPattern(name);
+  return own == nullptr ? nullptr : FindLocked(*own);
+}
+
 absl::StatusOr<const ServedModel*> ServedModels::Find(const std::string& name) const {
   const std::lock_guard lock(mutex_);
-  if (name.empty() && configured_ == 1) return &models_.front();
-  if (const ServedModel* model = FindLocked(name)) return model;
-  const std::string served = absl::StrJoin(
-      models_, ", ", [](std::string* out, const ServedModel& model) { absl::StrAppend(out, "'", model.name, "'"); });
+  if (const ServedModel* model = Resolve(name)) return model;
+  std::vector<std::string> served;
+  for (const ServedModel& model : models_) {
+    for (const std::string& served_name : model.served_names) served.push_back(StrCat("'", served_name, "'"));
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("model: expected one of ", served, ", got ",
+      absl::StrCat("model: expected one of ", absl::StrJoin(served, ", "), ", got ",
                    name.empty() ? "no name" : "'" + absl::CHexEscape(name.substr(0, kShownNameBytes)) + "'"));
 }
 
 bool ServedModels::Contains(const std::string& name) const {
   const std::lock_guard lock(mutex_);
-  return name.empty() || FindLocked(name) != nullptr;
+  return name.empty() || Resolve(name) != nullptr;
 }
 
 std::vector<const ServedModel*> ServedModels::all() const {
@@ -114,13 +127,19 @@ std::vector<const ServedModel*> ServedModels::all() const {
   return models;
 }
 
-void ServedModels::Join(const std::string& name, const std::string& module) {
+absl::Status ServedModels::Join(const std::string& name, const std::string& module) {
   const std::lock_guard lock(mutex_);
   const ServedModel* base = FindLocked(module);
-  if (base == nullptr || FindLocked(name) != nullptr) return;
+  if (base == nullptr || FindLocked(name) != nullptr) return absl::OkStatus();
+  if (const std::string* other = names_.FindName(name)) {
+    return absl::AlreadyExistsError(StrCat(
+        "the decoder '", name, "' is not served, because its name is a served name or an alias of '", *other, "'"));
+  }
   ServedModel decoder = *base;
   decoder.name = name;
+  decoder.served_names = {name};
   models_.push_back(std::move(decoder));
+  return absl::OkStatus();
 }
 
 }  // namespace baton

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "model/config.h"
+#include "model/model_names.h"
 #include "model/sampling_params.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -20,7 +21,9 @@
 namespace baton {
 
 struct ServedModel {
-  std::string name;
+  std::string name;  // the model's own name, by which workers name it
+  // The names by which the model is listed. Empty only outside of ServedModels.
+  std::vector<std::string> served_names{};
   int32_t context = 0;  // context length, in tokens
   int32_t vocab = 0;
   std::vector<TokenId> unnamed;  // ids that no request may contain (UnnamedIds)
@@ -30,6 +33,9 @@ struct ServedModel {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none
   SamplingParams sampling;                            // the model's defaults, without max_tokens
+
+  // The name for messages to clients.
+  const std::string& shown_name() const { return served_names.empty() ? name : served_names.front(); }
 };
 
 // Checks the ids that a client sent in the list `field`. INVALID_ARGUMENT: the model has no token
@@ -51,22 +57,28 @@ absl::StatusOr<std::vector<ServedModel>> LoadServedModels(const std::vector<std:
 // Thread-safe. Returned pointers stay valid as long as this object.
 class ServedModels {
  public:
-  // `models` are the configured models.
-  explicit ServedModels(std::vector<ServedModel> models);
-  // Returns the model of this name. An empty name means the only configured model. Returns
+  // `models` are the configured models, and `names` their further names.
+  explicit ServedModels(std::vector<ServedModel> models, ModelNames names = {});
+  // Returns the model that a client means by `name`. A model's own name, a served name and an alias
+  // without '*' come before patterns. An empty name means the only configured model. Returns
   // INVALID_ARGUMENT with the list of served names if no model matches, or if the name is empty and
   // several models are configured.
   absl::StatusOr<const ServedModel*> Find(const std::string& name) const;
-  // Returns true if a model of this name is served, or if the name is empty.
+  // Returns true if Find would return a model, or if the name is empty.
   bool Contains(const std::string& name) const;
   std::vector<const ServedModel*> all() const;
   // Serves a decoder that continues from the KV of `module`, with the tokenizer and chat template
-  // of `module`. Does nothing if `name` is served already, or if `module` is not served.
-  void Join(const std::string& name, const std::string& module);
+  // of `module`. Does nothing if `name` is served already, or if `module` is not served. Returns
+  // ALREADY_EXISTS if `name` is a served name or an alias of another model. The decoder is then not
+  // served.
+  absl::Status Join(const std::string& name, const std::string& module);
 
  private:
+  // Returns the model with this own name, or null.
   const ServedModel* FindLocked(const std::string& name) const;
+  const ServedModel* Resolve(const std::string& name) const;
 
+  const ModelNames names_;
   const size_t configured_;         // number of configured models
   mutable std::mutex mutex_;        // guards models_
   std::deque<ServedModel> models_;  // only grows; the configured models are the first configured_

@@ -229,6 +229,12 @@ absl::Status ValidateAccess(const RouterOptions& options) {
   return CheckMetrics(options.common.metrics, guarded || open, "--keys or --open");
 }
 
+absl::StatusOr<ModelNames> ReadModelNames(const RouterOptions& options) {
+  std::vector<std::string> models;
+  for (const std::string& directory : options.models) models.push_back(ModelName(directory));
+  return ModelNames::Make(models, options.served_names, options.aliases);
+}
+
 std::string UnencryptedKeysWarning(const RouterOptions& options) {
   const auto leaves = [](const std::string& listen) { return listen != "off" && !IsLoopback(listen); };
   if (options.keys.empty() || !options.tls.empty() || !(leaves(options.listen) || leaves(options.http))) return "";
@@ -323,6 +329,7 @@ absl::Status Validate(const RouterOptions& options) {
   if (options.prefill_workers.empty()) return absl::InvalidArgumentError("prefill-workers: at least one is required");
   if (options.decode_workers.empty()) return absl::InvalidArgumentError("decode-workers: at least one is required");
   RETURN_IF_ERROR(CheckModelNames(options.models));
+  RETURN_IF_ERROR(ReadModelNames(options).status());
   RETURN_IF_ERROR(ValidateAccess(options));
   RETURN_IF_ERROR(CheckDns(options));
   RETURN_IF_ERROR(CheckEtcd(options.common.etcd, HasWorkerOfKind(options, {"etcd:"}), "a worker named by etcd:PREFIX"));

@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "kv/staging/staging.h"
 #include "membership/etcd_options.h"
+#include "model/model_names.h"
 #include "node/memory_limit.h"
 #include "router/router_core.h"
 #include "router/workload.h"
@@ -51,6 +52,9 @@ struct RouterOptions {
   // Certificate for clients over gRPC and HTTP, without an authority.
   TlsFiles tls;
   std::vector<std::string> models;  // model directories
+  // As in ModelNames::Make.
+  std::vector<std::string> served_names;
+  std::vector<std::string> aliases;
   // Names as in membership/worker_names.h.
   std::vector<std::string> prefill_workers;
   std::vector<std::string> decode_workers;
@@ -188,6 +192,8 @@ absl::Status CheckModelDirectory(const char* flag, const std::string& directory)
 absl::Status Validate(const RouterOptions& options);
 // Checks only the access options, which `baton serve` also needs.
 absl::Status ValidateAccess(const RouterOptions& options);
+// Returns the names by which clients ask for options.models. Errors are those of ModelNames::Make.
+absl::StatusOr<ModelNames> ReadModelNames(const RouterOptions& options);
 // Returns a warning if API keys travel unencrypted. Returns an empty string otherwise.
 std::string UnencryptedKeysWarning(const RouterOptions& options);
 // Checks the options of a worker. Like Validate for a router, but access requires certificates

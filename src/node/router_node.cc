@@ -93,9 +93,10 @@ bool HasNames(const std::vector<std::string>& texts) { return AddressesIn(texts)
 
 }  // namespace
 
-RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> models, std::unique_ptr<KeyRing> keys,
-                       const ChannelFactory& channels, const Clock& clock, Metrics& metrics)
-    : models_(std::move(models)),
+RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> models, ModelNames names,
+                       std::unique_ptr<KeyRing> keys, const ChannelFactory& channels, const Clock& clock,
+                       Metrics& metrics)
+    : models_(std::move(models), std::move(names)),
       keys_(std::move(keys)),
       callers_(*keys_, clock, metrics),
       router_({.prefill_workers = AddressesIn(options.prefill_workers),
@@ -118,8 +119,11 @@ absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOption
                                                               const ChannelFactory& channels, const Clock& clock,
                                                               Metrics& metrics) {
   ASSIGN_OR_RETURN(auto keys, KeyRing::Load(options.keys));
+  std::vector<std::string> own_names;
+  for (const ServedModel& model : models) own_names.push_back(model.name);
+  ASSIGN_OR_RETURN(ModelNames names, ModelNames::Make(own_names, options.served_names, options.aliases));
   std::unique_ptr<RouterNode> node(
-      new RouterNode(options, std::move(models), std::move(keys), channels, clock, metrics));
+      new RouterNode(options, std::move(models), std::move(names), std::move(keys), channels, clock, metrics));
   ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(options.listen, GrpcServer::Audience::kClients, {&node->service_},
                                                     ServerCredentials(options.tls)));
   RETURN_IF_ERROR(node->StartHttp(options, metrics));

@@ -43,8 +43,8 @@ class RouterNode {
   void Shutdown(absl::Duration grace);
 
  private:
-  RouterNode(const RouterOptions& options, std::vector<ServedModel> models, std::unique_ptr<KeyRing> keys,
-             const ChannelFactory& channels, const Clock& clock, Metrics& metrics);
+  RouterNode(const RouterOptions& options, std::vector<ServedModel> models, ModelNames names,
+             std::unique_ptr<KeyRing> keys, const ChannelFactory& channels, const Clock& clock, Metrics& metrics);
   absl::Status StartHttp(const RouterOptions& options, Metrics& metrics);
   void RenewCertificate();
   absl::Status StartMembership(const RouterOptions& options, Metrics& metrics);

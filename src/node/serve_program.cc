@@ -82,11 +82,12 @@ absl::Status RunServe(ServeOptions options, ShutdownSignal& signal) {
   WarnIfKeysUnencrypted(options.router);
   options.worker.common.check = options.router.common.check;
   options.worker.common.vllm_metrics = options.router.common.vllm_metrics;
+  options.router.models = options.decoders;
+  options.router.models.insert(options.router.models.begin(), options.worker.model);
+  RETURN_IF_ERROR(ReadModelNames(options.router).status());
   const Workers workers{.prefill = 1, .decode = 1 + static_cast<int>(options.decoders.size())};
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options.worker, workers));
   for (const std::string& directory : options.decoders) RETURN_IF_ERROR(CheckModelDirectory("decoder", directory));
-  options.router.models = options.decoders;
-  options.router.models.insert(options.router.models.begin(), options.worker.model);
   ASSIGN_OR_RETURN(std::vector<ServedModel> served, LoadServedModels(options.router.models));
   const auto network = std::make_shared<InProcessNetwork>();
   const SteadyClock clock;

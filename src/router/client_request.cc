@@ -42,7 +42,7 @@ absl::Status PromptLimit::Check(int64_t tokens, std::string_view at_least) const
 }
 
 std::string PromptLimit::Reason() const {
-  return StrCat(" (context length ", model.context, " of '", model.name, "'",
+  return StrCat(" (context length ", model.context, " of '", model.shown_name(), "'",
                 reserve > 0 ? ", less one token to generate" : "", ")");
 }
 
@@ -63,7 +63,7 @@ absl::Status CheckMaxTokens(const ClientRequest& request) {
   return absl::InvalidArgumentError(StrCat(request.form.paths.max_tokens, ": ", request.spec.sampling.max_tokens,
                                            " after a prompt of ", request.prompt.segments.empty() ? "" : "at least ",
                                            known, " tokens, limit ", left, " (context length ", model.context, " of '",
-                                           model.name, "')"));
+                                           model.shown_name(), "')"));
 }
 
 absl::Status SettleMaxTokens(ClientRequest& request) {

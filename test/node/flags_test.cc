@@ -227,6 +227,18 @@ TEST_CASE("Validate refuses two models with one name") {
         "model: 'old/llama' and 'new/llama/' would both be served as 'llama': rename one directory");
 }
 
+TEST_CASE("Validate refuses names of models that collide") {
+  RouterOptions options = Parse({"--served-model-name", "a=fast,b=best", "--model-alias", "gpt-*=fast,o1=b"},
+                                "model = [\"m/a\", \"m/b\"]\n")
+                              .options;
+  options.prefill_workers = {"a:1"};
+  options.decode_workers = {"a:2"};
+  CHECK(Validate(options).ok());
+  CHECK(ReadModelNames(options)->FindPattern("gpt-4") != nullptr);
+  options.aliases.emplace_back("fast=b");
+  CHECK(Message(Validate(options)) == "model-alias: 'fast' cannot name 'b', because it names 'a'");
+}
+
 TEST_CASE("CoresWithin rounds a control group's CPU quota up") {
   CHECK(CoresWithin("200000 100000", 8) == 2);
   CHECK(CoresWithin("150000 100000", 8) == 2);

@@ -98,12 +98,16 @@ grpc::ServerUnaryReactor* InferenceService::ListModels(grpc::CallbackServerConte
   if (!known.ok()) return Finished(context, known);
   admission_.JoinDecoders();
   for (const ServedModel* model : models_.all()) {
-    v1::Model& out = *response->add_models();
-    out.set_name(model->name);
-    out.set_context(model->context);
-    out.set_vocabulary(model->vocab);
-    out.set_has_chat_template(model->chat_template != nullptr);
-    out.set_ready(router_.Readiness(model->name).ok());
+    v1::Model shared;
+    shared.set_context(model->context);
+    shared.set_vocabulary(model->vocab);
+    shared.set_has_chat_template(model->chat_template != nullptr);
+    shared.set_ready(router_.Readiness(model->name).ok());
+    for (const std::string& name : model->served_names) {
+      v1::Model& out = *response->add_models();
+      out = shared;
+      out.set_name(name);
+    }
   }
   return Finished(context, absl::OkStatus());
 }

@@ -50,7 +50,8 @@ struct CompletionCall {
   ChatValues values{};
   // Valid as long as the ServedModels that it was found in.
   const ServedModel* model = nullptr;
-  int32_t samples = 1;  // samples of each prompt
+  std::string model_name{};  // as the client sent it, for the answer; empty if it sent none
+  int32_t samples = 1;       // samples of each prompt
   bool chat = false;
   bool stream = false;
   bool include_usage = false;  // if set, a last chunk reports usage

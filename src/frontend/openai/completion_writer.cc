@@ -20,7 +20,8 @@ std::string Identity(const CompletionCall& call, const ServedModel& model, std::
   const std::string_view chat = call.stream ? "chat.completion.chunk" : "chat.completion";
   return StrCat("{\"id\":", JsonString(StrCat(call.chat ? "chatcmpl-" : "cmpl-", id)), ",\"object\":\"",
                 call.chat ? chat : "text_completion", "\",\"created\":", absl::ToUnixSeconds(created),
-                ",\"model\":", JsonString(model.name), ",\"choices\":[");
+                ",\"model\":", JsonString(call.model_name.empty() ? model.shown_name() : call.model_name),
+                ",\"choices\":[");
 }
 
 std::vector<std::string> StopsOf(const CompletionCall& call) {

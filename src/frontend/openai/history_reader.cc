@@ -74,7 +74,7 @@ void HistoryReader::ReadCalls(FieldReader& message, jinja::Value& calls) const {
   calls = ReadToolCalls(message);
   if (calls.IsNone() || ShowsCalls(model_)) return;
   message.Refuse(message.Object("function_call") == nullptr ? "tool_calls" : "function_call",
-                 StrCat("expected a model whose chat template renders tool calls, got '", model_.name, "'"));
+                 StrCat("expected a model whose chat template renders tool calls, got '", model_.shown_name(), "'"));
 }
 
 void HistoryReader::ReadParts(const Json& parts, FieldReader& message, Role role, v1::ChatMessage& out) {

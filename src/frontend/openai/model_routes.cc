@@ -12,9 +12,18 @@
 namespace baton {
 namespace {
 
-std::string ModelObject(const ServedModel& model, absl::Time created) {
-  return StrCat("{\"id\":", JsonString(model.name), ",\"object\":\"model\",\"created\":", absl::ToUnixSeconds(created),
-                ",\"owned_by\":\"baton\",\"max_model_len\":", model.context, "}");
+// `name` is the name under which the model is listed or was asked for. Clients of vLLM read `root`,
+// `parent`, `max_model_len` and `permission`.
+std::string ModelObject(const ServedModel& model, std::string_view name, absl::Time created) {
+  const int64_t seconds = absl::ToUnixSeconds(created);
+  return StrCat("{\"id\":", JsonString(name), ",\"object\":\"model\",\"created\":", seconds,
+                ",\"owned_by\":\"baton\",\"root\":", JsonString(model.name),
+                ",\"parent\":null,\"max_model_len\":", model.context,
+                ",\"permission\":[{\"id\":", JsonString(StrCat("modelperm-", name)),
+                ",\"object\":\"model_permission\",\"created\":", seconds,
+                ",\"allow_create_engine\":false,\"allow_sampling\":true,\"allow_logprobs\":true,"
+                "\"allow_search_indices\":false,\"allow_view\":true,\"allow_fine_tuning\":false,"
+                "\"organization\":\"*\",\"group\":null,\"is_blocking\":false}]}");
 }
 
 absl::StatusOr<std::vector<TokenId>> TextTokens(std::string_view text, bool with_prefix, const ServedModel& model) {
@@ -33,17 +42,19 @@ absl::StatusOr<std::vector<TokenId>> TextTokens(std::string_view text, bool with
 std::string ModelsBody(const ServedModels& models, absl::Time created) {
   std::string list;
   for (const ServedModel* model : models.all()) {
-    list += StrCat(list.empty() ? "" : ",", ModelObject(*model, created));
+    for (const std::string& name : model->served_names) {
+      list += StrCat(list.empty() ? "" : ",", ModelObject(*model, name, created));
+    }
   }
   return StrCat("{\"object\":\"list\",\"data\":[", list, "]}");
 }
 
-absl::StatusOr<std::string> ModelBody(const ServedModels& models, std::string_view name, absl::Time created) {
-  for (const ServedModel* model : models.all()) {
-    if (model->name == name) return ModelObject(*model, created);
-  }
-  constexpr size_t kShownBytes = 256;
-  return absl::NotFoundError(StrCat("model: unknown: '", name.substr(0, kShownBytes), "'"));
+absl::StatusOr<std::string> ModelBody(const ServedModels& models, const std::string& name, absl::Time created) {
+  // Elsewhere an empty name may mean the only model.
+  if (name.empty()) return absl::NotFoundError("model: expected a name, got none");
+  const absl::StatusOr<const ServedModel*> model = models.Find(name);
+  if (!model.ok()) return absl::NotFoundError(model.status().message());
+  return ModelObject(**model, name, created);
 }
 
 std::string VersionBody() { return StrCat("{\"version\":", JsonString(kVersion), "}"); }
@@ -61,7 +72,7 @@ void ReadDetokenizeIds(BodyDraft& draft, const ApiField& field) {
   if (tokens == nullptr) return body.Refuse(field.name, "expected a list of token ids, got none");
   if (std::ssize(*tokens) > model.context) {
     return body.Refuse(field.name, StrCat("expected at most ", model.context, ", got ", tokens->size(),
-                                          " (context length ", model.context, " of '", model.name, "')"));
+                                          " (context length ", model.context, " of '", model.shown_name(), "')"));
   }
   body.Check(ReadTokenIds(*tokens, field.name, model, draft.ids));
 }

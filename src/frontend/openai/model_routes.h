@@ -15,10 +15,12 @@
 
 namespace baton {
 
-// GET /v1/models. `created` is the time since which this router serves the models.
+// GET /v1/models: one element for each served name. `created` is the time since which this router
+// serves the models.
 std::string ModelsBody(const ServedModels& models, absl::Time created);
-// GET /v1/models/NAME. Returns NOT_FOUND if the model is not served.
-absl::StatusOr<std::string> ModelBody(const ServedModels& models, std::string_view name, absl::Time created);
+// GET /v1/models/NAME. The answer has the name that was asked for, also if it is an alias. Returns
+// NOT_FOUND if the model is not served.
+absl::StatusOr<std::string> ModelBody(const ServedModels& models, const std::string& name, absl::Time created);
 // GET /version.
 std::string VersionBody();
 

@@ -109,6 +109,7 @@ void ReadModel(BodyDraft& draft, const ApiField& field) {
       return body.Check(named ? absl::NotFoundError(StrCat(body.Path(""), Message(model.status()))) : model.status());
     }
     draft.call.model = *model;
+    if (name != nullptr) draft.call.model_name = *name;
   }
   draft.request.set_model(draft.call.model->name);
 }

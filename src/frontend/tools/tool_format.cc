@@ -10,14 +10,15 @@ absl::StatusOr<ToolFormat> ToolFormatOf(const ServedModel& model) {
   const std::string_view source = model.chat_template == nullptr ? "" : model.chat_template->source();
   const auto has = [&](std::string_view part) { return source.find(part) != std::string_view::npos; };
   if (!has("tools")) {
-    return absl::InvalidArgumentError(StrCat("expected a model whose chat template has tools, got '", model.name, "'"));
+    return absl::InvalidArgumentError(
+        StrCat("expected a model whose chat template has tools, got '", model.shown_name(), "'"));
   }
   // Qwen3-Coder has the tag too, but with XML in it.
   if (has("<tool_call>") && !has("<function=")) return ToolFormat::kHermes;
   // Llama 3.1's template has both texts. Those of 3.2 and 3.3 have only the second.
   if (has("<|python_tag|>") || has("\"parameters\": dictionary of argument name")) return ToolFormat::kLlama;
   return absl::InvalidArgumentError(StrCat("expected a chat template with JSON in <tool_call> (Qwen, Hermes) or with ",
-                                           "Llama 3's JSON, got another in '", model.name, "'"));
+                                           "Llama 3's JSON, got another in '", model.shown_name(), "'"));
 }
 
 }  // namespace baton

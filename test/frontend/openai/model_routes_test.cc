@@ -17,11 +17,16 @@ absl::StatusOr<std::string> Tokenize(const char* body) {
 absl::StatusOr<std::string> Detokenize(const char* body) { return DetokenizeBody(*ParseJsonBody(body), TestModels()); }
 
 TEST_CASE("ModelsBody lists models, and ModelBody finds a model by name") {
-  const std::string plain = R"({"id":"plain","object":"model","created":9,"owned_by":"baton","max_model_len":1000})";
+  const std::string plain =
+      R"({"id":"plain","object":"model","created":9,"owned_by":"baton","root":"plain","parent":null,)"
+      R"("max_model_len":1000,"permission":[{"id":"modelperm-plain","object":"model_permission","created":9,)"
+      R"("allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,"allow_search_indices":false,)"
+      R"("allow_view":true,"allow_fine_tuning":false,"organization":"*","group":null,"is_blocking":false}]})";
   CHECK(ModelsBody(TestModels(), absl::FromUnixSeconds(9)).starts_with(R"({"object":"list","data":[)" + plain + ","));
   CHECK(*ModelBody(TestModels(), "plain", absl::FromUnixSeconds(9)) == plain);
   CHECK(absl::IsNotFound(ModelBody(TestModels(), "", absl::UnixEpoch()).status()));
-  CHECK(Message(ModelBody(TestModels(), "gpt", absl::UnixEpoch()).status()) == "model: unknown: 'gpt'");
+  CHECK(Message(ModelBody(TestModels(), "gpt", absl::UnixEpoch()).status()) ==
+        "model: expected one of 'plain', 'qwen', 'llama', 'think', 'other', got 'gpt'");
   CHECK(VersionBody().starts_with("{\"version\":\""));
 }
 
