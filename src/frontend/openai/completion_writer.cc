@@ -121,8 +121,9 @@ void CompletionWriter::ReadContent(Choice& choice, std::string_view text, std::s
 
 void CompletionWriter::Show(Choice& choice, const ParsedAnswer& answer, std::string& out) {
   ShowText(choice, answer.content, out);
-  for (const ToolCall& call : answer.calls) {
-    if (!one_tool_call_ || choice.calls_made == 0) ShowCall(choice, call, out);
+  for (const CallPart& part : answer.calls) {
+    if (!part.name.empty()) ++choice.calls_made;
+    if (!one_tool_call_ || choice.calls_made == 1) ShowCall(choice, part, out);
   }
 }
 
@@ -150,23 +151,41 @@ void CompletionWriter::SendText(Choice& choice, std::string_view member, std::st
   out += has_logprobs ? Tail(choice.logprobs->Take(), kNull) : plain_tail_;
 }
 
-void CompletionWriter::ShowCall(Choice& choice, const ToolCall& call, std::string& out) {
+// The first event of a call has its name and empty arguments, as in OpenAI's streams.
+void CompletionWriter::ShowCall(Choice& choice, const CallPart& part, std::string& out) {
+  ToolCall& call = choice.call;
+  if (!part.name.empty()) {
+    call = {.name = part.name, .arguments = ""};
+    const std::string function = StrCat("\"name\":", JsonString(call.name), ",\"arguments\":\"\"");
+    if (stream_) SendCall(choice, CallJson(choice, function, /*begins=*/true), out);
+  }
+  if (!part.arguments.empty()) {
+    call.arguments += part.arguments;
+    const std::string function = StrCat("\"arguments\":", JsonString(part.arguments));
+    if (stream_) SendCall(choice, CallJson(choice, function, /*begins=*/false), out);
+  }
+  if (!part.ends) return;
   CountStrict(call);
-  const auto index = static_cast<size_t>(&choice - choices_.data());
+  if (stream_) return;
   const std::string function =
-      StrCat("{\"name\":", JsonString(call.name), ",\"arguments\":", JsonString(call.arguments), "}");
-  std::string json = function;
-  if (!legacy_calls_) {
-    const std::string id = JsonString(StrCat("call_", id_, "-", index, "-", choice.calls_made));
-    json = StrCat("{", stream_ ? StrCat("\"index\":", choice.calls_made, ",") : "", "\"id\":", id,
-                  ",\"type\":\"function\",\"function\":", function, "}");
+      StrCat("\"name\":", JsonString(call.name), ",\"arguments\":", JsonString(call.arguments));
+  choice.calls += StrCat(choice.calls.empty() ? "" : ",", CallJson(choice, function, /*begins=*/true));
+}
+
+void CompletionWriter::SendCall(const Choice& choice, std::string_view call, std::string& out) const {
+  out += StrCat(choice.head, Calls(call), plain_tail_);
+}
+
+std::string CompletionWriter::CallJson(const Choice& choice, std::string_view function, bool begins) const {
+  if (legacy_calls_) return StrCat("{", function, "}");
+  const size_t number = choice.calls_made - 1;
+  std::string json = "{";
+  if (stream_) json += StrCat("\"index\":", number, ",");
+  if (begins) {
+    const auto index = static_cast<size_t>(&choice - choices_.data());
+    json += StrCat("\"id\":", JsonString(StrCat("call_", id_, "-", index, "-", number)), ",\"type\":\"function\",");
   }
-  ++choice.calls_made;
-  if (stream_) {
-    out += StrCat(choice.head, Calls(json), plain_tail_);
-  } else {
-    choice.calls += StrCat(choice.calls.empty() ? "" : ",", json);
-  }
+  return StrCat(json, "\"function\":{", function, "}}");
 }
 
 void CompletionWriter::CountStrict(const ToolCall& call) {

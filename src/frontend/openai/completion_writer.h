@@ -55,6 +55,7 @@ class CompletionWriter {
     std::unique_ptr<ToolParser> tool_parser{};  // reads the text that is not reasoning
     std::optional<SpecialMarks> marks{};        // marks of both parsers
     size_t calls_made = 0;
+    ToolCall call{};  // the last call so far
     // The answer so far, if the call does not stream.
     std::string reasoning{};
     std::string text{};
@@ -78,8 +79,11 @@ class CompletionWriter {
   void ShowText(Choice& choice, std::string_view text, std::string& out);
   // Appends an event with text. `member` is its name in the delta of a chat.
   void SendText(Choice& choice, std::string_view member, std::string_view text, std::string& out);
-  // Appends a call of a chat to a delta, or to the list of calls.
-  void ShowCall(Choice& choice, const ToolCall& call, std::string& out);
+  // Appends events for a part of a call, or the whole call to the list of calls.
+  void ShowCall(Choice& choice, const CallPart& part, std::string& out);
+  void SendCall(const Choice& choice, std::string_view call, std::string& out) const;
+  // Returns the choice's last call, or a part of it, with these members of its function.
+  std::string CallJson(const Choice& choice, std::string_view function, bool begins) const;
   // Compares the arguments of a call with the schema of its tool.
   void CountStrict(const ToolCall& call);
   // Returns the member of a message, or of a delta, that has these calls.

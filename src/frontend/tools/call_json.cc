@@ -1,6 +1,7 @@
 #include "frontend/tools/call_json.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -47,16 +48,6 @@ size_t CutOff(std::string_view text, std::string_view tag) {
     if (text.ends_with(tag.substr(0, size))) return size;
   }
   return 0;
-}
-
-std::optional<size_t> ObjectScanner::Push(std::string_view text) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (strings_.Covers(c)) continue;
-    if (c == '{') ++depth_;
-    if (c == '}' && --depth_ == 0) return i + 1;
-  }
-  return std::nullopt;
 }
 
 std::optional<ToolCall> ReadCall(std::string_view object) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -25,21 +24,10 @@ class StringScanner {
     escaped_ = !escaped_ && c == '\\';
     return true;
   }
+  bool in_string() const { return in_string_; }
 
  private:
   bool in_string_ = false, escaped_ = false;
-};
-
-// Finds the end of a JSON object that arrives in pieces.
-class ObjectScanner {
- public:
-  // Returns the index in `text` behind the object's last brace, or nothing if that brace has not
-  // arrived. The first text begins with the first brace. Each text continues the one before.
-  std::optional<size_t> Push(std::string_view text);
-
- private:
-  int64_t depth_ = 0;
-  StringScanner strings_;
 };
 
 // Reads {"name": "...", "arguments": {...}}. The arguments may also be named "parameters". A call

@@ -11,8 +11,6 @@ constexpr std::string_view kBetweenCalls = " \t\r\n;,";
 
 }  // namespace
 
-bool LlamaTools::IsTool(const ToolCall& call) const { return std::ranges::find(names_, call.name) != names_.end(); }
-
 bool LlamaTools::TakeBetween(ParsedAnswer& answer) {
   const size_t next = std::min(held_.find_first_not_of(made_call_ ? kBetweenCalls : kSpace), held_.size());
   skipped_ += held_.substr(0, next);
@@ -26,8 +24,7 @@ bool LlamaTools::TakeBetween(ParsedAnswer& answer) {
   if (kTag.starts_with(held_)) return false;  // the tag may be incomplete
   if (held_.front() == '{') {
     state_ = State::kObject;
-    scanner_ = {};
-    scanned_ = 0;
+    call_.emplace(names_, CallReader::UnknownName::kIsText);
     return true;
   }
   answer.content += std::exchange(skipped_, "");
@@ -36,26 +33,23 @@ bool LlamaTools::TakeBetween(ParsedAnswer& answer) {
 }
 
 bool LlamaTools::TakeObject(ParsedAnswer& answer) {
-  const auto end = scanner_.Push(std::string_view(held_).substr(scanned_));
-  if (!end) {
-    scanned_ = held_.size();
-    return false;
-  }
-  const size_t size = scanned_ + *end;
-  auto call = ReadCall(std::string_view(held_).substr(0, size));
-  if (call && IsTool(*call)) {
-    answer.calls.push_back(*std::move(call));
-    held_.erase(0, size);
+  held_.erase(0, call_->Push(held_, answer));
+  if (!call_->over()) return false;
+  LeaveObject(answer);
+  return true;
+}
+
+void LlamaTools::LeaveObject(ParsedAnswer& answer) {
+  if (call_->is_call()) {
     skipped_.clear();
     made_call_ = true;
     state_ = State::kBetween;
   } else {
     answer.content += std::exchange(skipped_, "");
-    answer.content += held_.substr(0, size);
-    held_.erase(0, size);
+    answer.content += call_->text();
     state_ = State::kText;
   }
-  return true;
+  call_.reset();
 }
 
 bool LlamaTools::TakeText(ParsedAnswer& answer) {
@@ -90,9 +84,13 @@ ParsedAnswer LlamaTools::Push(std::string_view text) {
 
 ParsedAnswer LlamaTools::Finish() {
   ParsedAnswer answer;
+  if (call_) {
+    call_->End(answer);
+    LeaveObject(answer);
+  }
   const std::string rest = std::exchange(skipped_, "") + std::exchange(held_, "");
   const bool separators = made_call_ && rest.find_first_not_of(kBetweenCalls) == std::string::npos;
-  if (!separators) answer.content = rest;
+  if (!separators) answer.content += rest;
   return answer;
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/tools/call_json.h"
+#include "frontend/tools/call_reader.h"
 #include "frontend/tools/tool_parser.h"
 
 namespace baton {
@@ -33,7 +33,8 @@ class LlamaTools final : public ToolParser {
   bool TakeBetween(ParsedAnswer& answer);
   bool TakeObject(ParsedAnswer& answer);
   bool TakeText(ParsedAnswer& answer);
-  bool IsTool(const ToolCall& call) const;
+  // Ends the state kObject.
+  void LeaveObject(ParsedAnswer& answer);
 
   const std::vector<std::string> names_;
   State state_ = State::kBetween;
@@ -41,8 +42,7 @@ class LlamaTools final : public ToolParser {
   // The text before an object that may be a call: tag, white space and separators.
   std::string skipped_;
   bool made_call_ = false;
-  ObjectScanner scanner_;
-  size_t scanned_ = 0;  // bytes of held_ that scanner_ has read
+  std::optional<CallReader> call_;  // in kObject
 };
 
 }  // namespace baton

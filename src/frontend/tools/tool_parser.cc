@@ -10,7 +10,7 @@ namespace baton {
 std::unique_ptr<ToolParser> MakeToolParser(ToolFormat format, std::vector<std::string> names) {
   switch (format) {
     case ToolFormat::kHermes:
-      return std::make_unique<HermesTools>();
+      return std::make_unique<HermesTools>(std::move(names));
     case ToolFormat::kLlama:
       return std::make_unique<LlamaTools>(std::move(names));
     case ToolFormat::kNone:

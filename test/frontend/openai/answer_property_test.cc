@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "catch.h"
 #include "frontend/openai/completion_writer.h"
+#include "frontend/openai/joined_deltas.h"
 #include "frontend/openai/openai_model.h"
 #include "frontend/openai/random_answer.h"
 #include "seeds.h"
@@ -17,6 +18,7 @@ namespace {
 // The choices of an answer, as a body has them.
 struct Choice {
   std::string text, calls, finish_reason;
+  Json legacy;  // the call of the older form
   // For a chat, the content; for a completion, the four lists.
   std::map<std::string, Json> logprobs;
   bool operator==(const Choice&) const = default;
@@ -34,6 +36,7 @@ void AddCall(const Json& call, Choice& choice) { choice.calls += StrCat(call["id
 
 std::vector<Choice> FromStream(std::string_view stream, size_t count) {
   std::vector<Choice> choices(count);
+  std::vector<Json> messages(count, Json::object());
   while (!stream.empty()) {
     const size_t end = stream.find("\n\n");
     REQUIRE(end != std::string_view::npos);
@@ -48,15 +51,17 @@ std::vector<Choice> FromStream(std::string_view stream, size_t count) {
       Choice& choice = choices.at(part["index"].get<size_t>());
       REQUIRE(choice.finish_reason.empty());
       if (part.contains("text")) choice.text += part["text"].get<std::string>();
-      if (part.contains("delta")) {
-        choice.text += part["delta"].value("content", "");
-        for (const Json& call : part["delta"].value("tool_calls", Json::array())) AddCall(call, choice);
-      }
+      if (part.contains("delta")) JoinDelta(messages.at(part["index"].get<size_t>()), part["delta"]);
       AddLogprobs(part["logprobs"], choice);
       if (part["finish_reason"].is_string()) choice.finish_reason = part["finish_reason"].get<std::string>();
     }
   }
   CHECK(stream.empty());
+  for (size_t i = 0; i < count; ++i) {
+    choices[i].text += messages[i].value("content", "");
+    for (const Json& call : messages[i].value("tool_calls", Json::array())) AddCall(call, choices[i]);
+    choices[i].legacy = messages[i].value("function_call", Json());
+  }
   return choices;
 }
 
@@ -72,6 +77,7 @@ std::vector<Choice> FromBody(const std::string& text) {
       const Json& message = part["message"];
       if (message["content"].is_string()) choice.text = message["content"].get<std::string>();
       for (const Json& call : message.value("tool_calls", Json::array())) AddCall(call, choice);
+      choice.legacy = message.value("function_call", Json());
     }
     AddLogprobs(part["logprobs"], choice);
     choice.finish_reason = part["finish_reason"].get<std::string>();
@@ -92,6 +98,8 @@ TEST_CASE("A stream has the content of a whole body") {
     constexpr ToolFormat kFormats[] = {ToolFormat::kNone, ToolFormat::kHermes, ToolFormat::kLlama};
     if (call.chat) call.tools = kFormats[random() % 3];
     call.tool_names = {"f"};
+    call.one_tool_call = random() % 3 == 0;
+    call.legacy_calls = call.one_tool_call && random() % 2 == 0;
     const std::vector<std::string> stops = RandomStops(random);
     call.requests[0].mutable_sampling()->mutable_stop()->Add(stops.begin(), stops.end());
     CompletionCall streamed = call;
@@ -120,6 +128,7 @@ TEST_CASE("A stream has the content of a whole body") {
     for (size_t i = 0; i < body_choices.size(); ++i) {
       CHECK(streamed_choices[i].text == body_choices[i].text);
       CHECK(streamed_choices[i].calls == body_choices[i].calls);
+      CHECK(streamed_choices[i].legacy == body_choices[i].legacy);
       CHECK(streamed_choices[i].finish_reason == body_choices[i].finish_reason);
       CHECK(streamed_choices[i].logprobs == body_choices[i].logprobs);
     }

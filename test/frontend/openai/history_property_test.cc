@@ -8,6 +8,7 @@
 #include "catch.h"
 #include "frontend/openai/chat_reader.h"
 #include "frontend/openai/completion_writer.h"
+#include "frontend/openai/joined_deltas.h"
 #include "frontend/openai/openai_model.h"
 #include "frontend/openai/random_answer.h"
 #include "frontend/prompt_reader.h"
@@ -37,12 +38,7 @@ struct CollectedAnswer {
   Json plain;     // only what the model sees
 };
 
-void Append(Json& message, const char* name, const Json& text) {
-  if (!message.contains(name) || message[name].is_null()) message[name] = "";
-  message[name] = message[name].get<std::string>() + text.get<std::string>();
-}
-
-// Joins the deltas as official clients do. The members of calls keep their index.
+// Joins the deltas of the only choice. The members of calls keep their index.
 Json JoinDeltas(std::string_view stream) {
   Json message = Json::object();
   while (!stream.empty()) {
@@ -51,18 +47,7 @@ Json JoinDeltas(std::string_view stream) {
     stream.remove_prefix(end + 2);
     if (event == "data: [DONE]") break;
     const Json chunk = Json::parse(event.substr(6));
-    if (chunk["choices"].empty()) continue;
-    for (const auto& [name, value] : chunk["choices"][0]["delta"].items()) {
-      if (name == "role") {
-        message["role"] = value;
-      } else if (name == "tool_calls") {
-        for (const Json& call : value) message["tool_calls"].push_back(call);
-      } else if (name == "function_call") {
-        message[name] = value;
-      } else {
-        Append(message, name.c_str(), value);
-      }
-    }
+    if (!chunk["choices"].empty()) JoinDelta(message, chunk["choices"][0]["delta"]);
   }
   return message;
 }

@@ -62,8 +62,8 @@ TEST_CASE("A stream's deltas have reasoning, then content, then calls") {
   CHECK(out == StrCat(head, R"("role":"assistant","content":"")", tail, head, R"("reasoning_content":"h")", tail, head,
                       R"("reasoning_content":"m")", tail, head, R"("content":"so")", tail, head,
                       R"("tool_calls":[{"index":0,"id":"call_7-0-0","type":"function","function":{"name":"f",)",
-                      R"("arguments":"{}"}}])", tail, head, R"(},"logprobs":null,"finish_reason":"tool_calls"}]})",
-                      "\n\n", "data: [DONE]\n\n"));
+                      R"("arguments":""}}])", tail, head, R"("tool_calls":[{"index":0,"function":{"arguments":"{}"}}])",
+                      tail, head, R"(},"logprobs":null,"finish_reason":"tool_calls"}]})", "\n\n", "data: [DONE]\n\n"));
 }
 
 TEST_CASE("A tool call inside reasoning is not a call") {

@@ -35,10 +35,10 @@ std::string BodyOf(ToolFormat format, const std::vector<TokenUpdate>& updates, F
   return writer.Body();
 }
 
-TEST_CASE("A stream has text and calls in deltas, with index and id per call") {
+TEST_CASE("A stream has a call's name first and its arguments as they arrive") {
   CompletionWriter writer = LlamaWriter(Call(ToolFormat::kHermes, /*stream=*/true));
   std::string out;
-  for (const char* text : {"Hm.\n<tool", "_call>{\"name\": \"f\", \"argu", "ments\": {\"x\": 1}}</tool_call>\n",
+  for (const char* text : {"Hm.\n<tool", "_call>{\"name\": \"f\", \"argu", "ments\": {\"x\"", ": 1}}</tool_call>\n",
                            "<tool_call>{\"name\": \"f\"}</tool_call>"}) {
     writer.Update(0, Text(text), out);
   }
@@ -48,10 +48,12 @@ TEST_CASE("A stream has text and calls in deltas, with index and id per call") {
   const std::string tail = "},\"logprobs\":null,\"finish_reason\":null}]}\n\n";
   CHECK(out == StrCat(head, R"("role":"assistant","content":"")", tail, head, R"("content":"Hm.")", tail, head,
                       R"("tool_calls":[{"index":0,"id":"call_7-0-0","type":"function","function":{"name":"f",)",
-                      R"("arguments":"{\"x\": 1}"}}])", tail, head,
+                      R"("arguments":""}}])", tail, head,
+                      R"("tool_calls":[{"index":0,"function":{"arguments":"{\"x\""}}])", tail, head,
+                      R"("tool_calls":[{"index":0,"function":{"arguments":": 1}"}}])", tail, head,
                       R"("tool_calls":[{"index":1,"id":"call_7-0-1","type":"function","function":{"name":"f",)",
-                      R"("arguments":"{}"}}])", tail, head, R"(},"logprobs":null,"finish_reason":"tool_calls"}]})",
-                      "\n\n", "data: [DONE]\n\n"));
+                      R"("arguments":""}}])", tail, head, R"("tool_calls":[{"index":1,"function":{"arguments":"{}"}}])",
+                      tail, head, R"(},"logprobs":null,"finish_reason":"tool_calls"}]})", "\n\n", "data: [DONE]\n\n"));
 }
 
 TEST_CASE("A body's message has calls, and null content without text") {
@@ -77,10 +79,15 @@ TEST_CASE("An answer to a body with functions has the older form of a call") {
     writer.Update(0, Text("A " + call + call), out);
     writer.End(0, OutcomeWith(FinishReason::kStop), out);
     if (!stream) out = writer.Body();
-    Has(out, R"("function_call":{"name":"f","arguments":"{\"x\": 1}"}})");
+    if (stream) {
+      Has(out, R"("function_call":{"name":"f","arguments":""}})");
+      Has(out, R"("function_call":{"arguments":"{\"x\": 1}"}})");
+    } else {
+      Has(out, R"("function_call":{"name":"f","arguments":"{\"x\": 1}"}})");
+    }
     Has(out, R"("finish_reason":"function_call")");
     CHECK(out.find("tool_calls") == std::string::npos);
-    CHECK(out.find("function_call\":{") == out.rfind("function_call\":{"));
+    CHECK(out.find("\"name\":") == out.rfind("\"name\":"));
   }
 }
 
@@ -100,6 +107,23 @@ TEST_CASE("CompletionWriter counts calls of strict tools that fit their schema")
   }
   CHECK(writer.strict_calls().matched == 4);
   CHECK(writer.strict_calls().mismatched == 2);
+}
+
+TEST_CASE("An answer that ends inside a call has the arguments so far") {
+  const std::vector<TokenUpdate> updates = {Text("<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": \"é")};
+  Has(BodyOf(ToolFormat::kHermes, updates, FinishReason::kLength),
+      R"("content":null,"refusal":null,"tool_calls":[{"id":"call_7-0-0","type":"function","function":{"name":"f",)"
+      R"("arguments":"{\"x\": \"é"}}]},"logprobs":null,"finish_reason":"length")");
+  CompletionCall call = Call(ToolFormat::kHermes, /*stream=*/true);
+  call.strict_tools.push_back({.name = "f", .schema = ArgumentSchema(Json::object())});
+  CompletionWriter writer = LlamaWriter(call);
+  std::string out;
+  writer.Update(0, updates[0], out);
+  Has(out, R"("function":{"arguments":"{\"x\": \"é"}}])");
+  writer.End(0, OutcomeWith(FinishReason::kLength), out);
+  Has(out, R"("finish_reason":"length")");
+  CHECK(writer.strict_calls().matched == 0);
+  CHECK(writer.strict_calls().mismatched == 1);
 }
 
 TEST_CASE("CompletionWriter shows only the first call when calls are not parallel") {

@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "catch.h"
+#include "frontend/tools/random_calls.h"
 #include "seeds.h"
 
 namespace baton {
@@ -11,21 +12,45 @@ namespace {
 
 const std::vector<std::string> kNames = {"f", "g"};
 
+struct JoinedAnswer {
+  std::string content;
+  std::vector<ToolCall> calls;
+};
+
+// Joins the parts of an answer as clients do, and checks their order.
+class Joiner {
+ public:
+  void Add(const ParsedAnswer& more) {
+    answer_.content += more.content;
+    for (const CallPart& part : more.calls) {
+      CHECK(part.name.empty() == in_call_);
+      if (!part.name.empty()) answer_.calls.push_back({.name = part.name, .arguments = ""});
+      REQUIRE_FALSE(answer_.calls.empty());
+      answer_.calls.back().arguments += part.arguments;
+      in_call_ = !part.ends;
+    }
+  }
+  JoinedAnswer Take() {
+    CHECK_FALSE(in_call_);
+    return std::move(answer_);
+  }
+
+ private:
+  JoinedAnswer answer_;
+  bool in_call_ = false;
+};
+
 // Parses the answer in these pieces.
-ParsedAnswer Parse(ToolFormat format, const std::vector<std::string>& pieces) {
+JoinedAnswer Parse(ToolFormat format, const std::vector<std::string>& pieces) {
   const auto parser = MakeToolParser(format, kNames);
-  ParsedAnswer all;
-  const auto add = [&](ParsedAnswer more) {
-    all.content += more.content;
-    all.calls.insert(all.calls.end(), more.calls.begin(), more.calls.end());
-  };
-  for (const std::string& piece : pieces) add(parser->Push(piece));
-  add(parser->Finish());
-  return all;
+  Joiner joiner;
+  for (const std::string& piece : pieces) joiner.Add(parser->Push(piece));
+  joiner.Add(parser->Finish());
+  return joiner.Take();
 }
 
 // Writes an answer as "content|name(arguments)|...".
-std::string Show(const ParsedAnswer& answer) {
+std::string Show(const JoinedAnswer& answer) {
   std::string out = answer.content;
   for (const ToolCall& call : answer.calls) out += StrCat("|", call.name, "(", call.arguments, ")");
   return out;
@@ -48,9 +73,24 @@ const std::vector<ToolCase>& HermesCases() {
       {"<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 2}\"}</tool_call>", "|f({\"x\": 2})"},
       // No end tag: the model stopped at it.
       {"<tool_call>{\"name\": \"f\", \"arguments\": null}", "|f({})"},
+      {"<tool_call>{\"name\": \"f\"}</tool_", "|f({})"},
+      // A call that has begun is a call, whatever follows.
+      {"<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": [1", "|f({\"x\": [1)"},
+      {"<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1,, y}}</tool_call>", "|f({\"x\": 1,, y})"},
+      {"<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": \"</tool_call> a", " a|f({\"x\": \")"},
+      {"<tool_call>{\"name\": \"f\", \"arguments\": {}</tool_call>", "|f({})"},
+      {"<tool_call>{\"name\": \"f\", \"arguments\": {}} a </tool_call>", " a </tool_call>|f({})"},
+      {"<tool_call>{\"name\": \"f\", \"arguments\": {}, \"other\": {\"}\": 1}}</tool_call>", "|f({})"},
+      // Objects that are held back until they are whole.
+      {"<tool_call>{\"arguments\": {\"x\": {}}, \"name\": \"f\", \"arguments\": {}}</tool_call>",
+       "<tool_call>{\"arguments\": {\"x\": {}}, \"name\": \"f\", \"arguments\": {}}</tool_call>"},
+      {"<tool_call>{\"name\": \"f\", \"x\\\"arguments\": {}}</tool_call>",
+       "<tool_call>{\"name\": \"f\", \"x\\\"arguments\": {}}</tool_call>"},
+      {"<tool_call>{\"id\": {\"arguments\": {}}, \"name\": \"f\", \"parameters\": {\"y\": 2}}", "|f({\"y\": 2})"},
       // Text that is not a call is content.
       {"<tool_call>{\"name\": \"f\", \"argum", "<tool_call>{\"name\": \"f\", \"argum"},
-      {"<tool_call>nonsense</tool_call>", "<tool_call>nonsense</tool_call>"},
+      {"a\n<tool_call>\nnonsense</tool_call>", "a\n<tool_call>\nnonsense</tool_call>"},
+      {"<tool_call>no<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>no|f({})"},
       {"<tool_call>{\"name\": 3}</tool_call>", "<tool_call>{\"name\": 3}</tool_call>"},
       {"<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>!",
        "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>!"},
@@ -78,6 +118,9 @@ const std::vector<ToolCase>& LlamaCases() {
       {"{\"name\": \"Ann\", \"parameters\": {}}", "{\"name\": \"Ann\", \"parameters\": {}}"},
       {"{\"name\": \"f\", \"param", "{\"name\": \"f\", \"param"},
       {"{} {\"name\": \"f\"}", "{} {\"name\": \"f\"}"},
+      {"{\"name\": \"Ann\", \"parameters\": {\"x", "{\"name\": \"Ann\", \"parameters\": {\"x"},
+      {" <|python_tag|> {\"name\": \"f\", \"parameters\": {\"x", "|f({\"x)"},
+      {"{\"name\": \"f\", \"parameters\": {\"x\": 1}; {\"name\": \"g\", \"parameters\": {}}}", "}|f({\"x\": 1})|g({})"},
       {"<|python_tag|>print(1)", "<|python_tag|>print(1)"},
       {"<|python_tag|><|python", "<|python_tag|><|python"},
       {"<|pyth", "<|pyth"},
@@ -101,22 +144,51 @@ TEST_CASE("ToolParser finds calls and returns other text as content for every sp
   check(ToolFormat::kLlama, LlamaCases());
 }
 
-TEST_CASE("ToolParser finds the same calls for every split") {
-  ForEachSeed(200, [](uint64_t seed) {
+std::vector<std::string> Cut(const std::string& answer, std::mt19937& random) {
+  std::vector<std::string> pieces;
+  const uint32_t longest = random() % 2 == 0 ? 9 : 40;
+  for (size_t at = 0; at < answer.size(); at += pieces.back().size())
+    pieces.push_back(answer.substr(at, random() % longest));
+  return pieces;
+}
+
+TEST_CASE("ToolParser finds the calls of random answers as they were written") {
+  ForEachSeed(300, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    const bool hermes = random() % 2 == 0;
+    std::string answer;
+    JoinedAnswer expected;
+    for (uint32_t i = random() % 4; i > 0; --i) {
+      const ToolCall call{.name = Pick(kNames, random), .arguments = RandomArguments(random)};
+      const std::string text = CallText(call, random);
+      answer += hermes ? StrCat("<tool_call>\n", text, "\n</tool_call>\n") : StrCat(text, ";\n");
+      expected.calls.push_back(call);
+    }
+    INFO(answer);
+    const ToolFormat format = hermes ? ToolFormat::kHermes : ToolFormat::kLlama;
+    CHECK(Show(Parse(format, Cut(answer, random))) == Show(expected));
+  });
+}
+
+TEST_CASE("ToolParser finds the same parts of broken answers for every split") {
+  ForEachSeed(600, [](uint64_t seed) {
     std::mt19937 random(seed);
     const bool hermes = random() % 2 == 0;
     const ToolFormat format = hermes ? ToolFormat::kHermes : ToolFormat::kLlama;
     const std::vector<ToolCase>& cases = hermes ? HermesCases() : LlamaCases();
     std::string answer;
     for (uint32_t i = random() % 4 + 1; i > 0; --i) {
-      answer += cases[random() % cases.size()].answer;
-      if (random() % 4 == 0) answer.resize(random() % (answer.size() + 1));
+      if (random() % 2 == 0) {
+        answer += cases[random() % cases.size()].answer;
+      } else {
+        const std::string name = random() % 4 == 0 ? "unknown" : Pick(kNames, random);
+        const std::string call = CallText({.name = name, .arguments = RandomArguments(random)}, random);
+        answer += hermes ? StrCat(" <tool_call>", call, "</tool_call>") : StrCat("<|python_tag|>", call);
+      }
+      if (random() % 2 == 0) Break(answer, random);
     }
-    std::vector<std::string> pieces;
-    for (size_t at = 0; at < answer.size(); at += pieces.back().size())
-      pieces.push_back(answer.substr(at, random() % 9));
     INFO(answer);
-    CHECK(Show(Parse(format, pieces)) == Show(Parse(format, {answer})));
+    CHECK(Show(Parse(format, Cut(answer, random))) == Show(Parse(format, {answer})));
   });
 }
 
@@ -133,17 +205,65 @@ TEST_CASE("ToolParser holds back no text that cannot be a call") {
   CHECK(json->Push("} th").content == "{\"answer\": 42} th");
 }
 
-TEST_CASE("Parsing time is linear in the answer") {
-  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kLlama}) {
+TEST_CASE("ToolParser passes arguments on as they arrive") {
+  for (const auto& [format, begin] : {std::pair(ToolFormat::kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": "),
+                                      std::pair(ToolFormat::kLlama, "{\"name\": \"f\", \"parameters\" :\n")}) {
     const auto parser = MakeToolParser(format, kNames);
-    const std::string begin =
-        format == ToolFormat::kHermes ? "<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":\"" : "{\"x\":\"";
-    size_t shown = parser->Push(begin).content.size();
-    // Quadratic time would be hours.
-    for (int i = 0; i < 1'000'000; ++i) shown += parser->Push("<").content.size();
-    CHECK(shown == 0);
-    CHECK(parser->Finish().content.size() == begin.size() + 1'000'000);
+    CHECK(parser->Push(begin).calls.empty());
+    const auto first = parser->Push("{");
+    REQUIRE(first.calls.size() == 1);
+    CHECK(first.calls[0].name == "f");
+    CHECK(first.calls[0].arguments == "{");
+    for (const char* text : {"\"x\": {\"", "}\\\"", "é"}) {
+      const auto more = parser->Push(text);
+      REQUIRE(more.calls.size() == 1);
+      CHECK(more.calls[0].name.empty());
+      CHECK(more.calls[0].arguments == text);
+      CHECK_FALSE(more.calls[0].ends);
+    }
+    const auto last = parser->Push("\"}} ");
+    REQUIRE(last.calls.size() == 1);
+    CHECK(last.calls[0].arguments == "\"}}");
+    CHECK(last.calls[0].ends);
   }
+}
+
+TEST_CASE("ToolParser holds back arguments until their call is certain") {
+  for (const char* begin : {"{\"name\": \"unknown\", \"arguments\": ", "{\"arguments\": ", "{\"name\": \"f\", \"x\": ",
+                            "{\"name\": \"f\", \"arguments\": \"", "{\"name\": 1, \"arguments\": ",
+                            "{\"name\": \"f\", \"arguments\": [", "{\"type\": \"\", \"name\": \"\", \"arguments\": "}) {
+    INFO(begin);
+    const auto parser = MakeToolParser(ToolFormat::kHermes, kNames);
+    const ParsedAnswer held = parser->Push(StrCat("<tool_call>", begin, "{\"y\": 1"));
+    CHECK(held.calls.empty());
+    CHECK(held.content.empty());
+    CHECK(parser->Finish().content == StrCat("<tool_call>", begin, "{\"y\": 1"));
+  }
+}
+
+TEST_CASE("Parsing time is linear in the answer") {
+  const std::pair<ToolFormat, std::string> kBegins[] = {
+      {ToolFormat::kHermes, "<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":\""},
+      {ToolFormat::kHermes, "<tool_call>{\"name\":\"unknown\",\"arguments\":{\"x\":\""},
+      {ToolFormat::kLlama, "{\"x\":\""},
+      {ToolFormat::kLlama, "{\"name\":\"f\",\"parameters\":{\"x\":\""}};
+  for (const auto& [format, begin] : kBegins) {
+    const auto parser = MakeToolParser(format, kNames);
+    Joiner joiner;
+    joiner.Add(parser->Push(begin));
+    // Quadratic time would be hours.
+    for (int i = 0; i < 1'000'000; ++i) joiner.Add(parser->Push("<"));
+    joiner.Add(parser->Finish());
+    const JoinedAnswer answer = joiner.Take();
+    const std::string& all = answer.calls.empty() ? answer.content : answer.calls[0].arguments;
+    CHECK(all.size() == (answer.calls.empty() ? begin.size() : 6) + 1'000'000);
+  }
+  // Each brace could begin a call.
+  const auto parser = MakeToolParser(ToolFormat::kLlama, kNames);
+  std::string keys = "{\"name\": \"unknown\"";
+  for (int i = 0; i < 100'000; ++i) keys += ", \"arguments\": {}";
+  CHECK(parser->Push(keys).content.empty());
+  CHECK(parser->Finish().content == keys);
 }
 
 }  // namespace

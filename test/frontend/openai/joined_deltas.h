@@ -1,0 +1,30 @@
+// Joins the deltas of a stream's choice to a message.
+#pragma once
+
+#include "base/json/json_body.h"
+#include "catch.h"
+
+namespace baton {
+
+// Adds a delta to a message by the rules of OpenAI's Python package (accumulate_delta): texts are
+// joined, and elements of lists are found by their index.
+inline void JoinDelta(Json& message, const Json& delta) {
+  for (const auto& [name, value] : delta.items()) {
+    if (!message.contains(name) || message[name].is_null() || name == "index" || name == "type") {
+      message[name] = value;
+    } else if (value.is_string()) {
+      message[name] = message[name].get<std::string>() + value.get<std::string>();
+    } else if (value.is_object()) {
+      JoinDelta(message[name], value);
+    } else {
+      REQUIRE(value.is_array());
+      for (const Json& element : value) {
+        const size_t index = element.at("index").get<size_t>();
+        REQUIRE(index <= message[name].size());
+        index < message[name].size() ? JoinDelta(message[name][index], element) : message[name].push_back(element);
+      }
+    }
+  }
+}
+
+}  // namespace baton
