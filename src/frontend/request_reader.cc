@@ -15,9 +15,6 @@
 namespace baton {
 namespace {
 
-constexpr size_t kMaxNameBytes = 256;   // session_id, cache_salt
-constexpr size_t kMaxAgentBytes = 128;  // workflow, agent
-
 absl::Status CheckLength(std::string_view field, size_t bytes, size_t limit) {
   if (bytes <= limit) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat(field, ": ", bytes, " bytes, limit ", limit));

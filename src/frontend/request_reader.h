@@ -10,6 +10,10 @@
 
 namespace baton {
 
+inline constexpr size_t kMaxNameBytes = 256;   // session_id, cache_salt
+inline constexpr size_t kMaxAgentBytes = 128;  // workflow, agent
+inline bool IsControlCharacter(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
+
 // Bytes of text in a prompt. They decide whether tokenising runs at once or on another thread.
 size_t TextBytes(const v1::Segments& segments);
 size_t TextBytes(const v1::Chat& chat);

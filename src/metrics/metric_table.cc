@@ -195,6 +195,10 @@ constexpr MetricFamily kTable[] = {
      "Parts of tools' results that a text replaced because the model reads text, by `kind` (image, audio, video, "
      "file).",
      {{"kind=*", &ChatCounts::parts_left_out}}},
+    {"baton_http_headers_ignored_total",
+     Kind::kCounter,
+     "Headers with the name of a session or an agent whose value is no such name, by `header`.",
+     {{"header=*", &ChatCounts::ignored_headers}}},
     {"baton_strict_tool_calls_total",
      Kind::kCounter,
      "Calls of tools with strict: true, by whether the top level of the `arguments` fits the schema: match, mismatch.",

@@ -71,7 +71,8 @@ struct HttpCounts {
 };
 
 struct ChatCounts {
-  LabelCounter parts_left_out;  // by kind
+  LabelCounter parts_left_out;   // by kind
+  LabelCounter ignored_headers;  // by header
   prometheus::Counter *matching_calls = nullptr, *mismatching_calls = nullptr;
 };
 

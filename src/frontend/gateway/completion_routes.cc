@@ -12,6 +12,7 @@
 #include "frontend/gateway/completion_answer.h"
 #include "frontend/gateway/rpc_answer.h"
 #include "frontend/gateway/rpc_query.h"
+#include "frontend/name_headers.h"
 #include "frontend/openai/chat_reader.h"
 #include "frontend/openai/completion_reader.h"
 #include "frontend/openai/token_text.h"
@@ -22,6 +23,13 @@ namespace baton {
 namespace {
 
 using Reader = absl::StatusOr<CompletionCall> (*)(const Json& body, const ServedModels& models);
+
+// Returns the names of the call's session and agent in its headers.
+HeaderNames NamesIn(const GatewayParts& parts, const HttpCall& call) {
+  HeaderNames names = ReadNameHeaders([&call](std::string_view header) { return call.request.header(header); });
+  parts.chats.OnIgnored(names.ignored);
+  return names;
+}
 
 // For calls that did not become requests.
 void Refuse(const GatewayParts& parts, const HttpCall& call, const absl::Status& status,
@@ -61,6 +69,7 @@ std::string EndOf(const ClientRequest& request) {
 void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, CallContext context,
                const std::shared_ptr<CompletionAnswer>& answer) {
   size_t choice = 0;
+  bool admitted = false;
   for (size_t prompt = 0; prompt < completion.requests.size(); ++prompt) {
     if (answer->over()) return;
     const absl::StatusOr<ClientRequest> read =
@@ -74,6 +83,7 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
       context.further = choice > 0;
       const auto ticket = parts.admission.Submit(std::move(request), context, answer->sink(choice));
       if (!ticket) continue;
+      if (!std::exchange(admitted, true)) parts.chats.OnAdmitted(completion.left_out);
       for (const PrefillHint& hint : completion.prefill_hints) {
         if (!answer->over()) parts.admission.AddPrefillHint(context.caller, *ticket, hint.request, hint.values);
       }
@@ -90,7 +100,8 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
     read = reader(*body, parts.models);
   }
   if (!read.ok()) return Refuse(parts, *call, read.status());
-  parts.chats.OnRead(read->left_out);
+  const HeaderNames names = NamesIn(parts, *call);
+  for (v1::GenerateRequest& request : read->requests) names.ApplyTo(request);
   const auto answer =
       CompletionAnswer::Make(parts.router, parts.chats, *read, call->id, parts.admission.DrawId(), call->reply);
   SubmitAll(parts, *read, {call->caller, call->id.request_id, call->id.span, call->arrived + read->timeout}, answer);
@@ -103,10 +114,12 @@ void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, absl::D
   if (const absl::Status status = ParseRpc(call->request.body, message); !status.ok()) {
     return Refuse(parts, *call, status);
   }
+  v1::GenerateRequest request = AsGenerate(std::move(message));
+  NamesIn(parts, *call).ApplyTo(request);
   const auto answer = std::make_shared<RpcAnswer>(parts.router, call->id, call->reply, form);
   RpcAnswer::Watch(answer);
-  parts.admission.Admit(AsGenerate(std::move(message)),
-                        CallContext{call->caller, call->id.request_id, call->id.span, call->arrived + timeout}, answer);
+  parts.admission.Admit(request, CallContext{call->caller, call->id.request_id, call->id.span, call->arrived + timeout},
+                        answer);
 }
 
 }  // namespace
