@@ -156,6 +156,15 @@ const CLI::Validator kSeed(
     },
     "SEED");
 
+TokenBias ReadBias(const std::string& text) {
+  const size_t colon = text.find(':');
+  TokenBias bias;
+  const bool reads = colon != text.npos && absl::SimpleAtoi(text.substr(0, colon), &bias.id) &&
+                     absl::SimpleAtof(text.substr(colon + 1), &bias.bias);
+  if (!reads) throw CLI::ValidationError("expected ID:BIAS, such as 42:-5, got '" + text + "'");
+  return bias;
+}
+
 // Adds the flag of one sampling parameter. The type of its value selects the kind of flag.
 struct SamplingFlag {
   CLI::App& app;
@@ -175,6 +184,14 @@ struct SamplingFlag {
   CLI::Option* operator()(bool& value) const { return app.add_flag(flag, value, help); }
   CLI::Option* operator()(std::optional<uint64_t>& value) const {
     return app.add_option(flag, value, help)->check(kSeed);
+  }
+  CLI::Option* operator()(std::vector<TokenBias>& values) const {
+    const auto add = [&values](const std::vector<std::string>& texts) {
+      for (const std::string& text : texts) values.push_back(ReadBias(text));
+    };
+    return app.add_option_function<std::vector<std::string>>(flag, add, help)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
   template <typename T>
   CLI::Option* operator()(std::vector<T>& values) const {

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "frontend/prompt_reader.h"
+#include "model/token_constraints.h"
 #include "request/priority.h"
 #include "rpc/sampling_convert.h"
 
@@ -94,6 +95,17 @@ std::string PromptPath(const v1::GenerateRequest& in, const FieldPaths& paths) {
   return in.has_chat() ? paths.messages : in.has_segments() ? paths.segments : "prompt";
 }
 
+// Refuses a request whose constraints exclude all tokens from the beginning.
+absl::Status CheckAllowed(const ClientRequest& request) {
+  const SamplingParams& sampling = request.spec.sampling;
+  if (sampling.allowed_token_ids.empty()) return absl::OkStatus();
+  const ServedModel& model = *request.served;
+  const TokenConstraints constraints(sampling, RulesOf(sampling, *model.tokenizer, model.eos_ids, {}));
+  if (!constraints.AllowNothing()) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(request.form.paths.sampling(SamplingFieldNamed("allowed_token_ids")),
+                                           ": bad_words and min_tokens exclude all of these tokens"));
+}
+
 absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model, ClientRequest& out) {
   out.spec.sampling = FromProto(sampling, model.sampling);
   out.has_max_tokens = sampling.has_max_tokens();
@@ -112,7 +124,9 @@ absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model
       }
     });
   }
-  return named;
+  RETURN_IF_ERROR(named);
+  if (out.has_max_tokens) RETURN_IF_ERROR(CheckMinTokens(out));
+  return CheckAllowed(out);
 }
 
 }  // namespace

@@ -8,8 +8,9 @@ namespace baton {
 
 // Plain data, copied to the device byte for byte. SamplingFields() lists the valid ranges.
 //
-// The penalties change the logits first: repetition, then presence, then frequency. After that the
-// temperature applies, then top-k, then top-p to the tokens that top-k keeps, then min-p.
+// The constraints of the token (TokenBias) change the logits first, as in vLLM's V1 sampler
+// (vllm/v1/sample/sampler.py). Penalties follow: repetition, then presence, then frequency. After
+// that the temperature applies, then top-k, then top-p to the tokens that top-k keeps, then min-p.
 struct DrawParams {
   float temperature = 1;         // greedy below 1e-5
   int32_t top_k = 0;             // 0: off; 1: greedy
@@ -18,6 +19,13 @@ struct DrawParams {
   float repetition_penalty = 1;  // on tokens of prompt and output (Keskar et al. 2019); 1: off
   float presence_penalty = 0;    // on tokens of the output (OpenAI); 0: off
   float frequency_penalty = 0;   // on tokens of the output, for each occurrence (OpenAI); 0: off
+};
+
+// A number that is added to one token's logit before penalties. -inf excludes the token.
+struct TokenBias {
+  int32_t id = 0;
+  float bias = 0;
+  bool operator==(const TokenBias&) const = default;
 };
 
 }  // namespace baton

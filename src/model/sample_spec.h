@@ -22,6 +22,10 @@ struct SampleSpec {
   double uniform = 0;
   // The tokens of prompt and output, each id once. Empty if no penalty is set.
   std::span<const SeenToken> seen{};
+  // The biases of tokens, each id once.
+  std::span<const TokenBias> biases{};
+  // All tokens without a bias are excluded.
+  bool only_biased = false;
 };
 
 }  // namespace baton

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -98,6 +99,18 @@ float CoarseThreshold(std::span<const float> weights, int64_t top_k, double top_
   return 0;
 }
 
+// Copies the logits and adds the biases of one token.
+void Bias(const TokenBiases& biases, std::span<const float> logits, std::span<float> to) {
+  if (biases.only) {
+    std::ranges::fill(to, kExcluded);
+  } else {
+    std::ranges::copy(logits, to.begin());
+  }
+  for (const auto& [id, bias] : biases.list) {
+    if (static_cast<size_t>(id) < logits.size()) to[id] = logits[id] + bias;
+  }
+}
+
 // Returns the n most likely tokens with their logits, without tokens of logit -inf. It sorts by
 // insertion, because few elements of a long row pass the first test.
 std::vector<std::pair<TokenId, float>> Top(std::span<const float> logits, size_t n) {
@@ -125,11 +138,12 @@ double UniformAt(uint64_t seed, uint64_t i) {
 
 uint64_t ChoiceSeed(uint64_t seed, uint64_t choice) { return choice == 0 ? seed : Mix(seed + choice * kGamma) >> 1; }
 
-Sampler::Sampler(const SamplingParams& params, std::span<const TokenId> prompt, uint64_t default_seed)
+Sampler::Sampler(const SamplingParams& params, std::span<const TokenId> prompt, uint64_t default_seed, TokenRules rules)
     : draw_(params.draw),
       penalized_(draw_.repetition_penalty != 1 || draw_.presence_penalty != 0 || draw_.frequency_penalty != 0),
       top_logprobs_(params.logprobs.value_or(0)),
-      seed_(params.seed.value_or(default_seed)) {
+      seed_(params.seed.value_or(default_seed)),
+      constraints_(params, std::move(rules)) {
   if (draw_.top_p == 0) draw_.top_k = 1;  // no share of the weights: the likeliest token alone
   for (const TokenId id : prompt) Count(id, 0);
 }
@@ -151,16 +165,27 @@ void Sampler::Penalize(std::span<float> logits) const {
 }
 
 SampleSpec Sampler::Spec(int64_t ahead) const {
-  return {.draw = draw_, .uniform = UniformAt(seed_, drawn_ + static_cast<uint64_t>(ahead)), .seen = seen_};
+  const TokenBiases biases = constraints_.At(ahead);
+  return {.draw = draw_,
+          .uniform = UniformAt(seed_, drawn_ + static_cast<uint64_t>(ahead)),
+          .seen = seen_,
+          .biases = biases.list,
+          .only_biased = biases.only};
 }
 
 void Sampler::Accept(TokenId id) {
   ++drawn_;
+  constraints_.Accept(id);
   Count(id, 1);
 }
 
 absl::Status Sampler::NotFinite(float largest) const {
   return absl::InternalError(absl::StrCat("logits of output token ", drawn_, " are not finite: largest is ", largest));
+}
+
+absl::Status Sampler::NothingAllowed() const {
+  return absl::InvalidArgumentError(absl::StrCat("allowed_token_ids, bad_words, min_tokens and logit_bias together ",
+                                                 "exclude all tokens as token ", drawn_, " of the output"));
 }
 
 absl::StatusOr<TokenId> Sampler::Sample(std::span<const float> logits, SamplerScratch& scratch,
@@ -169,7 +194,7 @@ absl::StatusOr<TokenId> Sampler::Sample(std::span<const float> logits, SamplerSc
   const auto n = std::ssize(logits);
   const float max = Kernels().max(logits.data(), n);
   if (!std::isfinite(max)) return NotFinite(max);
-  const TokenId id = Choose(logits, max, scratch);
+  ASSIGN_OR_RETURN(const TokenId id, Choose(logits, max, scratch));
   Accept(id);
 
   if (logprobs != nullptr) {
@@ -185,14 +210,16 @@ absl::StatusOr<TokenId> Sampler::Sample(std::span<const float> logits, SamplerSc
 }
 
 // REQUIRES: `max` is the largest of the logits, and finite.
-TokenId Sampler::Choose(std::span<const float> logits, float max, SamplerScratch& scratch) const {
-  if (penalized_) {
+absl::StatusOr<TokenId> Sampler::Choose(std::span<const float> logits, float max, SamplerScratch& scratch) const {
+  const TokenBiases biases = constraints_.At(0);
+  if (penalized_ || !biases.empty()) {
     Grow(scratch.logits, logits.size());
-    const std::span penalised = std::span(scratch.logits).first(logits.size());
-    std::copy(logits.begin(), logits.end(), penalised.begin());
-    Penalize(penalised);
-    logits = penalised;
+    const std::span shaped = std::span(scratch.logits).first(logits.size());
+    Bias(biases, logits, shaped);
+    Penalize(shaped);
+    logits = shaped;
     max = Kernels().max(logits.data(), std::ssize(logits));
+    if (max == kExcluded) return NothingAllowed();
   }
   const bool greedy = draw_.temperature < kGreedyBelow || draw_.top_k == 1;
   if (!greedy) return Draw(logits, max, scratch);

@@ -1,11 +1,15 @@
 #include "model/sampling_params.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <string>
 
+#include "absl/container/flat_hash_set.h"
+#include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "text/utf8.h"
@@ -14,8 +18,6 @@ namespace baton {
 namespace {
 
 using Ends = SamplingRange::Ends;
-
-constexpr size_t kMaxStopBytes = 1024;
 
 constexpr SamplingField kFields[] = {
     {.name = "temperature",
@@ -85,6 +87,30 @@ constexpr SamplingField kFields[] = {
      .range = {0, 256},
      .json = "stop_token_ids",
      .help = "the output ends with this token id; may be repeated"},
+    {.name = "logit_bias",
+     .member = &SamplingParams::logit_bias,
+     .range = {0, 1024},
+     .json = "logit_bias",
+     .help = "add a number from -100 to 100 to a token's logit, as ID:BIAS; may be repeated"},
+    {.name = "min_tokens",
+     .member = &SamplingParams::min_tokens,
+     .json = "min_tokens",
+     .help = "the output does not end before it has this many tokens; default: 0"},
+    {.name = "allowed_token_ids",
+     .member = &SamplingParams::allowed_token_ids,
+     .range = {1, 4096},
+     .json = "allowed_token_ids",
+     .help = "only this token id, and others given so, may occur in the output; may be repeated"},
+    {.name = "bad_words",
+     .member = &SamplingParams::bad_words,
+     .range = {0, 256},
+     .text_bytes = 128,
+     .json = "bad_words",
+     .help = "this text may not occur in the output; may be repeated"},
+    {.name = "thinking_token_budget",
+     .member = &SamplingParams::thinking_token_budget,
+     .json = "thinking_token_budget",
+     .help = "upper bound on the tokens between <think> and </think>; default: none"},
 };
 
 template <typename T>
@@ -136,22 +162,33 @@ struct Validator {
   absl::Status operator()(const std::optional<uint64_t>&) const { return absl::OkStatus(); }
   absl::Status operator()(const std::vector<std::string>& texts) const {
     RETURN_IF_ERROR(CheckLength(texts.size(), " strings"));
-    for (size_t i = 0; i < texts.size(); ++i) RETURN_IF_ERROR(CheckStop(texts[i], Element(i)));
+    for (size_t i = 0; i < texts.size(); ++i) RETURN_IF_ERROR(CheckText(field, texts[i], Element(i)));
     return absl::OkStatus();
   }
   absl::Status operator()(const std::vector<TokenId>& ids) const {
     RETURN_IF_ERROR(CheckLength(ids.size(), " ids"));
     for (size_t i = 0; i < ids.size(); ++i) {
-      if (ids[i] >= 0 && ids[i] < vocab) continue;
-      return Reject(Element(i), StrCat("a token id in [0, ", vocab, ")"), ids[i]);
+      if (!HasToken(ids[i])) return Reject(Element(i), TokenText(), ids[i]);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status operator()(const std::vector<TokenBias>& biases) const {
+    RETURN_IF_ERROR(CheckLength(biases.size(), " tokens"));
+    absl::flat_hash_set<TokenId> seen;
+    for (const auto& [id, bias] : biases) {
+      if (!HasToken(id)) return Reject(name(field), TokenText(), id);
+      if (!seen.insert(id).second) return Reject(name(field), "each token once", StrCat("token ", id, " again"));
+      RETURN_IF_ERROR(CheckBias(bias, name(field)));
     }
     return absl::OkStatus();
   }
 
  private:
   std::string Element(size_t i) const { return StrCat(name(field), "[", i, "]"); }
+  bool HasToken(TokenId id) const { return id >= 0 && id < vocab; }
+  std::string TokenText() const { return StrCat("a token id in [0, ", vocab, ")"); }
   absl::Status CheckLength(size_t length, const char* unit) const {
-    if (InRange(field.range, static_cast<double>(length))) return absl::OkStatus();
+    if (length == 0 || InRange(field.range, static_cast<double>(length))) return absl::OkStatus();
     return Reject(name(field), StrCat("at most ", field.range.high, unit), length);
   }
 };
@@ -159,6 +196,12 @@ struct Validator {
 }  // namespace
 
 std::span<const SamplingField> SamplingFields() { return kFields; }
+
+const SamplingField& SamplingFieldNamed(std::string_view name) {
+  const auto* const found = std::ranges::find(kFields, name, &SamplingField::name);
+  BATON_CHECK(found != std::end(kFields), "no sampling parameter has this name");
+  return *found;
+}
 
 std::string WireName(const SamplingField& field) { return StrCat("sampling.", field.name); }
 
@@ -173,11 +216,16 @@ absl::Status Validate(const SamplingParams& params, int64_t vocab, SamplingName 
   return absl::OkStatus();
 }
 
-absl::Status CheckStop(std::string_view text, std::string_view path) {
-  if (text.empty() || text.size() > kMaxStopBytes) {
-    return Reject(path, StrCat("1 to ", kMaxStopBytes, " bytes"), text.size());
+absl::Status CheckText(const SamplingField& field, std::string_view text, std::string_view path) {
+  if (text.empty() || text.size() > field.text_bytes) {
+    return Reject(path, StrCat("1 to ", field.text_bytes, " bytes"), text.size());
   }
   return ValidUtf8Prefix(text) == text.size() ? absl::OkStatus() : Reject(path, "UTF-8 text", "other bytes");
+}
+
+absl::Status CheckBias(double bias, std::string_view path) {
+  if (bias >= -kMaxBias && bias <= kMaxBias) return absl::OkStatus();
+  return Reject(path, StrCat("a number in [", -kMaxBias, ", ", kMaxBias, "]"), Shown(bias));
 }
 
 absl::StatusOr<float> ToFloat(const SamplingField& field, std::string_view path, double number) {

@@ -1,6 +1,7 @@
 // The sampling parameters of a request, and the table that describes them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -31,11 +32,19 @@ struct SamplingParams {
   bool ignore_eos = false;
   // Number of most likely tokens to return with each token's log probability. Unset: return none.
   std::optional<int32_t> logprobs{};
+  // Constraints of the output's tokens (model/token_constraints.h).
+  std::vector<TokenBias> logit_bias{};
+  int32_t min_tokens = 0;
+  std::vector<TokenId> allowed_token_ids{};        // empty: all
+  std::vector<std::string> bad_words{};            // texts that may not occur
+  std::optional<int32_t> thinking_token_budget{};  // unset: no bound
 };
 
 inline constexpr int32_t kMaxTopLogprobs = 20;
+inline constexpr float kMaxBias = 100;  // of logit_bias, also below zero
 
-// The valid values of a parameter. For a list, the range is that of its length.
+// The valid values of a parameter. For a list, the range is that of its length if it is set. A list
+// without elements is not set.
 struct SamplingRange {
   enum class Ends { kBoth, kLow };  // the bounds that are themselves valid values
 
@@ -48,16 +57,17 @@ struct SamplingRange {
 struct SamplingField {
   // A parameter of a new type needs a new alternative. Readers and writers that do not handle the
   // alternative fail to compile.
-  using Member =
-      std::variant<float DrawParams::*, int32_t DrawParams::*, int32_t SamplingParams::*, bool SamplingParams::*,
-                   std::optional<int32_t> SamplingParams::*, std::optional<uint64_t> SamplingParams::*,
-                   std::vector<std::string> SamplingParams::*, std::vector<TokenId> SamplingParams::*>;
+  using Member = std::variant<float DrawParams::*, int32_t DrawParams::*, int32_t SamplingParams::*,
+                              bool SamplingParams::*, std::optional<int32_t> SamplingParams::*,
+                              std::optional<uint64_t> SamplingParams::*, std::vector<std::string> SamplingParams::*,
+                              std::vector<TokenId> SamplingParams::*, std::vector<TokenBias> SamplingParams::*>;
 
   // The name of the field in baton.v1.Sampling and, with dashes, of the flag: max_tokens,
   // --max-tokens.
   std::string_view name;
   Member member;
   SamplingRange range{};
+  size_t text_bytes = 1024;  // the longest valid text, if the values are texts
   // 0 turns the parameter off. JSON bodies and generation_config.json may use -1 instead, as in
   // vLLM.
   bool zero_is_off = false;
@@ -71,6 +81,9 @@ struct SamplingField {
 
 // All parameters.
 std::span<const SamplingField> SamplingFields();
+
+// Returns the parameter of this name. REQUIRES: there is one.
+const SamplingField& SamplingFieldNamed(std::string_view name);
 
 // Calls `visit` with a reference to the parameter's value.
 template <typename Params, typename Visit>
@@ -102,8 +115,10 @@ std::string JsonName(const SamplingField& field);
 
 // Checks all parameters. An INVALID_ARGUMENT error names the parameter, its value and the limit.
 absl::Status Validate(const SamplingParams& params, int64_t vocab, SamplingName name = WireName);
-// Checks one stop string. An INVALID_ARGUMENT error names `path`.
-absl::Status CheckStop(std::string_view text, std::string_view path);
+// Checks one text of a parameter. An INVALID_ARGUMENT error names `path`.
+absl::Status CheckText(const SamplingField& field, std::string_view text, std::string_view path);
+// Checks one bias of logit_bias. An INVALID_ARGUMENT error names `path`.
+absl::Status CheckBias(double bias, std::string_view path);
 // Converts a number from a text to a parameter of type float. The range applies to the number
 // itself: a number that is in range and rounds to a bound out of range becomes the float beside
 // that bound. An INVALID_ARGUMENT error names `path`, the number and the range.

@@ -54,6 +54,7 @@ absl::StatusOr<ServedModel> LoadServedModel(const std::string& directory) {
   model.vocab = static_cast<int32_t>(config.vocab);
   ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::Load(directory));
   model.unnamed = UnnamedIds(*model.tokenizer, config);
+  model.eos_ids = config.eos_ids;
   ASSIGN_OR_RETURN(model.sampling, LoadSamplingDefaults(directory));
   auto chat_template = ChatTemplate::Load(directory);
   if (chat_template.ok()) {

@@ -27,6 +27,7 @@ struct ServedModel {
   int32_t context = 0;  // context length, in tokens
   int32_t vocab = 0;
   std::vector<TokenId> unnamed;  // ids that no request may contain (UnnamedIds)
+  std::vector<TokenId> eos_ids;
   // The name of the first served model with an equal tokenizer, possibly this model. Token ids may
   // pass between models with the same value.
   std::string tokenizer_id;

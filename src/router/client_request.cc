@@ -7,8 +7,10 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
+#include "base/status.h"
 #include "base/strings.h"
 #include "kv/prefix_key.h"
+#include "model/sampling_params.h"
 
 namespace baton {
 namespace {
@@ -66,10 +68,19 @@ absl::Status CheckMaxTokens(const ClientRequest& request) {
                                            model.shown_name(), "')"));
 }
 
+absl::Status CheckMinTokens(const ClientRequest& request) {
+  const SamplingParams& sampling = request.spec.sampling;
+  if (request.prefill_only || sampling.min_tokens <= sampling.max_tokens) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(request.form.paths.sampling(SamplingFieldNamed("min_tokens")),
+                                           ": expected at most max_tokens, which is ", sampling.max_tokens, ", got ",
+                                           sampling.min_tokens));
+}
+
 absl::Status SettleMaxTokens(ClientRequest& request) {
   const auto left = static_cast<int32_t>(request.served->context - std::ssize(request.spec.tokens));
   if (!request.has_max_tokens) request.spec.sampling.max_tokens = std::min(request.form.default_max_tokens, left);
-  return CheckMaxTokens(request);
+  RETURN_IF_ERROR(CheckMaxTokens(request));
+  return CheckMinTokens(request);
 }
 
 void ScopePrompt(ClientRequest& request) {

@@ -106,8 +106,10 @@ struct PromptLimit {
 // Returns INVALID_ARGUMENT if the tokens of the prompt so far leave less than the client's
 // max_tokens.
 absl::Status CheckMaxTokens(const ClientRequest& request);
-// Sets the default of max_tokens, or returns INVALID_ARGUMENT if the client's value does not fit.
-// REQUIRES: the prompt is complete.
+// Returns INVALID_ARGUMENT if min_tokens exceeds max_tokens, which must be the final value.
+absl::Status CheckMinTokens(const ClientRequest& request);
+// Sets the default of max_tokens. Returns INVALID_ARGUMENT if the client's value does not fit, or
+// if min_tokens exceeds max_tokens. REQUIRES: the prompt is complete.
 absl::Status SettleMaxTokens(ClientRequest& request);
 
 // Replaces the client's names in references by ScopedIds. Sets the tokenizer, limit and path of the

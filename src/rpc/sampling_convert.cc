@@ -43,6 +43,12 @@ struct WireReader {
   void operator()(std::optional<uint64_t>& value) const {
     if (has()) value = reflection.GetUInt64(proto, &field);
   }
+  void operator()(std::vector<TokenBias>& values) const {
+    values.clear();
+    for (const v1::TokenBias& bias : reflection.GetRepeatedFieldRef<v1::TokenBias>(proto, &field)) {
+      values.push_back({bias.id(), bias.bias()});
+    }
+  }
   template <typename T>
   void operator()(std::vector<T>& values) const {
     const auto list = reflection.GetRepeatedFieldRef<T>(proto, &field);
@@ -63,6 +69,15 @@ struct WireWriter {
   }
   void operator()(const std::optional<uint64_t>& value) const {
     if (value) reflection.SetUInt64(&proto, &field, *value);
+  }
+  void operator()(const std::vector<TokenBias>& values) const {
+    const auto list = reflection.GetMutableRepeatedFieldRef<v1::TokenBias>(&proto, &field);
+    for (const auto& [id, bias] : values) {
+      v1::TokenBias added;
+      added.set_id(id);
+      added.set_bias(bias);
+      list.Add(added);
+    }
   }
   template <typename T>
   void operator()(const std::vector<T>& values) const {

@@ -16,7 +16,7 @@ namespace baton {
 // checks this by the digest below. A router refuses workers of another version, because all
 // processes of a cluster run one version.
 // proto/worker.proto: 00fa8d792626ba38
-inline constexpr uint32_t kWorkerProtocolVersion = 9;
+inline constexpr uint32_t kWorkerProtocolVersion = 10;
 
 worker::v1::KvLayout ToProto(const KvLayout& layout);
 absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto);

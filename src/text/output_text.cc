@@ -14,6 +14,8 @@ void OutputText::DropReleased() {
 
 std::string OutputText::Push(TokenId id) {
   DropReleased();
+  stop_matcher_.set_paused(before_stops_ > 0);
+  if (before_stops_ > 0) --before_stops_;
   std::string text = Show(detokenizer_.Push(id));
   if (tokenizer_.IsSpecial(id) && !stopped()) {
     names_.push_back({id, made_});

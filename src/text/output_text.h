@@ -24,9 +24,10 @@ class OutputText {
     int64_t at;
   };
 
+  // A stop string counts only if a token behind the first `min_tokens` tokens completes it.
   // REQUIRES: no stop string is empty.
-  OutputText(const Tokenizer& tokenizer, std::span<const std::string> stops)
-      : tokenizer_(tokenizer), detokenizer_(tokenizer), stop_matcher_(stops) {}
+  OutputText(const Tokenizer& tokenizer, std::span<const std::string> stops, int64_t min_tokens)
+      : tokenizer_(tokenizer), detokenizer_(tokenizer), stop_matcher_(stops), before_stops_(min_tokens) {}
 
   // As Detokenizer::BeginAfter.
   void BeginAfter(std::span<const TokenId> before) { detokenizer_.BeginAfter(before); }
@@ -49,6 +50,7 @@ class OutputText {
   const Tokenizer& tokenizer_;
   Detokenizer detokenizer_;
   StopMatcher stop_matcher_;
+  int64_t before_stops_;     // tokens to come that complete no stop string
   int64_t made_ = 0;         // bytes of shown text so far, with those that are held back
   std::vector<Name> names_;  // released_ names, and then those that are held back
   size_t released_ = 0;

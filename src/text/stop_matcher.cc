@@ -102,11 +102,13 @@ std::optional<StopMatcher::Place> StopMatcher::NamedPlace(int32_t bytes) const {
 }
 
 std::optional<StopMatcher::Place> StopMatcher::ShownMatch() const {
+  if (paused_) return std::nullopt;
   const int32_t match = trie_->states[shown_].match;
   return match > 0 ? std::optional(ShownPlace(match)) : std::nullopt;
 }
 
 std::optional<StopMatcher::Place> StopMatcher::NamedMatch() const {
+  if (paused_) return std::nullopt;
   for (Node node = named_; trie_->states[node].match > 0; node = trie_->states[node].failure) {
     const auto& [depth, match, failure] = trie_->states[node];
     if (match < depth) continue;  // the stop string is that of another state

@@ -32,6 +32,9 @@ class StopMatcher {
   std::string Push(std::string_view text);
   // Adds the name of a special token. Returns text as Push does.
   std::string PushName(std::string_view name);
+  // While the matcher is paused, a complete stop string does not end the stream. A later one may
+  // begin in text that was added during the pause.
+  void set_paused(bool paused) { paused_ = paused; }
   // Ends the stream. Returns the text that is still held back, which is not a stop string.
   std::string Finish();
   // Returns true once a stop string is complete.
@@ -86,6 +89,7 @@ class StopMatcher {
   Node named_ = kRoot;       // the state of the text with names; equal to shown_ without names_
   std::string held_;         // the shown text that is held back
   std::vector<Name> names_;  // the names that are held back
+  bool paused_ = false;
   bool stopped_ = false;
 };
 

@@ -50,7 +50,19 @@ TEST_CASE("A sampling flag sets its parameter and leaves the others unset") {
                                  "--repetition-penalty",
                                  "1.5",
                                  "--presence-penalty",
-                                 "0.25"});
+                                 "0.25",
+                                 "--logit-bias",
+                                 "7:-100",
+                                 "--logit-bias",
+                                 "9:0.5",
+                                 "--min-tokens",
+                                 "3",
+                                 "--allowed-token-ids",
+                                 "4",
+                                 "--bad-words",
+                                 "no",
+                                 "--thinking-token-budget",
+                                 "0"});
   CHECK(all.top_k() == 40);
   CHECK(all.min_p() == 0.25f);
   CHECK(all.seed() == ~0ull);
@@ -62,14 +74,23 @@ TEST_CASE("A sampling flag sets its parameter and leaves the others unset") {
   CHECK(all.top_p() == 0.5f);
   CHECK(all.repetition_penalty() == 1.5f);
   CHECK(all.presence_penalty() == 0.25f);
+  REQUIRE(all.logit_bias_size() == 2);
+  CHECK(all.logit_bias(0).ShortDebugString() == "id: 7 bias: -100");
+  CHECK(all.logit_bias(1).ShortDebugString() == "id: 9 bias: 0.5");
+  CHECK(all.min_tokens() == 3);
+  CHECK(all.allowed_token_ids(0) == 4);
+  CHECK(all.bad_words(0) == "no");
+  CHECK(all.has_thinking_token_budget());
   CHECK_FALSE(all.has_temperature());
   CHECK_FALSE(all.has_logprobs());
 }
 
 TEST_CASE("A sampling flag refuses a value of another type") {
-  for (const char* flag : {"--temperature", "--top-k", "--seed", "--stop-ids"}) {
+  for (const char* flag : {"--temperature", "--top-k", "--seed", "--stop-ids", "--logit-bias", "--min-tokens"}) {
     CHECK_THROWS_AS(Sent({flag, "x"}), CLI::ParseError);
   }
+  for (const char* bias : {"7", "7:", ":1", "7:x", "7.5:1"})
+    CHECK_THROWS_AS(Sent({"--logit-bias", bias}), CLI::ParseError);
   CHECK_THROWS_AS(Sent({"--seed", "-1"}), CLI::ParseError);
 }
 

@@ -13,7 +13,7 @@
 
 namespace baton {
 
-class ByteTokenizer final : public Tokenizer {
+class ByteTokenizer : public Tokenizer {
  public:
   std::vector<TokenId> Encode(std::string_view text, SpecialTokens) const override {
     bytes_encoded_ += text.size();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <span>
@@ -56,8 +57,19 @@ inline Naive NaiveFilter(std::span<const float> logits, const DrawParams& draw) 
   return result;
 }
 
+inline std::vector<float> NaiveBiases(std::span<const float> logits, const SampleSpec& spec) {
+  std::vector<float> biased(logits.begin(), logits.end());
+  if (spec.only_biased) std::ranges::fill(biased, -std::numeric_limits<float>::infinity());
+  for (const auto& [id, bias] : spec.biases) {
+    const auto at = static_cast<size_t>(id);
+    if (at < biased.size()) biased[at] = logits[at] + bias;
+  }
+  return biased;
+}
+
+// Returns the logits after biases and penalties.
 inline std::vector<float> NaivePenalties(std::span<const float> logits, const SampleSpec& spec) {
-  std::vector<float> penalised(logits.begin(), logits.end());
+  std::vector<float> penalised = NaiveBiases(logits, spec);
   for (const SeenToken& seen : spec.seen) {
     float& logit = penalised[static_cast<size_t>(seen.id)];
     logit = logit > 0 ? logit / spec.draw.repetition_penalty : logit * spec.draw.repetition_penalty;

@@ -32,6 +32,11 @@ TEST_CASE("Validate accepts ordinary sampling parameters and values at the limit
   params.stop[0] = "\u00e9\u20ac\U0001F600";
   params.stop_ids.assign(256, 99);
   params.logprobs = 20;
+  for (TokenId id = 0; id < kVocab; ++id) params.logit_bias.push_back({id, id % 2 == 0 ? -100.0f : 100.0f});
+  params.min_tokens = std::numeric_limits<int32_t>::max();
+  params.allowed_token_ids.assign(4096, 99);
+  params.bad_words.assign(256, std::string(128, 'x'));
+  params.thinking_token_budget = 0;
   CHECK(Validate(params, kVocab).ok());
 }
 
@@ -80,6 +85,42 @@ TEST_CASE("Validate refuses a sampling parameter out of range with the field's n
          p.stop_ids = {1, 100};
        }},
       {"stop_ids[0]", [&](auto& p) { p.stop_ids = {-1}; }},
+      {"logit_bias: expected at most 1024 tokens, got 100000", [&](auto& p) { p.logit_bias.resize(100000); }},
+      {"logit_bias: expected a token id in [0, 100), got 100",
+       [&](auto& p) {
+         p.logit_bias = {{100, 1}};
+       }},
+      {"logit_bias: expected a token id in [0, 100), got -1",
+       [&](auto& p) {
+         p.logit_bias = {{-1, 1}};
+       }},
+      {"logit_bias: expected each token once, got token 3 again",
+       [&](auto& p) {
+         p.logit_bias = {{3, 1}, {4, 1}, {3, 2}};
+       }},
+      {"logit_bias: expected a number in [-100, 100], got nan",
+       [&](auto& p) {
+         p.logit_bias = {{3, nan}};
+       }},
+      {"logit_bias: expected a number in [-100, 100], got -inf",
+       [&](auto& p) {
+         p.logit_bias = {{3, -inf}};
+       }},
+      {"logit_bias: expected a number in [-100, 100], got 100.00000",
+       [&](auto& p) {
+         p.logit_bias = {{3, std::nextafter(100.0f, inf)}};
+       }},
+      {"min_tokens", [&](auto& p) { p.min_tokens = -1; }},
+      {"allowed_token_ids: expected at most 4096 ids, got 4097", [&](auto& p) { p.allowed_token_ids.assign(4097, 1); }},
+      {"allowed_token_ids[1]",
+       [&](auto& p) {
+         p.allowed_token_ids = {1, 100};
+       }},
+      {"bad_words: expected at most 256 strings, got 257", [&](auto& p) { p.bad_words.assign(257, "x"); }},
+      {"bad_words[0]", [&](auto& p) { p.bad_words = {""}; }},
+      {"bad_words[0]: expected 1 to 128 bytes, got 129", [&](auto& p) { p.bad_words = {std::string(129, 'x')}; }},
+      {"bad_words[0]", [&](auto& p) { p.bad_words = {"\xed\xa0\x80"}; }},
+      {"thinking_token_budget", [&](auto& p) { p.thinking_token_budget = -1; }},
   };
   for (const Case& c : cases) {
     SamplingParams params = Valid();

@@ -18,6 +18,7 @@ struct SetOther {
   void operator()(std::optional<uint64_t>& value) const { value = ~0ull; }
   void operator()(std::vector<std::string>& values) const { values = {"a", "b"}; }
   void operator()(std::vector<TokenId>& values) const { values = {2, 0}; }
+  void operator()(std::vector<TokenBias>& values) const { values = {{7, -100}, {0, 0.5f}}; }
 };
 
 bool SameValue(const SamplingParams& a, const SamplingParams& b, const SamplingField& field) {

@@ -30,18 +30,21 @@ const Tokenizer& NamingTokenizer() {
 struct Unit {
   std::string text;
   bool is_name = false;
+  int64_t tokens = 0;  // tokens of the output when the unit is complete
 };
 
 // The units of a whole output.
 std::vector<Unit> UnitsOf(std::span<const TokenId> ids) {
   Detokenizer detokenizer(NamingTokenizer());
   std::vector<Unit> units;
-  const auto show = [&units](const std::string& text) {
-    for (const char byte : text) units.push_back({std::string(1, byte)});
+  int64_t tokens = 0;
+  const auto show = [&](const std::string& text) {
+    for (const char byte : text) units.push_back({std::string(1, byte), false, tokens});
   };
   for (const TokenId id : ids) {
+    ++tokens;
     show(detokenizer.Push(id));
-    if (NamingTokenizer().IsSpecial(id)) units.push_back({std::string(NamingTokenizer().TokenBytes(id)), true});
+    if (NamingTokenizer().IsSpecial(id)) units.push_back({std::string(NamingTokenizer().TokenBytes(id)), true, tokens});
   }
   show(detokenizer.Finish());
   return units;
@@ -63,8 +66,9 @@ Outcome Before(const std::vector<Unit>& units, size_t end, bool stopped) {
   return expected;
 }
 
-Outcome Search(const std::vector<Unit>& units, const Strings& stops) {
+Outcome Search(const std::vector<Unit>& units, const Strings& stops, int64_t min_tokens) {
   for (size_t end = 1; end <= units.size(); ++end) {
+    if (units[end - 1].tokens <= min_tokens) continue;
     std::string shown, named;
     for (size_t begin = end; begin-- > 0;) {
       named.insert(0, units[begin].text);
@@ -82,7 +86,7 @@ Outcome Search(const std::vector<Unit>& units, const Strings& stops) {
 }
 
 TEST_CASE("OutputText ends at a special token's name as it ends before its id") {
-  OutputText text(NamingTokenizer(), Strings{"<e>"});
+  OutputText text(NamingTokenizer(), Strings{"<e>"}, 0);
   CHECK(text.Push('a') == "a");
   CHECK(text.Push(kStart).empty());
   CHECK(text.names().size() == 1);
@@ -107,9 +111,10 @@ TEST_CASE("OutputText gives the text of the whole output for random stop strings
       std::string& stop = stops.emplace_back();
       for (size_t k = rng() % 4 + 1; k > 0; --k) stop += pieces[rng() % pieces.size()];
     }
-    const Outcome expected = Search(UnitsOf(ids), stops);
+    const auto min_tokens = static_cast<int64_t>(rng() % 2 == 0 ? 0 : rng() % 26);
+    const Outcome expected = Search(UnitsOf(ids), stops, min_tokens);
 
-    OutputText text(NamingTokenizer(), stops);
+    OutputText text(NamingTokenizer(), stops, min_tokens);
     std::string shown;
     std::vector<TokenId> names;
     const auto take = [&](const std::string& part) {

@@ -24,12 +24,24 @@ namespace baton {
 class FakeTokenizer final : public Tokenizer {
  public:
   static constexpr TokenId kSpecial = 49;
+  // The tokens of "<think>" and "</think>". Their bytes are single letters, as those of all others.
+  static constexpr TokenId kThink = 47, kThinkEnd = 48;
   FakeTokenizer() {
     for (int i = 0; i < 26; ++i) bytes_.push_back(std::string(1, static_cast<char>('a' + i)));
     for (const char c : std::string("\xc3\xa9\xe2\x82\xac")) bytes_.push_back(std::string(1, c));
     for (int i = 31; i < FakeBackend::kVocab; ++i) bytes_.push_back(std::string(1, static_cast<char>('A' + i - 31)));
   }
-  std::vector<TokenId> Encode(std::string_view, SpecialTokens) const override { return {}; }
+  // One token for each byte. Drops bytes without a token.
+  std::vector<TokenId> Encode(std::string_view text, SpecialTokens) const override {
+    if (text == "<think>") return {kThink};
+    if (text == "</think>") return {kThinkEnd};
+    std::vector<TokenId> ids;
+    for (const char byte : text) {
+      const auto found = std::ranges::find(bytes_, std::string(1, byte));
+      if (found != bytes_.end()) ids.push_back(static_cast<TokenId>(found - bytes_.begin()));
+    }
+    return ids;
+  }
   size_t EncodeSealed(std::string_view, std::vector<TokenId>&) const override { return 0; }
   std::span<const TokenId> prompt_prefix() const override { return {}; }
   std::string_view TokenBytes(TokenId id) const override {

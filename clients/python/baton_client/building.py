@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .messages import MESSAGES
@@ -82,6 +82,15 @@ def _fill_options(request: Any, options: Options, workflow: str, agent: str) -> 
         request.join = ("order", "arrival").index(options.join)
 
 
+def _on_the_wire(value: Any) -> Any:
+    """Returns a parameter of sampling in the form of the message's field."""
+    if isinstance(value, str):  # one text in place of a list; a str is a sequence of strings too
+        return (value,)
+    if isinstance(value, Mapping):
+        return [MESSAGES["TokenBias"](id=token, bias=bias) for token, bias in value.items()]
+    return value
+
+
 def generate_request(workflow: str, agent: str | Announced, prompt: Sequence[Part | Message], options: Options,
                      sampling: Sampling | None, max_tokens: int | None, tools: Sequence[Any]) -> Any:
     sampling = sampling or Sampling()
@@ -94,11 +103,8 @@ def generate_request(workflow: str, agent: str | Announced, prompt: Sequence[Par
     if options.expected_tokens is not None:
         request.expected_tokens = options.expected_tokens
     fill_prompt(request, prompt, options, tools)
-    # A str is a sequence of strings too.
-    if isinstance(sampling.stop, str):
-        sampling = dataclasses.replace(sampling, stop=(sampling.stop,))
     request.sampling.MergeFrom(MESSAGES["Sampling"](**{
-        field.name: value for field in dataclasses.fields(sampling)
+        field.name: _on_the_wire(value) for field in dataclasses.fields(sampling)
         if (value := getattr(sampling, field.name)) is not None}))
     return request
 

@@ -102,6 +102,13 @@ class Sampling:
     ignore_eos: bool = False
     # Returns log probabilities of the chosen token and of this many likeliest tokens.
     logprobs: int | None = None
+    # Numbers that are added to the logits of tokens.
+    logit_bias: Mapping[int, float] | None = None
+    min_tokens: int | None = None
+    allowed_token_ids: Sequence[int] = ()
+    bad_words: str | Sequence[str] = ()
+    # Upper bound on the tokens between <think> and </think>.
+    thinking_token_budget: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

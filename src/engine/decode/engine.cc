@@ -182,7 +182,9 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
 bool DecodeEngine::MayBeginNext() const {
   // A row without SampleSpec is sampled on the host. The next step cannot be enqueued before the
   // row's token is known.
-  const auto is_chosen_there = [](const DecodeStep::Row& row) { return row.sample.has_value(); };
+  const auto is_chosen_there = [](const DecodeStep::Row& row) {
+    return row.sample.has_value() && (row.stream == nullptr || row.stream->may_run_ahead());
+  };
   return std::ranges::all_of(running_.step.rows, is_chosen_there) && scheduler_.MayBeginNext();
 }
 

@@ -13,8 +13,9 @@ DecodeStream::DecodeStream(RequestId request_id, RequestSpec spec, const DecodeM
       request_id_(std::move(request_id)),
       spec_(std::move(spec)),
       max_new_tokens_(std::min<int64_t>(spec_.sampling.max_tokens, model.positions + 1 - std::ssize(prompt()))),
-      sampler_(spec_.sampling, prompt(), default_seed),
-      output_text_(*model.tokenizer, spec_.sampling.stop) {
+      sampler_(spec_.sampling, prompt(), default_seed,
+               RulesOf(spec_.sampling, *model.tokenizer, model.eos_ids, prompt())),
+      output_text_(*model.tokenizer, spec_.sampling.stop, spec_.sampling.min_tokens) {
   output_text_.BeginAfter(prompt());
   output_.reserve(static_cast<size_t>(std::min<int64_t>(max_new_tokens_, 4096)));
 }
@@ -38,6 +39,7 @@ bool DecodeStream::Replay() {
 }
 
 bool DecodeStream::IsStop(TokenId id) const {
+  if (made() <= spec_.sampling.min_tokens) return false;
   const std::vector<TokenId>& stops = spec_.sampling.stop_ids;
   if (std::ranges::find(stops, id) != stops.end()) return true;
   return !spec_.sampling.ignore_eos && std::ranges::find(model_.eos_ids, id) != model_.eos_ids.end();
@@ -45,7 +47,8 @@ bool DecodeStream::IsStop(TokenId id) const {
 
 std::optional<SampleSpec> DecodeStream::next_sample(int64_t ahead) const {
   if (wants_top_logprobs()) return std::nullopt;
-  return sampler_.Spec(ahead);
+  const SampleSpec spec = sampler_.Spec(ahead);
+  return spec.only_biased || !spec.biases.empty() ? std::nullopt : std::optional(spec);
 }
 
 absl::StatusOr<bool> DecodeStream::Advance(std::span<const float> logits, SamplerScratch& scratch) {

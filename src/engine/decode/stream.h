@@ -55,8 +55,11 @@ class DecodeStream {
 
   // Returns the parameters for a backend that samples on the device. next_sample(k) describes the
   // token that is k positions after the next one (Sampler::Spec). Unset if the request wants top
-  // log probabilities, because these need the logits. Valid until Advance.
+  // log probabilities, or if the token has constraints, because these need the logits. Valid until
+  // Advance. REQUIRES: k is 0, or may_run_ahead().
   std::optional<SampleSpec> next_sample(int64_t ahead) const;
+  // Returns whether the token after the next one can be planned before the next one is chosen.
+  bool may_run_ahead() const { return sampler_.IsSettled(1); }
 
   // Chooses the next token from the logits [vocab] of next_input(). Returns true if the token is
   // the last one. Returns the error of Sampler::Sample if the logits are not usable. REQUIRES: no

@@ -75,16 +75,11 @@ constexpr ApiField kLastFields[] = {
     Refused("prediction", kChat),
     Refused("web_search_options", kChat, "is not supported: this server does not search"),
     // Sampling.
-    Fixed("logit_bias", kGenerate, "{}"),
-    Fixed("min_tokens", kGenerate, "0"),
-    Fixed("bad_words", kGenerate, "[]"),
-    Refused("allowed_token_ids", kGenerate),
     Fixed("logits_processors", kGenerate, "[]"),
     Fixed("use_beam_search", kGenerate, "false"),
     Fixed("length_penalty", kGenerate, "1"),
     Fixed("early_stopping", kGenerate, "false"),
     Refused("repetition_detection", kGenerate),
-    Refused("thinking_token_budget", kGenerate),
     // The text and the form of answers.
     Fixed("response_format", kGenerate, R"({"type":"text"})"),
     Refused("structured_outputs", kGenerate, kNoStructure),

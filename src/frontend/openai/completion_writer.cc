@@ -50,6 +50,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       echo_(call.echo),
       strict_tools_(call.strict_tools),
       stops_(StopsOf(call)),
+      min_tokens_(call.requests.front().sampling().min_tokens()),
       tokenizer_(*model.tokenizer),
       id_(id),
       identity_(Identity(call, model, id, created)),
@@ -69,7 +70,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
 }
 
 void CompletionWriter::FindMarks(const std::vector<std::string>& names) {
-  const SpecialMarks marks(tokenizer_, names, stops_);
+  const SpecialMarks marks(tokenizer_, names, stops_, min_tokens_);
   for (Choice& choice : choices_) choice.marks.emplace(marks);
 }
 

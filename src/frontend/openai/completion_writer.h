@@ -97,6 +97,7 @@ class CompletionWriter {
   const std::vector<std::string> echo_;
   const std::vector<StrictTool> strict_tools_;
   const std::vector<std::string> stops_;  // stop strings, which all choices share
+  const int32_t min_tokens_;              // of each choice
   const Tokenizer& tokenizer_;
   const std::string id_;
   // The members of the answer, and of each event, up to "choices".

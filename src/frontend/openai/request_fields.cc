@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "frontend/openai/body_readers.h"
@@ -50,27 +51,28 @@ struct ParamReader {
     if (*list == "") return false;  // some clients send an empty text for none
     if (list->is_string()) {
       texts.push_back(list->get<std::string>());
-      body.Check(CheckStop(texts.back(), field.json));  // the path of a lone text has no index
+      // The path of a lone text has no index.
+      body.Check(CheckText(field, texts.back(), field.json));
       return true;
     }
     if (!list->is_array()) return Refuse(field.json, "a string or a list of strings", *list);
     // An answer reads the stop strings before all parameters are checked.
-    if (static_cast<double>(list->size()) > field.range.high) {
-      body.Check(absl::InvalidArgumentError(
-          StrCat(field.json, ": expected at most ", field.range.high, " strings, got ", list->size())));
-      return false;
-    }
+    if (!IsShort(list->size(), "strings")) return false;
     for (size_t i = 0; i < list->size(); ++i) {
       const Json& element = (*list)[i];
       if (!element.is_string()) return Refuse(ElementPath(field.json, i), "a string", element);
       texts.push_back(element.get<std::string>());
-      body.Check(CheckStop(texts.back(), ElementPath(field.json, i)));
+      body.Check(CheckText(field, texts.back(), ElementPath(field.json, i)));
     }
     return true;
   }
   bool operator()(std::vector<TokenId>& ids) const {
     const Json* list = body.Array(field.json);
-    if (list == nullptr) return false;
+    if (list == nullptr || !IsShort(list->size(), "ids")) return false;
+    if (static_cast<double>(list->size()) < field.range.low) {
+      body.Refuse(field.json, StrCat("expected at least ", field.range.low, " id, got none"));
+      return false;
+    }
     for (size_t i = 0; i < list->size(); ++i) {
       const auto id = AsInteger((*list)[i], 0, std::numeric_limits<TokenId>::max());
       if (!id) return Refuse(ElementPath(field.json, i), "a token id", (*list)[i]);
@@ -79,7 +81,28 @@ struct ParamReader {
     return true;
   }
 
+  // OpenAI's form: {"50256": -100}.
+  bool operator()(std::vector<TokenBias>& biases) const {
+    const Json* object = body.Object(field.json);
+    if (object == nullptr || !IsShort(object->size(), "tokens")) return false;
+    for (const auto& [name, value] : object->items()) {
+      TokenId id = 0;
+      if (!absl::SimpleAtoi(name, &id)) return Refuse(field.json, "token ids as names", Json(name));
+      if (!value.is_number()) return Refuse(field.json, "numbers", value);
+      const auto bias = value.get<double>();
+      body.Check(CheckBias(bias, field.json));
+      if (!body.ok()) return false;
+      biases.push_back({id, static_cast<float>(bias)});
+    }
+    return true;
+  }
+
  private:
+  bool IsShort(size_t size, std::string_view unit) const {
+    if (static_cast<double>(size) <= field.range.high) return true;
+    body.Refuse(field.json, StrCat("expected at most ", field.range.high, " ", unit, ", got ", size));
+    return false;
+  }
   std::optional<int32_t> ReadInteger() const {
     const double high = std::min<double>(field.range.high, std::numeric_limits<int32_t>::max());
     return body.Integer32(field.json, field.zero_is_off ? -1 : static_cast<int32_t>(field.range.low),

@@ -18,10 +18,10 @@ std::vector<TokenId> SpecialOf(const Tokenizer& tokenizer, const std::vector<std
 }  // namespace
 
 SpecialMarks::SpecialMarks(const Tokenizer& tokenizer, const std::vector<std::string>& names,
-                           std::span<const std::string> stops)
+                           std::span<const std::string> stops, int64_t min_tokens)
     : tokenizer_(tokenizer),
       special_(SpecialOf(tokenizer, names)),
-      output_text_(tokenizer, special_.empty() ? std::span<const std::string>() : stops) {}
+      output_text_(tokenizer, special_.empty() ? std::span<const std::string>() : stops, min_tokens) {}
 
 bool SpecialMarks::IsMark(TokenId id) const { return std::ranges::find(special_, id) != special_.end(); }
 

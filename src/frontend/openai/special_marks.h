@@ -19,9 +19,10 @@ namespace baton {
 // a stop string, or whose token is a stop id, is not put back. Copies share the stop strings.
 class SpecialMarks {
  public:
-  // Looks for those of `names` that are special tokens. `stops` are the request's stop strings. The
-  // tokenizer must outlive this object.
-  SpecialMarks(const Tokenizer& tokenizer, const std::vector<std::string>& names, std::span<const std::string> stops);
+  // Looks for those of `names` that are special tokens. `stops` and `min_tokens` are those of the
+  // request. The tokenizer must outlive this object.
+  SpecialMarks(const Tokenizer& tokenizer, const std::vector<std::string>& names, std::span<const std::string> stops,
+               int64_t min_tokens);
 
   // Returns the update's text with the marks inserted.
   std::string Push(const TokenUpdate& update);

@@ -14,6 +14,27 @@ namespace {
 
 using Ahead = FakeBackend::Ahead;
 
+// Returns random ids of which most are different.
+std::vector<TokenId> RandomIds(std::mt19937& rng, size_t count) {
+  std::vector<TokenId> ids(count);
+  for (TokenId& id : ids) id = static_cast<TokenId>(rng() % FakeBackend::kVocab);
+  return ids;
+}
+
+// Sets some of the parameters that exclude tokens or make them likelier.
+void Constrain(std::mt19937& rng, SamplingParams& sampling) {
+  if (rng() % 3 == 0) {
+    const auto first = static_cast<TokenId>(rng() % 40);
+    for (TokenId id = first; id < first + 5; ++id) sampling.logit_bias.push_back({id, rng() % 2 == 0 ? 3.0f : -100.0f});
+  }
+  if (rng() % 3 == 0) sampling.stop_ids = RandomIds(rng, 5);
+  if (rng() % 3 == 0) sampling.min_tokens = static_cast<int32_t>(rng() % 20);
+  if (rng() % 4 == 0) sampling.allowed_token_ids = RandomIds(rng, 1 + rng() % 30);
+  if (rng() % 3 == 0) sampling.bad_words = {"a", "bc", "xa", "efg", "\u20ac"};
+  if (rng() % 8 == 0) sampling.bad_words = {"ab", "ba", "aa", "bb"};
+  if (rng() % 3 == 0) sampling.thinking_token_budget = static_cast<int32_t>(rng() % 6);
+}
+
 // Returns jobs with random prompts, sampling parameters and lengths. Some prompts share a prefix.
 std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_prompt, int most_tokens) {
   std::uniform_int_distribution<size_t> length(1, longest_prompt);
@@ -30,6 +51,7 @@ std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_p
       job.spec.sampling.draw.repetition_penalty = 1.2f;
       job.spec.sampling.seed = rng();
     }
+    if (rng() % 3 == 0) Constrain(rng, job.spec.sampling);
     if (rng() % 4 == 0) job.spec.sampling.stop = {"ab", "c", "\u20ac"};
     if (rng() % 4 == 0) job.spec.sampling.logprobs = static_cast<int32_t>(rng() % 3);
     job.spec.priority = static_cast<int32_t>(rng() % 3);

@@ -102,6 +102,8 @@ TEST_CASE("A stream has the content of a whole body") {
     call.legacy_calls = call.one_tool_call && random() % 2 == 0;
     const std::vector<std::string> stops = RandomStops(random);
     call.requests[0].mutable_sampling()->mutable_stop()->Add(stops.begin(), stops.end());
+    const auto min_tokens = static_cast<int32_t>(random() % 3 == 0 ? random() % 10 : 0);
+    call.requests[0].mutable_sampling()->set_min_tokens(min_tokens);
     CompletionCall streamed = call;
     streamed.stream = true;
 
@@ -111,9 +113,9 @@ TEST_CASE("A stream has the content of a whole body") {
     std::string out, none;
     for (size_t i = 0; i < call.choices(); ++i) {
       const std::vector<TokenId> tokens = RandomTokens(random);
-      for (const TokenUpdate& update : Updates(tokens, stops, call.logprobs.has_value(), random))
+      for (const TokenUpdate& update : Updates(tokens, stops, call.logprobs.has_value(), random, min_tokens))
         stream.Update(i, update, out);
-      for (const TokenUpdate& update : Updates(tokens, stops, call.logprobs.has_value(), random))
+      for (const TokenUpdate& update : Updates(tokens, stops, call.logprobs.has_value(), random, min_tokens))
         body.Update(i, update, none);
       RequestOutcome outcome;
       outcome.finish = random() % 2 == 0 ? FinishReason::kStop : FinishReason::kLength;

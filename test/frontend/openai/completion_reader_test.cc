@@ -42,11 +42,14 @@ TEST_CASE("Every sampling field reaches the request") {
   const CompletionCall call = MustReadCompletion(
       R"("prompt": "x", "max_tokens": 3, "temperature": 0.5, "top_p": 1, "top_k": 7, "min_p": 0.25,
          "repetition_penalty": 1.5, "presence_penalty": -1, "frequency_penalty": 2, "seed": 9, "stop": ["a", "b"],
-         "stop_token_ids": [4, 5], "ignore_eos": true, "logprobs": 2)");
+         "stop_token_ids": [4, 5], "ignore_eos": true, "logprobs": 2, "logit_bias": {"7": -100, "250": 0.5},
+         "min_tokens": 2.0, "allowed_token_ids": [7, 250], "bad_words": ["no"], "thinking_token_budget": 0)");
   const v1::Sampling& sampling = call.requests[0].sampling();
   CHECK(sampling.ShortDebugString() ==
         R"(max_tokens: 3 temperature: 0.5 top_k: 7 top_p: 1 min_p: 0.25 repetition_penalty: 1.5 presence_penalty: -1 )"
-        R"(frequency_penalty: 2 seed: 9 stop: "a" stop: "b" stop_ids: 4 stop_ids: 5 ignore_eos: true logprobs: 2)");
+        R"(frequency_penalty: 2 seed: 9 stop: "a" stop: "b" stop_ids: 4 stop_ids: 5 ignore_eos: true logprobs: 2 )"
+        R"(logit_bias { id: 7 bias: -100 } logit_bias { id: 250 bias: 0.5 } min_tokens: 2 allowed_token_ids: 7 )"
+        R"(allowed_token_ids: 250 bad_words: "no" thinking_token_budget: 0)");
   CHECK(call.logprobs == 2);
   CHECK(MustReadCompletion(R"("prompt": "x", "stop": "end")").requests[0].sampling().stop(0) == "end");
   CHECK(MustReadCompletion(R"("prompt": "x", "top_k": -1)").requests[0].sampling().top_k() == 0);
@@ -139,7 +142,7 @@ TEST_CASE("ReadCompletion accepts values without effect") {
   const CompletionCall call = MustReadCompletion(
       R"("prompt": "a", "user": "me", "metadata": {"k": "v"}, "store": false, "logit_bias": {}, "best_of": 1, "suffix": "",
          "response_format": {"type": "text"}, "service_tier": "default", "anything": null, "temperature": null,
-         "min_tokens": 0, "n": null, "stop": null, "logprobs": null, "stream_options": null)");
+         "min_tokens": 0, "bad_words": [], "n": null, "stop": null, "logprobs": null, "stream_options": null)");
   CHECK(call.requests.size() == 1);
 }
 
@@ -148,14 +151,44 @@ TEST_CASE("ReadCompletion refuses unsupported fields by name") {
   CHECK(CompletionError(R"("prompt": "a", "best_of": 3)") == "best_of: expected the same as n, 1, got 3");
   CHECK(CompletionError(R"("prompt": "a", "suffix": "s")") ==
         R"(suffix: expected "", got 's', which is not supported)");
-  CHECK(CompletionError(R"("prompt": "a", "logit_bias": {"5": 1})") ==
-        "logit_bias: expected {}, got an object, which is not supported");
   CHECK(CompletionError(R"("prompt": "a", "response_format": {"type": "json_object"})") ==
         R"(response_format: expected {"type":"text"}, got an object, which is not supported)");
   CHECK(CompletionError(R"("prompt": "a", "store": true)") ==
         "store: expected false, got true, which is not supported");
-  CHECK(CompletionError(R"("prompt": "a", "min_tokens": 3)") ==
-        "min_tokens: expected 0, got 3, which is not supported");
+}
+
+TEST_CASE("ReadCompletion refuses a wrong constraint with its field and the expected value") {
+  std::string biases, ids = "1";
+  // Objects have at most 4,096 members (ParseJson), so 100,000 biases are no valid body.
+  for (int i = 0; i < 4'000; ++i) biases += absl::StrCat(i == 0 ? "" : ",", "\"", i, "\":1");
+  for (int i = 0; i < 100'000; ++i) ids += ",1";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("logit_bias": [])", "logit_bias: expected an object, got a list of 0"},
+      {R"("logit_bias": {"a": 1})", "logit_bias: expected token ids as names, got 'a'"},
+      {R"("logit_bias": {"": 1})", "logit_bias: expected token ids as names, got ''"},
+      {R"("logit_bias": {"1.0": 1})", "logit_bias: expected token ids as names, got '1.0'"},
+      {R"("logit_bias": {"2147483648": 1})", "logit_bias: expected token ids as names, got '2147483648'"},
+      {R"("logit_bias": {"1": "5"})", "logit_bias: expected numbers, got '5'"},
+      {R"("logit_bias": {"1": {"2": {"3": 4}}})", "logit_bias: expected numbers, got an object"},
+      {R"("logit_bias": {"1": true})", "logit_bias: expected numbers, got true"},
+      {R"("logit_bias": {"1": null})", "logit_bias: expected numbers, got null"},
+      {R"("logit_bias": {"1": 1e300})", "logit_bias: expected a number in [-100, 100], got 1e+300"},
+      {R"("logit_bias": {"1": -100.00000001})", "logit_bias: expected a number in [-100, 100], got -100.00000001"},
+      {R"("logit_bias": {)" + biases + "}", "logit_bias: expected at most 1024 tokens, got 4000"},
+      {R"("min_tokens": -1)", "min_tokens: expected an integer in [0, 2147483647], got -1"},
+      {R"("min_tokens": [1])", "min_tokens: expected an integer in [0, 2147483647], got a list of 1"},
+      {R"("allowed_token_ids": [])", "allowed_token_ids: expected at least 1 id, got none"},
+      {R"("allowed_token_ids": [[1]])", "allowed_token_ids[0]: expected a token id, got a list of 1"},
+      {R"("allowed_token_ids": {"1": 1})", "allowed_token_ids: expected a list, got an object"},
+      {R"("allowed_token_ids": [)" + ids + "]", "allowed_token_ids: expected at most 4096 ids, got 100001"},
+      {R"("bad_words": [""])", "bad_words[0]: expected 1 to 128 bytes, got 0"},
+      {R"("bad_words": ["a", ["b"]])", "bad_words[1]: expected a string, got a list of 1"},
+      {R"("bad_words": 3)", "bad_words: expected a string or a list of strings, got 3"},
+      {R"("bad_words": [)" + ids + "]", "bad_words: expected at most 256 strings, got 100001"},
+      {R"("thinking_token_budget": -1)", "thinking_token_budget: expected an integer in [0, 2147483647], got -1"},
+      {R"("thinking_token_budget": "low")", "thinking_token_budget: expected an integer in [0, 2147483647], got 'low'"},
+  };
+  for (const auto& [fields, error] : cases) CHECK(CompletionError("\"prompt\": \"a\", " + fields) == error);
 }
 
 TEST_CASE("ReadCompletion refuses a wrong value with its field and the expected value") {

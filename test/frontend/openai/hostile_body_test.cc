@@ -36,6 +36,8 @@ const std::vector<std::string>& Bodies() {
       R"("function":{"name":"f","strict":true,"parameters":{"properties":{"x":{"type":["string",1]}},"required":["x"],)"
       R"("additionalProperties":false}}}],"skip_special_tokens":true,"length_penalty":1.0,"use_beam_search":false,)"
       R"("add_generation_prompt":false,"documents":[],"reasoning_effort":"medium","guided_json":null})",
+      R"({"model":"plain","prompt":"p","logit_bias":{"1":-100,"2":0.5},"min_tokens":3,"allowed_token_ids":[1,2],)"
+      R"("bad_words":["a"," b"],"thinking_token_budget":5,"max_tokens":9})",
       R"({"model":"plain","tokens":[1,2,257],"prompt":"p","add_special_tokens":false})"};
   return bodies;
 }

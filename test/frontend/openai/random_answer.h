@@ -47,9 +47,9 @@ inline std::vector<std::string> RandomStops(std::mt19937& random) {
 // The updates that a decode worker makes of these tokens. Text is held back until characters are
 // complete and no stop string is possible, and special tokens have no text.
 inline std::vector<TokenUpdate> Updates(const std::vector<TokenId>& tokens, const std::vector<std::string>& stops,
-                                        bool logprobs, std::mt19937& random) {
+                                        bool logprobs, std::mt19937& random, int32_t min_tokens = 0) {
   static const MarkedTokenizer tokenizer;
-  OutputText text(tokenizer, stops);
+  OutputText text(tokenizer, stops, min_tokens);
   std::vector<TokenUpdate> updates;
   for (const TokenId id : tokens) {
     if (updates.empty() || random() % 3 > 0) updates.emplace_back();
