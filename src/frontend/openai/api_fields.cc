@@ -43,7 +43,7 @@ constexpr ApiField kFirstFields[] = {
     Supported("model", kAll, ReadModel),
     Supported("n", kGenerate, ReadSamples, "1 to 16"),
     Supported("stream", kGenerate, ReadStream),
-    Supported("stream_options", kGenerate, ReadStreamOptions, "`include_usage`; other options only if `false`"),
+    Supported("stream_options", kGenerate, ReadStreamOptions, "[members](#members-of-objects)"),
     Supported("timeout_ms", kGenerate, ReadTimeout, "the deadline"),
     Supported("session_id", kGenerate, ReadRequestField),
     Supported("request_id", kGenerate, ReadRequestField, "with one choice"),
@@ -58,20 +58,22 @@ constexpr ApiField kFirstFields[] = {
 };
 
 constexpr ApiField kLastFields[] = {
-    // The prefix cache looks up token ids, so prompt_cache_key has no effect.
+    // The prefix cache looks up token ids, so the fields of OpenAI's cache have no effect.
     Supported("user", kGenerate, ReadLabel, kLabel),
     Supported("safety_identifier", kGenerate, ReadLabel, kLabel),
     Supported("prompt_cache_key", kGenerate, ReadLabel, kLabel),
+    Supported("prompt_cache_retention", kGenerate, ReadLabel, kLabel),
+    Supported("prompt_cache_options", kGenerate, ReadIgnoredObject, "an object without effect"),
     Supported("metadata", kGenerate, ReadMetadata, "an object of texts without effect"),
     Supported("best_of", kGenerate, ReadBestOf, "the value of `n`"),
     // OpenAI's platform.
-    Fixed("prompt_cache_retention", kGenerate, R"("in_memory")", R"("in-memory")"),
     Fixed("store", kGenerate, "false"),
     Fixed("service_tier", kGenerate, R"("auto")", R"("default")"),
     Fixed("verbosity", kGenerate, R"("medium")"),
     Fixed("modalities", kGenerate, R"(["text"])"),
     Fixed("reasoning_effort", kChat, R"("medium")"),
     Refused("audio", kChat, "is not supported: this server writes text"),
+    Refused("moderation", kChat, "is not supported: answers are not moderated"),
     Refused("prediction", kChat),
     Refused("web_search_options", kChat, "is not supported: this server does not search"),
     // Sampling.
@@ -80,6 +82,7 @@ constexpr ApiField kLastFields[] = {
     Fixed("length_penalty", kGenerate, "1"),
     Fixed("early_stopping", kGenerate, "false"),
     Refused("repetition_detection", kGenerate),
+    Fixed("watermarking", kGenerate, "false"),
     // The text and the form of answers.
     Fixed("response_format", kGenerate, R"({"type":"text"})"),
     Refused("structured_outputs", kGenerate, kNoStructure),
@@ -97,6 +100,9 @@ constexpr ApiField kLastFields[] = {
     Fixed("include_stop_str_in_output", kGenerate, "false"),
     Fixed("return_tokens_as_token_ids", kGenerate, "false"),
     Fixed("return_token_ids", kGenerate, "false"),
+    Fixed("return_prompt_text", kChat, "false"),
+    Refused("logprob_token_ids", kGenerate),
+    Fixed("stream_interval", kGenerate, "1"),
     Fixed("include_reasoning", kChat, "true"),
     Refused("prompt_logprobs", kGenerate, "is not supported: prefill workers have no LM head"),
     // Prompts.
@@ -104,6 +110,11 @@ constexpr ApiField kLastFields[] = {
     Fixed("truncation_side", kGenerate, R"("left")", R"("right")"),
     // vLLM's own parts.
     Refused("kv_transfer_params", kGenerate, "is not supported: the router chooses the workers"),
+    Refused("ec_transfer_params", kGenerate, "is not supported: the router chooses the workers"),
+    Fixed("routed_experts_prompt_start", kGenerate, "0"),
+    // vLLM's routes that only render a prompt read these two.
+    Fixed("return_token_offsets", kGenerate, "true", "false"),
+    Fixed("return_mm_kwargs", kGenerate, "true", "false"),
     Fixed("vllm_xargs", kGenerate, "{}"),
     // Completions.
     Supported("max_tokens", kCompletions, ReadCompletionMaxTokens, "default 16"),
@@ -121,11 +132,11 @@ constexpr ApiField kLastFields[] = {
     Supported("max_completion_tokens", kChat, ReadChatMaxTokens, "the later name of `max_tokens`"),
     Supported("logprobs", kChat, ReadChatLogprobs),
     Supported("top_logprobs", kChat, ReadTopLogprobs, "0 to 20"),
-    Supported("messages", kMessages, ReadMessages),
+    Supported("messages", kMessages, ReadMessages, "[members](#members-of-objects)"),
     Supported("tool_choice", kMessages, ReadToolChoice, "`auto`, `none`"),
     Supported("function_call", kMessages, ReadFunctionCall, "`auto`, `none`"),
     Supported("parallel_tool_calls", kMessages, ReadParallelToolCalls),
-    Supported("tools", kMessages, ReadTools),
+    Supported("tools", kMessages, ReadTools, "[members](#members-of-objects)"),
     Supported("functions", kMessages, ReadFunctions, "the older form of `tools`"),
     Supported("add_generation_prompt", kMessages, ReadGenerationPrompt),
     Fixed("continue_final_message", kMessages, "false"),
@@ -185,7 +196,7 @@ absl::Status ReadFields(BodyDraft& draft) {
         ReadFixed(draft.body, field);
         break;
       case State::kRefused:
-        if (draft.body.Any(field.name) != nullptr) draft.body.Refuse(field.name, field.reason);
+        if (draft.body.Refused(field.name) != nullptr) draft.body.Refuse(field.name, field.reason);
         break;
     }
   }

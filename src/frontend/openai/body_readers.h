@@ -15,8 +15,9 @@ void ReadStream(BodyDraft& draft, const ApiField& field);
 void ReadStreamOptions(BodyDraft& draft, const ApiField& field);
 void ReadTimeout(BodyDraft& draft, const ApiField& field);
 void ReadBestOf(BodyDraft& draft, const ApiField& field);
-// Reads a text that does not affect the answer.
+// Read a text or an object that does not affect the answer.
 void ReadLabel(BodyDraft& draft, const ApiField& field);
+void ReadIgnoredObject(BodyDraft& draft, const ApiField& field);
 void ReadMetadata(BodyDraft& draft, const ApiField& field);
 // Checks the ranges of floats. ReadRequest checks all other ranges for the clients of all APIs.
 void ReadSampling(BodyDraft& draft, const ApiField& field);

@@ -63,6 +63,7 @@ void ReadTool(FieldReader& tool, CompletionCall& call) {
 Json ForModel(Json tools) {
   for (Json& tool : tools) {
     for (const KnownMember& member : ToolMembers()) {
+      if (member.rule == KnownMember::Rule::kRead) continue;
       tool.erase(std::string(member.name));
       tool["function"].erase(std::string(member.name));
     }

@@ -40,8 +40,12 @@ FieldReader::FieldReader(const Json& object, std::string where) : where_(std::mo
 }
 
 const Json* FieldReader::Any(std::string_view name) {
-  if (object_ == nullptr) return nullptr;
   names_.push_back(name);
+  return Refused(name);
+}
+
+const Json* FieldReader::Refused(std::string_view name) {
+  if (object_ == nullptr) return nullptr;
   const Json::object_t::Container& members = object_->get_ref<const Json::object_t&>();
   for (size_t i = 0; i < members.size(); ++i) {
     if (members[i].first != name) continue;

@@ -23,6 +23,8 @@ class FieldReader {
   FieldReader(const Json& object, std::string where);
 
   const Json* Any(std::string_view name);
+  // As Any, for a field that the caller refuses. Errors about unknown fields do not suggest it.
+  const Json* Refused(std::string_view name);
   const Json* Object(std::string_view name);
   const Json* Array(std::string_view name);
   const std::string* Text(std::string_view name);
@@ -43,7 +45,7 @@ class FieldReader {
 
   bool ok() const { return status_.ok(); }
   // Returns the first error, or an error that names the first field that was not read, and the
-  // nearest name that was. INVALID_ARGUMENT.
+  // nearest name that was, apart from those of Refused. INVALID_ARGUMENT.
   absl::Status Finish();
 
  private:

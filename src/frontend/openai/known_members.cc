@@ -5,27 +5,44 @@ namespace {
 
 using Rule = KnownMember::Rule;
 
+// tools/make_reference reads the rows of these tables.
 constexpr KnownMember kMessageMembers[] = {
-    {"annotations"},               // OpenAI: citations of web pages
-    {"audio", Rule::kEmpty},       // OpenAI: the answer as audio
-    {"cache_control"},             // Anthropic, through litellm
-    {"citations"},                 // litellm, Perplexity
-    {"extra_content"},             // Google
-    {"id"},                        // agent frameworks
-    {"images", Rule::kEmpty},      // litellm, OpenRouter
-    {"metadata"},                  // agent frameworks
-    {"parsed"},                    // openai-python: parse()
-    {"partial", Rule::kEmpty},     // Moonshot: the answer continues this message
-    {"prefix", Rule::kEmpty},      // Mistral, DeepSeek: the answer continues this message
-    {"provider_specific_fields"},  // litellm
-    {"reasoning_details"},         // OpenRouter
-    {"reasoning_items"},           // litellm
-    {"status"},                    // OpenAI's Responses API
-    {"thinking_blocks"},           // litellm
-    {"weight"},                    // OpenAI: fine-tuning
+    {"role", Rule::kRead},
+    {"content", Rule::kRead},            // a text, or a list of parts
+    {"name", Rule::kRead},               // for the template
+    {"refusal", Rule::kRead},            // of an answer: its text
+    {"reasoning_content", Rule::kRead},  // of an answer
+    {"reasoning", Rule::kRead},          // the other name of reasoning_content
+    {"tool_calls", Rule::kRead},         // of an answer
+    {"function_call", Rule::kRead},      // the older form of tool_calls
+    {"tool_call_id", Rule::kRead},       // of the result of a tool
+    {"annotations"},                     // OpenAI: citations of web pages
+    {"audio", Rule::kEmpty},             // OpenAI: the answer as audio
+    {"cache_control"},                   // Anthropic, through litellm
+    {"citations"},                       // litellm, Perplexity
+    {"extra_content"},                   // Google
+    {"id"},                              // agent frameworks
+    {"images", Rule::kEmpty},            // litellm, OpenRouter
+    {"metadata"},                        // agent frameworks
+    {"parsed"},                          // openai-python: parse()
+    {"partial", Rule::kEmpty},           // Moonshot: the answer continues this message
+    {"prefix", Rule::kEmpty},            // Mistral, DeepSeek: the answer continues this message
+    {"provider_specific_fields"},        // litellm
+    {"reasoning_details"},               // OpenRouter
+    {"reasoning_items"},                 // litellm
+    {"status"},                          // OpenAI's Responses API
+    {"thinking_blocks"},                 // litellm
+    {"weight"},                          // OpenAI: fine-tuning
 };
 
 constexpr KnownMember kPartMembers[] = {
+    {"type", Rule::kRead},
+    {"text", Rule::kRead},
+    {"refusal", Rule::kRead},      // text of an answer
+    {"thinking", Rule::kRead},     // Anthropic: a thought
+    {"reasoning", Rule::kRead},    // a thought
+    {"data", Rule::kRead},         // Anthropic: a hidden thought, which is left out
+    {"output_of", Rule::kRead},    // a reference
     {"annotations"},               // OpenAI's Responses API
     {"cache_control"},             // Anthropic
     {"citations"},                 // Anthropic
@@ -33,11 +50,17 @@ constexpr KnownMember kPartMembers[] = {
     {"id"},                        // langchain
     {"index"},                     // langchain: a streamed part
     {"logprobs"},                  // OpenAI's Responses API
+    {"prompt_cache_breakpoint"},   // OpenAI
     {"provider_specific_fields"},  // litellm
     {"signature"},                 // Anthropic: of a thought
 };
 
 constexpr KnownMember kToolCallMembers[] = {
+    {"id", Rule::kRead},
+    {"type", Rule::kRead},  // function
+    {"function", Rule::kRead},
+    {"name", Rule::kRead},         // in the function
+    {"arguments", Rule::kRead},    // in the function: a text of JSON, or an object
     {"cache_control"},             // Anthropic, through litellm
     {"custom", Rule::kEmpty},      // OpenAI: a call of another type
     {"extra_content"},             // Google
@@ -48,8 +71,21 @@ constexpr KnownMember kToolCallMembers[] = {
 };
 
 constexpr KnownMember kToolMembers[] = {
-    {"cache_control"},             // Anthropic, through litellm
-    {"provider_specific_fields"},  // litellm
+    {"type", Rule::kRead},  // function
+    {"function", Rule::kRead},
+    {"name", Rule::kRead},            // in the function
+    {"description", Rule::kRead},     // in the function
+    {"parameters", Rule::kRead},      // in the function: a JSON schema
+    {"strict", Rule::kRead},          // in the function: calls are compared with the schema
+    {"defer_loading", Rule::kEmpty},  // vLLM
+    {"cache_control"},                // Anthropic, through litellm
+    {"provider_specific_fields"},     // litellm
+};
+
+constexpr KnownMember kStreamOptionMembers[] = {
+    {"include_usage", Rule::kRead},
+    {"continuous_usage_stats", Rule::kRead},  // vLLM: usage in each event
+    {"include_obfuscation", Rule::kEmpty},    // OpenAI: events are not padded
 };
 
 bool IsEmpty(const Json& value) {
@@ -64,15 +100,17 @@ std::span<const KnownMember> MessageMembers() { return kMessageMembers; }
 std::span<const KnownMember> PartMembers() { return kPartMembers; }
 std::span<const KnownMember> ToolCallMembers() { return kToolCallMembers; }
 std::span<const KnownMember> ToolMembers() { return kToolMembers; }
+std::span<const KnownMember> StreamOptionMembers() { return kStreamOptionMembers; }
 
 void SkipEmpty(FieldReader& object, std::string_view name, std::string_view why) {
-  const Json* value = object.Any(name);
+  const Json* value = object.Refused(name);
   if (value != nullptr && !IsEmpty(*value)) object.Refuse(name, why);
 }
 
 void SkipMembers(FieldReader& object, std::span<const KnownMember> members, std::string_view why) {
   for (const KnownMember& member : members) {
-    member.rule == Rule::kEmpty ? SkipEmpty(object, member.name, why) : (void)object.Any(member.name);
+    if (member.rule == Rule::kEmpty) SkipEmpty(object, member.name, why);
+    if (member.rule == Rule::kIgnored) object.Any(member.name);
   }
 }
 

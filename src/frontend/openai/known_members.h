@@ -1,5 +1,4 @@
-// Tables of the members that servers and official clients put into messages, parts and tools, and
-// that do not change the prompt.
+// Tables of the members of objects in bodies: messages, parts, tools and others.
 #pragma once
 
 #include <span>
@@ -11,6 +10,7 @@ namespace baton {
 
 struct KnownMember {
   enum class Rule {
+    kRead,     // a reader reads it
     kIgnored,  // accepted with any value
     kEmpty,    // accepted if it is null, false, or without content
   };
@@ -19,14 +19,16 @@ struct KnownMember {
   Rule rule = Rule::kIgnored;
 };
 
-// Members that clients send back as they received them, or that mark a place for another server's
-// cache. The tables do not have the members that a reader reads.
+// Ignored members are those that clients send back as they received them, or that mark a place for
+// another server's cache. A table of calls or tools also has the members of their functions.
 std::span<const KnownMember> MessageMembers();
 std::span<const KnownMember> PartMembers();
 std::span<const KnownMember> ToolCallMembers();
 std::span<const KnownMember> ToolMembers();
+std::span<const KnownMember> StreamOptionMembers();
 
-// Takes the members of a table. Refuses one that must be empty and is not, with the reason `why`.
+// Takes the members of a table that no reader reads. Refuses one that must be empty and is not,
+// with the reason `why`.
 void SkipMembers(FieldReader& object, std::span<const KnownMember> members, std::string_view why = "is not supported");
 // Takes one member that must be empty.
 void SkipEmpty(FieldReader& object, std::string_view name, std::string_view why);

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "frontend/openai/body_readers.h"
+#include "frontend/openai/known_members.h"
 #include "model/sampling_params.h"
 #include "rpc/sampling_convert.h"
 
@@ -61,6 +62,7 @@ struct ParamReader {
     for (size_t i = 0; i < list->size(); ++i) {
       const Json& element = (*list)[i];
       if (!element.is_string()) return Refuse(ElementPath(field.json, i), "a string", element);
+      if (element == "") continue;
       texts.push_back(element.get<std::string>());
       body.Check(CheckText(field, texts.back(), ElementPath(field.json, i)));
     }
@@ -150,9 +152,10 @@ void ReadStreamOptions(BodyDraft& draft, const ApiField& field) {
   if (object == nullptr) return;
   FieldReader options(*object, draft.body.Path(field.name));
   draft.call.include_usage = options.Bool("include_usage").value_or(false);
-  for (const char* name : {"continuous_usage_stats", "include_obfuscation"}) {
-    if (options.Bool(name).value_or(false)) options.Refuse(name, "is not supported");
+  if (options.Bool("continuous_usage_stats").value_or(false)) {
+    options.Refuse("continuous_usage_stats", "is not supported");
   }
+  SkipMembers(options, StreamOptionMembers());
   draft.body.Check(options.Finish());
   if (!draft.call.stream && !object->empty()) draft.body.Refuse(field.name, "requires stream: true");
 }
@@ -169,6 +172,8 @@ void ReadBestOf(BodyDraft& draft, const ApiField& field) {
 }
 
 void ReadLabel(BodyDraft& draft, const ApiField& field) { draft.body.Text(field.name); }
+
+void ReadIgnoredObject(BodyDraft& draft, const ApiField& field) { draft.body.Object(field.name); }
 
 void ReadMetadata(BodyDraft& draft, const ApiField& field) {
   const Json* metadata = draft.body.Object(field.name);

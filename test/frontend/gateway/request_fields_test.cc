@@ -135,7 +135,7 @@ TEST_CASE("An error of a completion names the field as it was sent") {
       {R"("prompt": "a", "stop_token_ids": [256])", "stop_token_ids[0]"},
       {R"("prompt": "a", "stop_token_ids": [1, 2, 300])", "stop_token_ids[2]"},
       {R"("prompt": "a", "stop_token_ids": [-1])", "stop_token_ids[0]"},
-      {R"("prompt": "a", "stop": ["b", ""])", "stop[1]"},
+      {R"("prompt": "a", "stop": ["b", 1])", "stop[1]"},
       {R"("prompt": "a", "stop": "$$$$$$$$$$$$$$$")", "stop"},
       {R"("prompt": "a", "top_k": -2)", "top_k"},
       {R"("prompt": "a", "top_p": 2)", "top_p"},

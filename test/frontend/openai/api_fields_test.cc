@@ -86,6 +86,8 @@ const std::map<std::string, std::string>& Examples() {
       {"user", R"("u")"},
       {"safety_identifier", R"("u")"},
       {"prompt_cache_key", R"("u")"},
+      {"prompt_cache_retention", R"("24h")"},
+      {"prompt_cache_options", R"({"mode": "explicit", "ttl": "30m"})"},
       {"metadata", R"({"a": "b"})"},
       {"best_of", "1"},
       {"max_tokens", "3"},
@@ -169,6 +171,8 @@ TEST_CASE("Each fixed field accepts its values and refuses all others by name") 
   }
 }
 
+// From the types of openai-python 3.54 and the protocol files of vLLM in November 2026, with fields
+// that earlier versions of vLLM had.
 TEST_CASE("Each field that vLLM and OpenAI have is in the table") {
   const std::vector<std::string> both = {"model",
                                          "n",
@@ -214,6 +218,17 @@ TEST_CASE("Each field that vLLM and OpenAI have is in the table") {
                                          "cache_salt",
                                          "kv_transfer_params",
                                          "vllm_xargs",
+                                         "session_id",
+                                         "watermarking",
+                                         "truncation_side",
+                                         "logprob_token_ids",
+                                         "thinking_token_budget",
+                                         "repetition_detection",
+                                         "routed_experts_prompt_start",
+                                         "return_token_offsets",
+                                         "return_mm_kwargs",
+                                         "ec_transfer_params",
+                                         "stream_interval",
                                          "echo",
                                          "add_special_tokens",
                                          "max_tokens",
@@ -228,7 +243,9 @@ TEST_CASE("Each field that vLLM and OpenAI have is in the table") {
                                          "parallel_tool_calls",
                                          "reasoning_effort",
                                          "include_reasoning",
-                                         "thinking_token_budget",
+                                         "return_prompt_text",
+                                         "moderation",
+                                         "prompt_cache_options",
                                          "audio",
                                          "modalities",
                                          "prediction",
@@ -318,6 +335,9 @@ TEST_CASE("ReadFields names the nearest field when it refuses an unknown one") {
   CHECK(Message(ReadWith(Api::kChat, "max_token", 1)) == "max_token: is not supported. Did you mean 'max_tokens'?");
   CHECK(Message(ReadWith(Api::kDetokenize, "token_ids", 1)) == "token_ids: is not supported. Did you mean 'tokens'?");
   CHECK(Message(ReadWith(Api::kChat, "beam_width", 1)) == "beam_width: is not supported");
+  // "moderation" is refused.
+  CHECK(Message(ReadWith(Api::kChat, "moderations", 1)) == "moderations: is not supported");
+  CHECK(Message(ReadWith(Api::kChat, "guided_jsons", 1)) == "guided_jsons: is not supported");
 }
 
 TEST_CASE("Completions and chats accept labels, and fixed fields at their value") {
@@ -325,7 +345,7 @@ TEST_CASE("Completions and chats accept labels, and fixed fields at their value"
       "user": "u", "safety_identifier": "u", "prompt_cache_key": "k", "metadata": {"a": "b"}, "best_of": 1,
       "logit_bias": {}, "suffix": "", "functions": [], "min_tokens": 0, "response_format": {"type": "text"},
       "modalities": ["text"], "verbosity": "medium", "function_call": "none", "store": false, "service_tier": "auto",
-      "prompt_cache_retention": "in_memory"})");
+      "prompt_cache_retention": "in_memory", "prompt_cache_options": {}, "stream_interval": 1})");
   for (const Api api : {Api::kCompletions, Api::kChat}) {
     Json body = LeastBody(api);
     body.update(fields);

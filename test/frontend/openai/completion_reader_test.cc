@@ -52,6 +52,8 @@ TEST_CASE("Every sampling field reaches the request") {
         R"(allowed_token_ids: 250 bad_words: "no" thinking_token_budget: 0)");
   CHECK(call.logprobs == 2);
   CHECK(MustReadCompletion(R"("prompt": "x", "stop": "end")").requests[0].sampling().stop(0) == "end");
+  CHECK(MustReadCompletion(R"("prompt": "x", "stop": ["", "end", ""])").requests[0].sampling().stop_size() == 1);
+  CHECK(MustReadCompletion(R"("prompt": "x", "stop": [""])").requests[0].sampling().stop().empty());
   CHECK(MustReadCompletion(R"("prompt": "x", "top_k": -1)").requests[0].sampling().top_k() == 0);
   CHECK(MustReadCompletion(R"("prompt": "x", "seed": -1)").requests[0].sampling().seed() == ~uint64_t{0});
 }

@@ -61,6 +61,7 @@ TEST_CASE("HistoryReader ignores members that answers and clients add to a messa
     CHECK(ShowHistory(ReadHistory(OnlyMessage(StrCat(kAnswer, ", ", members)))) == plain);
   }
   for (const KnownMember& member : MessageMembers()) {
+    if (member.rule == KnownMember::Rule::kRead) continue;
     CHECK(ShowHistory(ReadHistory(OnlyMessage(StrCat(kAnswer, ", \"", member.name, "\": null")))) == plain);
     CHECK(ReadHistory(OnlyMessage(StrCat(kAnswer, ", \"", member.name, "\": {\"x\": 1}"))).status.ok() ==
           (member.rule == KnownMember::Rule::kIgnored));
