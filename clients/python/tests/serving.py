@@ -71,9 +71,9 @@ class Process:
 class Server(Process):
     """A router and its workers in one process."""
 
-    def __init__(self, *flags, model=MODEL, threads=1):
+    def __init__(self, *flags, model=MODEL, threads=1, kv_memory_mb=64):
         super().__init__(PROGRAM, "serve", model, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads",
-                         str(threads), "--kv-memory-mb", "64", *flags)
+                         str(threads), "--kv-memory-mb", str(kv_memory_mb), *flags)
 
     def metric(self, name, key="none"):
         """Returns the value of a counter.

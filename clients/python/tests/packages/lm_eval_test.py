@@ -1,0 +1,54 @@
+"""lm-eval, run as its users run it, on two small tasks in local files."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from features import PackageTest, feature
+
+HERE = pathlib.Path(__file__).parent
+
+
+@unittest.skipUnless(importlib.util.find_spec("lm_eval"), "tools/setup --evals installs lm-eval")
+class LmEvalTest(PackageTest):
+    package = "lm-eval"
+
+    def evaluate(self, model, kind, path, task, *words, **arguments):
+        """Runs a task, and returns its samples."""
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        arguments = {"model": model.name, "base_url": f"{model.url}/{path}", "max_retries": 1, **arguments}
+        # The paths of the data sets in the tasks are relative.
+        done = subprocess.run(
+            [sys.executable, "-m", "lm_eval", "run", "--model", kind, "--tasks", task, "--include_path", HERE / "tasks",
+             "--model_args", ",".join(f"{name}={value}" for name, value in arguments.items()), "--log_samples",
+             "--output_path", scratch.name, *words],
+            cwd=HERE / "tasks", env=os.environ | {"HF_HOME": scratch.name, "HF_HUB_OFFLINE": "1"}, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(done.stdout + done.stderr)
+        [samples] = pathlib.Path(scratch.name).rglob("samples_*.jsonl")
+        return [json.loads(line) for line in samples.read_text().splitlines()]
+
+    @feature("loglikelihood task, `local-completions`")
+    def test_loglikelihood(self, model):
+        samples = self.evaluate(model, "local-completions", "completions", "capitals", tokenizer=model.path)
+        self.assertEqual([sample["acc"] for sample in samples], [1] * 4)
+
+    @feature("generate task, `local-completions`")
+    def test_generate(self, model):
+        samples = self.evaluate(model, "local-completions", "completions", "capitals_text", tokenizer=model.path)
+        self.assertIn("Paris", samples[0]["resps"][0][0])
+
+    @feature("generate task, `local-chat-completions`")
+    def test_generate_chat(self, model):
+        samples = self.evaluate(model, "local-chat-completions", "chat/completions", "capitals_text", "--apply_chat_template")
+        self.assertIn("Paris", samples[0]["resps"][0][0])
+
+
+if __name__ == "__main__":
+    unittest.main()
