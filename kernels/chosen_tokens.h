@@ -17,7 +17,7 @@ struct ChosenTokensArgs {
   // [rows], the index in `chosen` of the row's token. A row with a negative index stays as it is.
   const int32_t* follows = nullptr;
   int32_t rows = 0;
-  // [rows], the result. 0 if no token could be chosen.
+  // [rows], the result. 0 if no token could be chosen (a negative code of SamplingArgs::ids).
   int32_t* tokens = nullptr;
   // [rows] and their lists, or null. For a row with penalties, the token is added to its list or
   // counted there. Each such list has space for one more token at its end.

@@ -42,6 +42,11 @@ __device__ bool Greedy(const SamplingRow& params) {
   return params.draw.temperature < kGreedyBelow || params.draw.top_k == 1;
 }
 
+// Returns true if penalties or biases change the row's logits.
+__device__ bool IsShaped(const SamplingRow& params) {
+  return params.seen_count > 0 || params.bias_count > 0 || params.only_biased;
+}
+
 __device__ float* RowLogits(const SamplingArgs& args, int row) { return args.logits + row * args.stride; }
 
 // Returns the logits of ids [4 * vector, 4 * vector + 4), with -inf from `end` on.
@@ -130,9 +135,9 @@ __device__ void MergeParts(const SamplingArgs& args, int row, int parts, RowStat
   state.log_sum = logf(sum);
   args.maxima[row] = max;
   if (!isfinite(max)) {
-    args.ids[row] = -1;
+    args.ids[row] = kNoFiniteLogit;
     args.logprobs[row] = NAN;
-  } else if (Greedy(args.params[row]) && args.params[row].seen_count == 0) {
+  } else if (Greedy(args.params[row]) && !IsShaped(args.params[row])) {
     args.ids[row] = first;
     args.logprobs[row] = -state.log_sum;
   }
@@ -415,36 +420,65 @@ __device__ void ForEachSeen(const SamplingArgs& args, const SamplingRow& params,
   }
 }
 
+template <typename Visit>
+__device__ void ForEachBias(const SamplingArgs& args, const SamplingRow& params, Visit visit) {
+  for (int i = threadIdx.x; i < params.bias_count; i += kDrawThreads) {
+    const int at = params.bias_begin + i;
+    const TokenBias bias = args.biases[at];
+    if (bias.id >= 0 && bias.id < args.vocab) visit(bias, args.bias_logits[at]);
+  }
+}
+
+// Applies biases and then penalties. Keeps the logits that it changes for Restore.
+__device__ void Shape(const SamplingArgs& args, const SamplingRow& params, float* logits) {
+  ForEachBias(args, params, [&](const TokenBias& bias, float& raw) { raw = logits[bias.id]; });
+  if (params.only_biased) {
+    __syncthreads();
+    for (int id = threadIdx.x; id < args.vocab; id += kDrawThreads) logits[id] = -INFINITY;
+    __syncthreads();
+  }
+  ForEachBias(args, params, [&](const TokenBias& bias, float raw) { logits[bias.id] = raw + bias.bias; });
+  __syncthreads();
+  ForEachSeen(args, params, [&](const SeenToken& seen, float& biased) {
+    biased = logits[seen.id];
+    logits[seen.id] = Penalised(biased, seen.outputs, params);
+  });
+  __syncthreads();
+}
+
+__device__ void Restore(const SamplingArgs& args, const SamplingRow& params, float* logits) {
+  __syncthreads();
+  ForEachSeen(args, params, [&](const SeenToken& seen, float biased) { logits[seen.id] = biased; });
+  __syncthreads();
+  ForEachBias(args, params, [&](const TokenBias& bias, float raw) { logits[bias.id] = raw; });
+  __syncthreads();
+}
+
 // Chooses the tokens of the rows that StatisticsKernel has not finished.
 __global__ void __launch_bounds__(kDrawThreads) DrawKernel(const __grid_constant__ SamplingArgs args) {
   __shared__ DrawScratch scratch;
   const int row = blockIdx.x;
   const SamplingRow params = args.params[row];
   const RowState& state = static_cast<const RowState*>(args.workspace)[row];
-  const bool penalised = params.seen_count > 0;
-  if (!isfinite(state.max) || (Greedy(params) && !penalised)) return;
+  const bool shaped = IsShaped(params);
+  if (!isfinite(state.max) || (Greedy(params) && !shaped)) return;
   float* logits = RowLogits(args, row);
 
   unsigned long long best = 0;
-  if (penalised) {
-    ForEachSeen(args, params, [&](const SeenToken& seen, float& raw) {
-      raw = logits[seen.id];
-      logits[seen.id] = Penalised(raw, seen.outputs, params);
-    });
-    __syncthreads();
+  if (shaped) {
+    Shape(args, params, logits);
     best = Best(logits, args.vocab, scratch);
   }
-  const float max = penalised ? BestLogit(best) : state.max;
-  const int id = Greedy(params) ? BestId(best)
-                                : Draw({logits, args.vocab, max, kLog2E / params.draw.temperature}, params, scratch);
-  if (penalised) {
-    __syncthreads();
-    ForEachSeen(args, params, [&](const SeenToken& seen, float raw) { logits[seen.id] = raw; });
-    __syncthreads();
+  const float max = shaped ? BestLogit(best) : state.max;
+  int id = kAllExcluded;
+  if (max > -INFINITY) {
+    id = Greedy(params) ? BestId(best)
+                        : Draw({logits, args.vocab, max, kLog2E / params.draw.temperature}, params, scratch);
   }
+  if (shaped) Restore(args, params, logits);
   if (threadIdx.x == 0) {
     args.ids[row] = id;
-    args.logprobs[row] = logits[id] - state.max - state.log_sum;
+    args.logprobs[row] = id >= 0 ? logits[id] - state.max - state.log_sum : NAN;
   }
 }
 

@@ -8,13 +8,14 @@
 
 namespace baton {
 
-inline constexpr TokenId kNotSampled = -1;
-inline constexpr TokenId kNotFinite = -2;
+// Codes of SampledToken::id.
+inline constexpr TokenId kNotSampled = -1;      // the backend returns the row's logits instead
+inline constexpr TokenId kNotFinite = -2;       // the row's largest logit is not finite
+inline constexpr TokenId kNothingAllowed = -3;  // the biases of the row exclude all tokens
 
 // The token that the backend sampled for one row, if any.
 struct SampledToken {
-  // The chosen token if >= 0. kNotSampled if the backend returns the row's logits instead.
-  // kNotFinite if the largest logit of the row is not finite.
+  // The chosen token if >= 0, otherwise one of the codes above.
   TokenId id = kNotSampled;
   // The log probability of the chosen token, as in TokenLogprobs. For kNotFinite, the largest
   // logit.

@@ -25,6 +25,23 @@ int32_t Largest(const std::vector<float>& logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end(), less) - logits.begin());
 }
 
+void Bias(const SamplingArgs& args, const SamplingRow& row, float* from, std::vector<float>& logits) {
+  if (row.only_biased) std::ranges::fill(logits, -INFINITY);
+  for (int32_t i = row.bias_begin; i < row.bias_begin + row.bias_count; ++i) {
+    const auto& [id, bias] = args.biases[i];
+    if (id >= args.vocab) continue;
+    // The kernel keeps the logits here that it restores later.
+    args.bias_logits[i] = from[id];
+    logits[static_cast<size_t>(id)] = from[id] + bias;
+  }
+  if (!row.only_biased) return;
+  // The kernel restores only the logits of tokens with a bias.
+  std::fill_n(from, args.vocab, -INFINITY);
+  for (int32_t i = row.bias_begin; i < row.bias_begin + row.bias_count; ++i) {
+    if (args.biases[i].id < args.vocab) from[args.biases[i].id] = args.bias_logits[i];
+  }
+}
+
 void Penalise(const SamplingArgs& args, const SamplingRow& row, std::vector<float>& logits) {
   for (int32_t i = row.seen_begin; i < row.seen_begin + row.seen_count; ++i) {
     const SeenToken& seen = args.seen[i];
@@ -75,15 +92,18 @@ int32_t Choose(const SamplingRow& row, const std::vector<float>& logits) {
 }
 
 void SampleRow(const SamplingArgs& args, int32_t row) {
-  const float* from = args.logits + row * args.stride;
+  float* from = args.logits + row * args.stride;
   std::vector<float> logits(from, from + args.vocab);
   const float max = logits[static_cast<size_t>(Largest(logits))];
   args.maxima[row] = max;
-  args.ids[row] = -1;
+  args.ids[row] = kNoFiniteLogit;
   if (!std::isfinite(max)) return;
   double sum = 0;
   for (const float logit : logits) sum += std::exp(double{logit} - double{max});
+  Bias(args, args.params[row], from, logits);
   Penalise(args, args.params[row], logits);
+  args.ids[row] = kAllExcluded;
+  if (logits[static_cast<size_t>(Largest(logits))] == -INFINITY) return;
   const int32_t id = Choose(args.params[row], logits);
   args.ids[row] = id;
   args.logprobs[row] = static_cast<float>(double{from[id]} - double{max} - std::log(sum));
@@ -95,8 +115,8 @@ int64_t SamplingWorkspaceBytes(int32_t rows) { return rows * int64_t{sizeof(int6
 
 cudaError_t LaunchSampling(const SamplingArgs& args, cudaStream_t stream) {
   if (args.stride % 4 != 0 || args.stride < args.vocab || args.vocab > kMaxSampledVocab) return cudaErrorInvalidValue;
-  host_device::CheckOnDevice(
-      {args.logits, args.params, args.seen, args.seen_logits, args.workspace, args.ids, args.logprobs, args.maxima});
+  host_device::CheckOnDevice({args.logits, args.params, args.seen, args.seen_logits, args.biases, args.bias_logits,
+                              args.workspace, args.ids, args.logprobs, args.maxima});
   return host_device::Enqueue(stream, [args] {
     for (int32_t row = 0; row < args.rows; ++row) {
       BATON_CHECK(static_cast<const int64_t*>(args.workspace)[row] == 0, "the workspace of sampling is zeroed once");

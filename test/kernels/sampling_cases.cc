@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 
 #include "kernels/sampling.h"
@@ -29,11 +30,16 @@ struct Problem {
   int64_t stride = 0;
   std::vector<SamplingRow> params;
   std::vector<SeenToken> seen;
-  std::vector<float> logits;  // [rows, stride]
+  std::vector<TokenBias> biases = {{}};  // never empty
+  std::vector<float> logits = {};        // [rows, stride]
   // [rows]: the seed from which the CPU's sampler draws a row's `uniform`. Unset if no seed gives
   // that draw.
-  std::vector<std::optional<uint64_t>> seeds;
+  std::vector<std::optional<uint64_t>> seeds = {};
 
+  std::span<const TokenBias> BiasesOf(size_t row) const {
+    return std::span(biases).subspan(static_cast<size_t>(params[row].bias_begin),
+                                     static_cast<size_t>(params[row].bias_count));
+  }
   const float* Row(size_t row) const { return logits.data() + row * stride; }
 };
 
@@ -41,6 +47,8 @@ struct Launched {
   DeviceArray<SamplingRow> params;
   DeviceArray<SeenToken> seen;
   DeviceArray<float> seen_logits;
+  DeviceArray<TokenBias> biases;
+  DeviceArray<float> bias_logits;
   DeviceArray<float> logits;
   DeviceArray<uint8_t> workspace;
   DeviceArray<int32_t> ids;
@@ -52,6 +60,8 @@ struct Launched {
       : params(problem.params),
         seen(problem.seen),
         seen_logits(problem.seen.size()),
+        biases(problem.biases),
+        bias_logits(problem.biases.size()),
         logits(device_logits),
         workspace(std::vector<uint8_t>(SamplingWorkspaceBytes(static_cast<int32_t>(problem.params.size())))),
         ids(problem.params.size()),
@@ -64,6 +74,8 @@ struct Launched {
              .params = params.data(),
              .seen = seen.data(),
              .seen_logits = seen_logits.data(),
+             .biases = biases.data(),
+             .bias_logits = bias_logits.data(),
              .workspace = workspace.data(),
              .ids = ids.data(),
              .logprobs = logprobs.data(),
@@ -72,10 +84,14 @@ struct Launched {
 
 bool Greedy(const SamplingRow& params) { return params.draw.temperature < 1e-5f || params.draw.top_k == 1; }
 
-// Returns a row's logits after penalties, in float as the sampler computes them.
+// Returns a row's logits after biases and penalties, in float as the sampler computes them.
 std::vector<float> Shaped(const Problem& problem, size_t row) {
   const SamplingRow& params = problem.params[row];
   std::vector<float> logits(problem.Row(row), problem.Row(row) + problem.vocab);
+  if (params.only_biased) std::ranges::fill(logits, -kInf);
+  for (const auto& [id, bias] : problem.BiasesOf(row)) {
+    if (id < problem.vocab) logits[id] = problem.Row(row)[id] + bias;
+  }
   for (int32_t i = 0; i < params.seen_count; ++i) {
     const SeenToken& seen = problem.seen[params.seen_begin + i];
     if (seen.id >= problem.vocab) continue;
@@ -144,7 +160,8 @@ class DrawReference {
 // The expected results of one row.
 struct Expected {
   float max = 0;
-  double log_sum = 0;  // of e^(raw logit - max)
+  double log_sum = 0;     // of e^(raw logit - max)
+  bool excluded = false;  // the biases exclude all tokens
   int32_t greedy = -1;
   std::function<bool(int32_t)> allows;  // set if the row is drawn
 };
@@ -162,6 +179,8 @@ Expected Expect(const Problem& problem, size_t row) {
   for (int32_t id = 0; id < problem.vocab; ++id) sum += std::exp(double{raw[id]} - expected.max);
   expected.log_sum = std::log(sum);
   const std::vector<float> shaped = Shaped(problem, row);
+  expected.excluded = std::ranges::all_of(shaped, [](float logit) { return logit == -kInf; });
+  if (expected.excluded) return expected;
   if (Greedy(problem.params[row])) {
     expected.greedy = static_cast<int32_t>(std::max_element(shaped.begin(), shaped.end()) - shaped.begin());
   } else {
@@ -174,8 +193,10 @@ Expected Expect(const Problem& problem, size_t row) {
 
 bool Agrees(const Expected& expected, const Problem& problem, size_t row, int32_t id, float logprob, float max) {
   if (!std::isfinite(expected.max)) {
-    return id == -1 && std::isnan(logprob) && (std::isnan(expected.max) ? std::isnan(max) : max == expected.max);
+    return id == kNoFiniteLogit && std::isnan(logprob) &&
+           (std::isnan(expected.max) ? std::isnan(max) : max == expected.max);
   }
+  if (expected.excluded) return id == kAllExcluded && max == expected.max;
   if (max != expected.max || id < 0 || id >= problem.vocab) return false;
   if (expected.allows ? !expected.allows(id) : id != expected.greedy) return false;
   return std::abs(logprob - (double{problem.Row(row)[id]} - expected.max - expected.log_sum)) < 1e-4;
@@ -183,7 +204,7 @@ bool Agrees(const Expected& expected, const Problem& problem, size_t row, int32_
 
 // A row's choice by the CPU's sampler.
 struct Choice {
-  int32_t id = -1;  // -1 for logits that it refuses
+  int32_t id = kNoFiniteLogit;
   float logprob = kNan;
 };
 
@@ -194,21 +215,46 @@ Choice ChooseOnCpu(const Problem& problem, size_t row) {
   const std::span seen(problem.seen.begin() + from.seen_begin, static_cast<size_t>(from.seen_count));
   std::vector<TokenId> prompt;
   for (const SeenToken& token : seen) prompt.push_back(token.id);
-  Sampler sampler(params, prompt, problem.seeds[row].value_or(0));
+  TokenRules rules;
+  for (const auto& [id, bias] : problem.BiasesOf(row)) {
+    if (from.only_biased) params.allowed_token_ids.push_back(id);
+    if (bias == -kInf) {
+      rules.bad_words.push_back({id});
+    } else {
+      params.logit_bias.push_back({id, bias});
+    }
+  }
+  Sampler sampler(params, prompt, problem.seeds[row].value_or(0), rules);
   for (const SeenToken& token : seen) {
     for (int32_t i = 0; i < token.outputs; ++i) sampler.Accept(token.id);
   }
   SamplerScratch scratch;
   TokenLogprobs logprobs;
   const auto id = sampler.Sample({problem.Row(row), static_cast<size_t>(problem.vocab)}, scratch, &logprobs);
-  return id.ok() ? Choice{*id, logprobs.logprob} : Choice{};
+  if (id.ok()) return {*id, logprobs.logprob};
+  return {.id = absl::IsInvalidArgument(id.status()) ? kAllExcluded : kNoFiniteLogit};
 }
 
 // Two ids may be right if the draw is at the boundary between them, or if a filter is at its
 // threshold.
 bool AgreesWithCpu(const Expected& expected, const Choice& cpu, int32_t id, float logprob) {
   if (id != cpu.id) return expected.allows && expected.allows(id) && expected.allows(cpu.id);
-  return id == -1 || std::abs(logprob - cpu.logprob) < 1e-4;
+  return id < 0 || std::abs(logprob - cpu.logprob) < 1e-4;
+}
+
+// Returns the logits that a launch leaves: the raw ones, or -inf for tokens that are excluded
+// because they have no bias.
+std::vector<float> Left(const Problem& problem) {
+  std::vector<float> left = problem.logits;
+  for (size_t row = 0; row < problem.params.size(); ++row) {
+    if (!problem.params[row].only_biased) continue;
+    const auto begin = left.begin() + static_cast<int64_t>(row) * problem.stride;
+    std::fill(begin, begin + problem.vocab, -kInf);
+    for (const TokenBias& bias : problem.BiasesOf(row)) {
+      if (bias.id < problem.vocab) begin[bias.id] = problem.Row(row)[bias.id];
+    }
+  }
+  return left;
 }
 
 KernelCase CheckCase(const std::string& name, const Problem& problem) {
@@ -220,13 +266,13 @@ KernelCase CheckCase(const std::string& name, const Problem& problem) {
   result.tolerance = 0;
   result.launch = [launched](cudaStream_t stream) { return LaunchSampling(launched.args, stream); };
   // Returns the share of rows that disagree with float64 or with the CPU's sampler. Returns 1 if
-  // the logits have changed.
+  // other logits are left than expected.
   result.error = [=] {
     const auto ids = launched.ids.ToHost();
     const auto logprobs = launched.logprobs.ToHost();
     const auto maxima = launched.maxima.ToHost();
-    const auto logits = launched.logits.ToHost();
-    if (std::memcmp(logits.data(), problem.logits.data(), logits.size() * sizeof(float)) != 0) return 1.0;
+    const auto logits = launched.logits.ToHost(), left = Left(problem);
+    if (std::memcmp(logits.data(), left.data(), logits.size() * sizeof(float)) != 0) return 1.0;
     double wrong = 0;
     for (size_t row = 0; row < expected.size(); ++row) {
       const bool on_cpu = Greedy(problem.params[row]) || problem.seeds[row].has_value();
@@ -259,27 +305,42 @@ std::vector<SamplingRow> Variants() {
   };
 }
 
-// Returns rows of all variants, with two draws each, without and with penalties.
+// Adds penalties to a row. Returns the number of tokens drawn before.
+int32_t AddPenalties(Problem& problem, SamplingRow& params, bool weaker, std::mt19937_64& random) {
+  params.draw.repetition_penalty = weaker ? 1.3f : 0.8f;
+  params.draw.presence_penalty = weaker ? -0.5f : 0.25f;
+  params.draw.frequency_penalty = 0.1f;
+  params.seen_begin = static_cast<int32_t>(problem.seen.size());
+  // Two ids are outside the vocabulary.
+  const std::vector<int64_t> ids = RandomOrder(problem.vocab + 2, random);
+  params.seen_count = std::min(problem.vocab + 2, 40);
+  int32_t drawn = 0;
+  for (int32_t i = 0; i < params.seen_count; ++i) {
+    problem.seen.push_back({.id = static_cast<int32_t>(ids[i]), .outputs = i % 4});
+    drawn += i % 4;
+  }
+  return drawn;
+}
+
+void AddBiases(Problem& problem, SamplingRow& params, std::mt19937_64& random) {
+  std::normal_distribution<float> normal;
+  params.bias_begin = static_cast<int32_t>(problem.biases.size());
+  const std::vector<int64_t> ids = RandomOrder(problem.vocab + 2, random);
+  params.bias_count = std::min(problem.vocab + 2, 30);
+  params.only_biased = random() % 2 == 0;
+  for (int32_t i = 0; i < params.bias_count; ++i) {
+    problem.biases.push_back({static_cast<int32_t>(ids[i]), i % 5 == 0 ? -kInf : 3 * normal(random)});
+  }
+}
+
+// Returns rows of all variants, with two draws each, without and with penalties and biases.
 Problem MakeProblem(int32_t vocab, const std::function<float(float)>& shape, std::mt19937_64& random) {
-  Problem problem{
-      .vocab = vocab, .stride = (vocab + 3) / 4 * 4 + 4, .params = {}, .seen = {}, .logits = {}, .seeds = {}};
-  for (const bool penalised : {false, true}) {
+  Problem problem{.vocab = vocab, .stride = (vocab + 3) / 4 * 4 + 4, .params = {}, .seen = {{}}};
+  for (const int shaped : {0, 1, 2, 3}) {
     for (const bool again : {false, true}) {
       for (SamplingRow params : Variants()) {
-        int32_t drawn = 0;  // tokens drawn before
-        if (penalised) {
-          params.draw.repetition_penalty = again ? 1.3f : 0.8f;
-          params.draw.presence_penalty = again ? -0.5f : 0.25f;
-          params.draw.frequency_penalty = 0.1f;
-          params.seen_begin = static_cast<int32_t>(problem.seen.size());
-          // Two ids are outside the vocabulary.
-          const std::vector<int64_t> ids = RandomOrder(vocab + 2, random);
-          params.seen_count = std::min(vocab + 2, 40);
-          for (int32_t i = 0; i < params.seen_count; ++i) {
-            problem.seen.push_back({.id = static_cast<int32_t>(ids[i]), .outputs = i % 4});
-            drawn += i % 4;
-          }
-        }
+        const int32_t drawn = shaped % 2 == 0 ? 0 : AddPenalties(problem, params, again, random);
+        if (shaped >= 2) AddBiases(problem, params, random);
         const uint64_t seed = random();
         const bool last = again && params.draw.top_k == 3;  // the largest possible draw
         params.uniform = last ? 1 - 0x1p-53 : UniformAt(seed, drawn);
@@ -288,7 +349,6 @@ Problem MakeProblem(int32_t vocab, const std::function<float(float)>& shape, std
       }
     }
   }
-  problem.seen.push_back({});  // keeps `seen` from being empty
   problem.logits.assign(problem.params.size() * problem.stride, kNan);
   std::normal_distribution<float> normal;
   for (size_t row = 0; row < problem.params.size(); ++row) {
@@ -300,7 +360,7 @@ Problem MakeProblem(int32_t vocab, const std::function<float(float)>& shape, std
 // Returns rows that sampling refuses, and rows with few finite logits.
 Problem UnusualRows(int32_t vocab) {
   constexpr uint64_t kSeed = 1;
-  Problem problem{.vocab = vocab, .stride = (vocab + 3) / 4 * 4, .params = {}, .seen = {{}}, .logits = {}, .seeds = {}};
+  Problem problem{.vocab = vocab, .stride = (vocab + 3) / 4 * 4, .params = {}, .seen = {{}}};
   const auto add = [&](int32_t id, float logit, float others) {
     for (const float temperature : {0.0f, 1.0f}) {
       problem.params.push_back({.draw = {.temperature = temperature, .top_p = 0.9f}, .uniform = UniformAt(kSeed, 0)});
@@ -360,7 +420,7 @@ std::vector<KernelCase> BenchCases(std::mt19937_64& random) {
   std::uniform_real_distribution<double> uniform(0, 1);
   std::vector<KernelCase> cases;
   for (const Bench& bench : benches) {
-    Problem problem{.vocab = kVocab, .stride = kVocab, .params = {}, .seen = {{}}, .logits = {}, .seeds = {}};
+    Problem problem{.vocab = kVocab, .stride = kVocab, .params = {}, .seen = {{}}};
     problem.params.assign(bench.rows, bench.params);
     for (SamplingRow& params : problem.params) params.uniform = uniform(random);
     const Launched launched(problem, logits);

@@ -88,6 +88,9 @@ inline SampledToken NaiveSample(std::span<const float> logits, const SampleSpec&
   double sum = 0;
   for (const float logit : logits) sum += std::exp(double{logit} - max);
 
+  const std::vector<float> biased = NaiveBiases(logits, spec);
+  const auto excluded = [](float logit) { return logit == -std::numeric_limits<float>::infinity(); };
+  if (std::ranges::all_of(biased, excluded)) return {.id = kNothingAllowed};
   const bool greedy = spec.draw.temperature < 1e-5f;
   DrawParams draw = spec.draw;
   if (greedy) draw.temperature = 1;

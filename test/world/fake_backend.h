@@ -159,6 +159,7 @@ class FakeBackend final : public Backend {
     std::vector<BlockId> blocks;
     std::optional<SampleSpec> sample;
     std::vector<SeenToken> seen;
+    std::vector<TokenBias> biases;
   };
   struct Started {
     std::vector<Slice> slices;
@@ -172,6 +173,7 @@ class FakeBackend final : public Backend {
     for (size_t i = 0; i < next->slices.size(); ++i) {
       Slice& copy = started.slices[i];
       if (copy.sample) copy.sample->seen = copy.seen;
+      if (copy.sample) copy.sample->biases = copy.biases;
       started.batch.slices.push_back({.tokens = std::span(&copy.token, 1),
                                       .start = next->slices[i].start,
                                       .blocks = copy.blocks,
@@ -182,11 +184,15 @@ class FakeBackend final : public Backend {
   }
   Slice Copy(const SequenceSlice& slice) const {
     BATON_CHECK(slice.tokens.size() == 1, "a decode step has one token of each");
-    Slice copy{
-        .token = slice.tokens[0], .blocks = {slice.blocks.begin(), slice.blocks.end()}, .sample = {}, .seen = {}};
+    Slice copy{.token = slice.tokens[0],
+               .blocks = {slice.blocks.begin(), slice.blocks.end()},
+               .sample = {},
+               .seen = {},
+               .biases = {}};
     if (slice.sample != nullptr) {
       copy.sample = *slice.sample;
       copy.seen.assign(slice.sample->seen.begin(), slice.sample->seen.end());
+      copy.biases.assign(slice.sample->biases.begin(), slice.sample->biases.end());
     }
     if (slice.follows == kFollowsNone) return copy;
     copy.token = std::max(0, results_.sampled.at(static_cast<size_t>(slice.follows)).id);

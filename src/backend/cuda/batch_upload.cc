@@ -25,7 +25,7 @@ absl::Status BatchUpload::Send(const Batch& batch, int64_t decode_rows, cudaStre
   lists_ = {};
   RETURN_IF_ERROR(AddRows(batch, decode_rows));
   RETURN_IF_ERROR(planners_.attention->Reserve(stream));
-  if (planners_.sampling != nullptr) RETURN_IF_ERROR(planners_.sampling->ReserveSeen());
+  if (planners_.sampling != nullptr) RETURN_IF_ERROR(planners_.sampling->ReserveShaped());
   if (decode_rows == 0) RETURN_IF_ERROR(AddKept(stream));
   return upload_.Send("a step's inputs", stream);
 }

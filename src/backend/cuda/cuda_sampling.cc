@@ -18,7 +18,7 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, Upload
   std::vector<bool>& sampled = choices_[now_].sampled;
   sampled.assign(specs.size(), false);
   if (vocab_ > cuda::kMaxSampledVocab) return absl::OkStatus();
-  int32_t seen = 0;
+  int32_t seen = 0, biases = 0;
   for (size_t i = 0; i < specs.size(); ++i) {
     const SampleSpec spec = specs[i] != nullptr ? *specs[i] : SampleSpec{.draw = {.temperature = 0}};
     sampled[i] = specs[i] != nullptr;
@@ -26,13 +26,18 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, Upload
     rows_.push_back({.draw = spec.draw,
                      .seen_begin = seen,
                      .seen_count = static_cast<int32_t>(spec.seen.size()),
+                     .bias_begin = biases,
+                     .bias_count = static_cast<int32_t>(spec.biases.size()),
+                     .only_biased = spec.only_biased,
                      .uniform = spec.uniform});
     // Includes space for the token that the previous step may add.
     if (!spec.seen.empty()) seen += rows_.back().seen_count + 1;
+    biases += rows_.back().bias_count;
   }
   if (!any_) return absl::OkStatus();
   RETURN_IF_ERROR(upload.Add(std::span<const cuda::SamplingRow>(rows_), uploaded_rows_));
-  return UploadSeen(specs, seen, upload);
+  RETURN_IF_ERROR(UploadSeen(specs, seen, upload));
+  return UploadBiases(specs, biases, upload);
 }
 
 absl::Status CudaSampling::ReserveRows(int64_t rows, cudaStream_t stream) {
@@ -51,10 +56,12 @@ int64_t CudaSampling::BytesOf(int64_t rows) {
   return kResults * rows * int64_t{sizeof(int32_t)} + cuda::SamplingWorkspaceBytes(static_cast<int32_t>(rows));
 }
 
-absl::Status CudaSampling::ReserveSeen() {
-  const int64_t seen = any_ ? uploaded_seen_.size() : 0;
+absl::Status CudaSampling::ReserveShaped() {
+  if (!any_) return absl::OkStatus();
+  const int64_t seen = uploaded_seen_.size(), biases = uploaded_biases_.size();
   // Twice the need, because the seen tokens grow with each step.
-  return seen <= seen_logits_.capacity() ? absl::OkStatus() : seen_logits_.Reserve(2 * seen, "penalties");
+  if (seen > seen_logits_.capacity()) RETURN_IF_ERROR(seen_logits_.Reserve(2 * seen, "penalties"));
+  return biases <= bias_logits_.capacity() ? absl::OkStatus() : bias_logits_.Reserve(2 * biases, "biases");
 }
 
 // Copies the tokens directly into the upload. All of them are uploaded at each step. With penalties
@@ -67,6 +74,14 @@ absl::Status CudaSampling::UploadSeen(std::span<const SampleSpec* const> specs, 
     if (rows_[i].seen_count == 0) continue;
     std::memcpy(static_cast<void*>(&space[static_cast<size_t>(rows_[i].seen_begin)]), specs[i]->seen.data(),
                 specs[i]->seen.size_bytes());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaSampling::UploadBiases(std::span<const SampleSpec* const> specs, int64_t size, UploadBuffer& upload) {
+  ASSIGN_OR_RETURN(const std::span<TokenBias> space, upload.Reserve(size, uploaded_biases_));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (rows_[i].bias_count > 0) std::ranges::copy(specs[i]->biases, space.begin() + rows_[i].bias_begin);
   }
   return absl::OkStatus();
 }
@@ -92,6 +107,8 @@ cudaError_t CudaSampling::Run(float* logits, int64_t stride, cudaStream_t stream
                                    .params = uploaded_rows_.data(),
                                    .seen = uploaded_seen_.data(),
                                    .seen_logits = seen_logits_.data(),
+                                   .biases = uploaded_biases_.data(),
+                                   .bias_logits = bias_logits_.data(),
                                    .workspace = workspace_.data(),
                                    .ids = results_.data(),
                                    .logprobs = reinterpret_cast<float*>(results_.data() + rows),
@@ -111,8 +128,13 @@ std::span<const SampledToken> CudaSampling::Tokens(int choice) {
   for (size_t i = 0; i < rows; ++i) {
     if (!chosen.sampled[i]) continue;
     const auto result = [&](size_t kind) { return std::bit_cast<float>(ids[kind * rows + i]); };
-    tokens_[i] = ids[i] >= 0 ? SampledToken{.id = ids[i], .logprob = result(1)}
-                             : SampledToken{.id = kNotFinite, .logprob = result(2)};
+    if (ids[i] >= 0) {
+      tokens_[i] = {.id = ids[i], .logprob = result(1)};
+    } else if (ids[i] == cuda::kAllExcluded) {
+      tokens_[i] = {.id = kNothingAllowed};
+    } else {
+      tokens_[i] = {.id = kNotFinite, .logprob = result(2)};
+    }
   }
   return tokens_;
 }

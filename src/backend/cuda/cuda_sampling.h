@@ -28,8 +28,8 @@ class CudaSampling {
   // Reserves memory for `rows` rows. If memory grows, the tokens of earlier choices are lost.
   absl::Status ReserveRows(int64_t rows, cudaStream_t stream);
   int64_t rows_reserved() const { return rows_reserved_; }
-  // Reserves memory for the planned rows' seen tokens.
-  absl::Status ReserveSeen();
+  // Reserves memory for the planned rows' seen tokens and biases.
+  absl::Status ReserveShaped();
   // Returns the bytes of device memory for `rows` rows.
   static int64_t BytesOf(int64_t rows);
   // These return true if any, all or a given row of the planned batch is sampled.
@@ -56,6 +56,7 @@ class CudaSampling {
 
  private:
   absl::Status UploadSeen(std::span<const SampleSpec* const> specs, int64_t size, UploadBuffer& upload);
+  absl::Status UploadBiases(std::span<const SampleSpec* const> specs, int64_t size, UploadBuffer& upload);
 
   // Results of a launch: ids, log probabilities and maxima. Each is [rows], and they lie one after
   // another.
@@ -75,7 +76,8 @@ class CudaSampling {
   std::vector<cuda::SamplingRow> rows_;
   UploadedList<cuda::SamplingRow> uploaded_rows_;
   UploadedList<cuda::SeenToken> uploaded_seen_;
-  DeviceBuffer<float> seen_logits_;
+  UploadedList<TokenBias> uploaded_biases_;
+  DeviceBuffer<float> seen_logits_, bias_logits_;
   DeviceBuffer<std::byte> workspace_;
   DeviceBuffer<int32_t> results_;
   int64_t rows_reserved_ = 0;

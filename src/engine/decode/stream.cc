@@ -47,8 +47,7 @@ bool DecodeStream::IsStop(TokenId id) const {
 
 std::optional<SampleSpec> DecodeStream::next_sample(int64_t ahead) const {
   if (wants_top_logprobs()) return std::nullopt;
-  const SampleSpec spec = sampler_.Spec(ahead);
-  return spec.only_biased || !spec.biases.empty() ? std::nullopt : std::optional(spec);
+  return sampler_.Spec(ahead);
 }
 
 absl::StatusOr<bool> DecodeStream::Advance(std::span<const float> logits, SamplerScratch& scratch) {
@@ -62,6 +61,7 @@ absl::StatusOr<bool> DecodeStream::Advance(const SampledToken& sampled) {
   if (replays()) return Replay();
   BATON_CHECK(!wants_top_logprobs(), "the backend sampled a row that needs logits");
   if (sampled.id == kNotFinite) return sampler_.NotFinite(sampled.logprob);
+  if (sampled.id == kNothingAllowed) return sampler_.NothingAllowed();
   BATON_CHECK(sampled.id >= 0 && sampled.id < model_.vocab, "the sampled token is not in the vocabulary");
   sampler_.Accept(sampled.id);
   return Take(sampled.id, {.logprob = sampled.logprob});

@@ -55,8 +55,8 @@ class DecodeStream {
 
   // Returns the parameters for a backend that samples on the device. next_sample(k) describes the
   // token that is k positions after the next one (Sampler::Spec). Unset if the request wants top
-  // log probabilities, or if the token has constraints, because these need the logits. Valid until
-  // Advance. REQUIRES: k is 0, or may_run_ahead().
+  // log probabilities, because these need the logits. Valid until Advance. REQUIRES: k is 0, or
+  // may_run_ahead().
   std::optional<SampleSpec> next_sample(int64_t ahead) const;
   // Returns whether the token after the next one can be planned before the next one is chosen.
   bool may_run_ahead() const { return sampler_.IsSettled(1); }
@@ -65,8 +65,8 @@ class DecodeStream {
   // the last one. Returns the error of Sampler::Sample if the logits are not usable. REQUIRES: no
   // earlier token was the last, and `TakeUpdate` was called for the token before.
   absl::StatusOr<bool> Advance(std::span<const float> logits, SamplerScratch& scratch);
-  // As above, for a token that the backend chose with next_sample(). Returns Sampler::NotFinite if
-  // the logits were not finite. REQUIRES: also sampled.id != kNotSampled.
+  // As above, for a token that the backend chose with next_sample(). Returns the error of the
+  // sampler if the backend could choose none. REQUIRES: also sampled.id != kNotSampled.
   absl::StatusOr<bool> Advance(const SampledToken& sampled);
   // Returns the update with the token of the last Advance. The update of a replayed token is empty.
   // Changes nothing that the next step reads, so it may be called while that step runs. REQUIRES:

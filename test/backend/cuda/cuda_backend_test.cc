@@ -324,6 +324,17 @@ TEST_CASE("CudaBackend chooses the tokens of Sampler and returns the requested l
         SamplingParams{.draw = {.top_k = 30, .repetition_penalty = 0.9f, .frequency_penalty = 0.3f}, .seed = 8}}) {
     samplers.emplace_back(params, prompt, 1);
   }
+  // The model's choices without constraints are likely among the ids that are excluded here.
+  std::vector<TokenId> half;
+  for (TokenId id = 0; id < shape.vocab; id += 2) half.push_back(id);
+  for (const SamplingParams& params :
+       {SamplingParams{.draw = {.temperature = 0}, .logit_bias = {{5, 4.5f}, {1002, 6}}, .allowed_token_ids = half},
+        SamplingParams{
+            .draw = {.temperature = 0, .presence_penalty = 1}, .seed = 9, .logit_bias = {{7, -100}, {9, 90}}},
+        SamplingParams{.draw = {.top_p = 0.9f}, .seed = 10, .stop_ids = half, .min_tokens = 10},
+        SamplingParams{.draw = {.repetition_penalty = 1.2f}, .seed = 11, .allowed_token_ids = {4, 8, 15, 16, 23}}}) {
+    samplers.emplace_back(params, prompt, 1, TokenRules{.ends = {3}, .bad_words = {{4}, {8, 15}, {23, 16}, {16, 8}}});
+  }
   SamplerScratch scratch;
   for (int round = 0; round < 20; ++round) {
     std::vector<SampleSpec> specs;

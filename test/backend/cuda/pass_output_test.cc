@@ -27,7 +27,7 @@ class Output {
   int Send(const std::vector<const SampleSpec*>& specs, const cuda::DeviceArray<float>& logits) {
     upload_.Clear();
     REQUIRE(output.sampling()->Plan(specs, upload_).ok());
-    REQUIRE(output.sampling()->ReserveSeen().ok());
+    REQUIRE(output.sampling()->ReserveShaped().ok());
     REQUIRE(output.Reserve(std::ssize(specs), cudaStreamPerThread).ok());
     REQUIRE(upload_.Send("test", cudaStreamPerThread).ok());
     REQUIRE(output.Send(logits.data(), kStride, cudaStreamPerThread).ok());

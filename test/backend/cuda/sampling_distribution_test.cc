@@ -41,7 +41,7 @@ class DeviceDraws {
     for (const SampleSpec& spec : specs) rows.push_back(&spec);
     upload_.Clear();
     REQUIRE(output_.sampling()->Plan(rows, upload_).ok());
-    REQUIRE(output_.sampling()->ReserveSeen().ok());
+    REQUIRE(output_.sampling()->ReserveShaped().ok());
     REQUIRE(output_.Reserve(kRows, cudaStreamPerThread).ok());
     REQUIRE(upload_.Send("test", cudaStreamPerThread).ok());
     REQUIRE(output_.Send(logits_.data(), stride_, cudaStreamPerThread).ok());

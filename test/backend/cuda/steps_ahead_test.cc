@@ -63,12 +63,15 @@ class Streams {
         {.draw = {.temperature = 0}},
         {.draw = {.temperature = 0.9f, .top_p = 0.9f}},
         {.draw = {.temperature = 1.1f, .repetition_penalty = 1.3f}},
-        {.draw = {.temperature = 0, .presence_penalty = 2, .frequency_penalty = 2}}};
+        {.draw = {.temperature = 0, .presence_penalty = 2, .frequency_penalty = 2}},
+        {.draw = {.temperature = 0.9f}, .logit_bias = {{3, 4}, {17, -100}}, .min_tokens = 7},
+        {.draw = {.temperature = 0.7f, .presence_penalty = 1}, .allowed_token_ids = {2, 3, 5, 7, 11, 13}}};
+    static const TokenRules kRules{.ends = {3, 5, 40}, .bad_words = {{41}}};
     Stream s;
     s.next = static_cast<int64_t>(random_() % 100);
     std::vector<TokenId> tokens = RandomTokens(s.next + 1, vocab, random_());
     // The default seed of each sampler is the stream's number.
-    if (i % 8 != 5) s.sampler.emplace(kKinds[random_() % 4], tokens, static_cast<uint64_t>(i));
+    if (i % 8 != 5) s.sampler.emplace(kKinds[random_() % std::size(kKinds)], tokens, static_cast<uint64_t>(i), kRules);
     s.twin_sampler = s.sampler;
     tokens.resize(tokens.size() + 1 + random_() % (s.sampler ? 50 : 8));
     for (TestSequence* sequence : {&s.sequence, &s.twin}) {
