@@ -9,6 +9,7 @@ from unittest import mock
 
 import grpc
 from baton_client import AsyncClient, BatonError, Client, Message, Options, Sampling, Span, Timings
+from baton_client.building import generate_request
 from baton_client.messages import MESSAGES
 from serving import Server
 
@@ -44,6 +45,13 @@ class SamplingTest(unittest.TestCase):
     def test_it_has_the_fields_of_the_protocol(self):
         self.assertEqual({field.name for field in dataclasses.fields(Sampling)},
                          set(MESSAGES["Sampling"].DESCRIPTOR.fields_by_name))
+
+    def test_its_texts_and_biases_reach_the_message(self):
+        sampling = Sampling(stop="end", bad_words=["a", "b"], logit_bias={7: -100, 9: 0.5}, thinking_token_budget=0)
+        sent = generate_request("w", "agent", ["x"], Options(), sampling, None, ()).sampling
+        self.assertEqual((list(sent.stop), list(sent.bad_words)), (["end"], ["a", "b"]))
+        self.assertEqual({bias.id: bias.bias for bias in sent.logit_bias}, {7: -100, 9: 0.5})
+        self.assertTrue(sent.HasField("thinking_token_budget"))
 
 
 class ResultsTest(unittest.TestCase):
