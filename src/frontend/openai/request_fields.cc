@@ -62,7 +62,7 @@ struct ParamReader {
     for (size_t i = 0; i < list->size(); ++i) {
       const Json& element = (*list)[i];
       if (!element.is_string()) return Refuse(ElementPath(field.json, i), "a string", element);
-      if (element == "") continue;
+      if (element == "" && field.json == "stop") continue;
       texts.push_back(element.get<std::string>());
       body.Check(CheckText(field, texts.back(), ElementPath(field.json, i)));
     }

@@ -217,7 +217,7 @@ TEST_CASE("An error of a chat names the field as it was sent") {
       {chat(R"([{"type": "output_of", "output_of": {"request_id": "a b"}}])"),
        "messages[0].content[0].output_of.request_id"},
       {chat(R"("hi")", R"(, "context_id": "c")"), "context_id"},
-      {chat(R"("hi")", tools + R"("stop": ["a", ""])"), "stop[1]"},
+      {chat(R"("hi")", tools + R"("stop": ["a", 1])"), "stop[1]"},
       {chat(R"("hi")", tools + R"("stop": [")" + std::string(1025, 'a') + R"("])"), "stop[0]"},
       {chat(R"("hi")", tools + R"("stop": ["a")" + absl::StrJoin(std::vector<std::string>(64, ",\"b\""), "") + "]"),
        "stop"},
