@@ -61,7 +61,7 @@ def _directory_with_template():
 def model_of(column):
     """Returns the model of a column of docs/clients.md. Its server lives as long as the process."""
     path = {"template": _directory_with_template, "plain": lambda: SMOLLM}[column]()
-    server = Server(model=path, threads=2, kv_memory_mb=256)
+    server = Server("--model-alias", f"gpt-*={path.name}", model=path, threads=2, kv_memory_mb=256)
     atexit.register(server.kill)
     return Model(f"{server.http}/v1", path.name, path, writes_calls=column == "template")
 

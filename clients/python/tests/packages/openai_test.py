@@ -1,5 +1,6 @@
 """OpenAI's own package."""
 
+import dataclasses
 import json
 import unittest
 
@@ -78,6 +79,12 @@ class OpenAiTest(PackageTest):
     @feature("completions, streamed")
     def test_completions_stream(self, model):
         self.assert_knows_capital("".join(chunk.choices[0].text for chunk in self.complete(model, stream=True)))
+
+    @feature("another name for the model (`--model-alias`)")
+    def test_alias(self, model):
+        answer = self.chat(dataclasses.replace(model, name="gpt-4o-mini"))
+        self.assertEqual(answer.model, "gpt-4o-mini")
+        self.assert_knows_capital(answer.choices[0].message.content)
 
     @feature("log-probabilities, several choices")
     def test_logprobs(self, model):
