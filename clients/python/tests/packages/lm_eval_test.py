@@ -39,6 +39,14 @@ class LmEvalTest(PackageTest):
         samples = self.evaluate(model, "local-completions", "completions", "capitals", tokenizer=model.path)
         self.assertEqual([sample["acc"] for sample in samples], [1] * 4)
 
+    @feature("perplexity task, `local-completions`")
+    def test_perplexity(self, model):
+        samples = self.evaluate(model, "local-completions", "completions", "capitals_perplexity", tokenizer=model.path)
+        for sample in samples:
+            log_probability, words = sample["word_perplexity"]
+            # Random words would be far less probable.
+            self.assertTrue(-6 * words < log_probability < 0, sample)
+
     @feature("generate task, `local-completions`")
     def test_generate(self, model):
         samples = self.evaluate(model, "local-completions", "completions", "capitals_text", tokenizer=model.path)
