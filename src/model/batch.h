@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct SequenceSlice {
   int32_t start = 0;                // position of tokens[0]
   // The block table: position p lies in blocks[p / 16]. It covers [0, start + n).
   std::span<const BlockId> blocks;
-  // Requests the logits of the last token. No other token of a slice has logits.
+  // Requests the logits of the last token.
   bool wants_logits = false;
   // Parameters for a backend that samples on the device, if wants_logits is set. Such a backend may
   // choose the token and return LogitsView::sampled instead of logits. If null, the backend must
@@ -32,6 +33,11 @@ struct SequenceSlice {
   // that slice's choice. The token replaces the single element of `tokens`. If sample->seen is not
   // empty, the token also counts as seen.
   int32_t follows = kFollowsNone;
+  // With wants_logits, requests the logits of all tokens. REQUIRES: `sample` is null.
+  bool all_logits = false;
+
+  // The number of last tokens whose logits are requested. Each is a row of the pass's logits.
+  int64_t logit_rows() const { return !wants_logits ? 0 : all_logits ? std::ssize(tokens) : 1; }
 };
 
 // The slices of one step. Slices may share blocks that they read. A slice may attend to positions

@@ -22,8 +22,8 @@ struct SampledToken {
   float logprob = 0;
 };
 
-// The logits of a pass. Row i belongs to the i-th slice that has wants_logits set. Valid until the
-// next step.
+// The logits of a pass: one row for each token whose logits a slice requests, in the order of the
+// batch. Valid until the next step.
 struct LogitsView {
   // [rows, vocab]. The contents of a row that the backend sampled are unspecified.
   const float* data = nullptr;

@@ -147,8 +147,10 @@ class FakeBackend final : public Backend {
     }
     Results results;
     for (const SequenceSlice& slice : batch.slices) {
-      const uint64_t history = HashHistory(slice);
-      if (slice.wants_logits) AppendRow(slice, history, results);
+      for (int64_t end = End(slice) - slice.logit_rows() + 1; end <= End(slice); ++end) {
+        AppendRow(slice, HashHistory(slice, end), results);
+      }
+      if (!slice.wants_logits) HashHistory(slice, End(slice));
     }
     return results;
   }
@@ -243,9 +245,10 @@ class FakeBackend final : public Backend {
     }
   }
 
-  uint64_t HashHistory(const SequenceSlice& slice) {
+  // Hashes the KV of positions [0, end).
+  uint64_t HashHistory(const SequenceSlice& slice, int64_t end) {
     uint64_t hash = 1;
-    for (int64_t p = 0; p < End(slice); ++p) {
+    for (int64_t p = 0; p < end; ++p) {
       const uint64_t chain = Read(slice.blocks, p, 0, 0, 0);
       for (int64_t layer = 0; layer < layout_.layers; ++layer) {
         for (int64_t head = 0; head < layout_.kv_heads; ++head) {

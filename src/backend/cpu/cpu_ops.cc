@@ -83,6 +83,7 @@ absl::Status CpuOps::Begin(const Batch& batch) {
   slices_.clear();
   blocks_.clear();
   logit_rows_.clear();
+  logit_slices_.clear();
   tokens_.clear();
   positions_.clear();
   row_blocks_.clear();
@@ -100,12 +101,20 @@ absl::Status CpuOps::Begin(const Batch& batch) {
     for (const BlockId block : slice.blocks) {
       blocks_.push_back(slab_.data() + block.value() * layout_.BlockBytes());
     }
-    if (slice.wants_logits) logit_rows_.push_back(first_row + count - 1);
+    if (const int64_t wanted = slice.logit_rows(); wanted > 0) {
+      logit_slices_.push_back(
+          {.first_row = std::ssize(logit_rows_), .rows = wanted, .first_position = slice.start + count - wanted});
+      for (int64_t row = first_row + count - wanted; row < first_row + count; ++row) logit_rows_.push_back(row);
+    }
     past_last = std::max(past_last, slice.start + count);
   }
   // Set here, after blocks_ has stopped growing.
   const std::byte* const* table = blocks_.data();
-  for (size_t i = 0; i < slices_.size(); table += batch.slices[i].blocks.size(), ++i) slices_[i].blocks = table;
+  auto logit_slice = logit_slices_.begin();
+  for (size_t i = 0; i < slices_.size(); table += batch.slices[i].blocks.size(), ++i) {
+    slices_[i].blocks = table;
+    if (batch.slices[i].logit_rows() > 0) (logit_slice++)->blocks = table;
+  }
   rope_.Extend(past_last);
   ReserveActivations();
   attention_.Plan(slices_);
@@ -239,19 +248,16 @@ void CpuOps::Attend(int64_t layer) {
 void CpuOps::KeepLogitRows() {
   // In a decode step, all rows have logits.
   if (std::ssize(logit_rows_) == rows()) return;
-  std::vector<AttentionSlice> kept;
-  for (const AttentionSlice& slice : slices_) {
-    const int64_t from = slice.first_row + slice.rows - 1;
-    const int64_t to = static_cast<int64_t>(kept.size());
-    if (!std::binary_search(logit_rows_.begin(), logit_rows_.end(), from)) continue;
-    std::memmove(hidden_.data() + to * config_.hidden, hidden_.data() + from * config_.hidden,
-                 config_.hidden * sizeof(float));
-    std::memmove(qkv_.data() + to * QkvColumns(), qkv_.data() + from * QkvColumns(), QkvColumns() * sizeof(float));
+  for (size_t to = 0; to < logit_rows_.size(); ++to) {
+    const auto from = static_cast<size_t>(logit_rows_[to]);
+    if (from == to) continue;
+    const auto hidden = static_cast<size_t>(config_.hidden), qkv = static_cast<size_t>(QkvColumns());
+    std::memcpy(hidden_.data() + to * hidden, hidden_.data() + from * hidden, hidden * sizeof(float));
+    std::memcpy(qkv_.data() + to * qkv, qkv_.data() + from * qkv, qkv * sizeof(float));
     positions_[to] = positions_[from];
-    kept.push_back({.first_row = to, .rows = 1, .first_position = positions_[to], .blocks = slice.blocks});
   }
-  slices_ = std::move(kept);
-  positions_.resize(slices_.size());
+  slices_ = logit_slices_;
+  positions_.resize(logit_rows_.size());
   attention_.Plan(slices_);
 }
 

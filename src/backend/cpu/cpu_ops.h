@@ -86,8 +86,9 @@ class CpuOps final : public Ops {
   std::vector<AttentionSlice> slices_;
   // The slices' block tables, one after another.
   std::vector<const std::byte*> blocks_;
-  // Last rows of the slices that want logits.
+  // The rows that want logits, and these rows as slices of a batch without other rows.
   std::vector<int64_t> logit_rows_;
+  std::vector<AttentionSlice> logit_slices_;
   std::vector<TokenId> tokens_;         // [rows]
   std::vector<int32_t> positions_;      // [rows]
   std::vector<std::byte*> row_blocks_;  // [rows]

@@ -44,12 +44,16 @@ void BatchUpload::Collect(const Batch& batch, int64_t decode_rows) {
       const int64_t block = slice.blocks[position / kBlockTokens].value();
       host_.slots.push_back(block * kBlockTokens + position % kBlockTokens);
     }
-    if (!slice.wants_logits) continue;
-    host_.specs.push_back(slice.sample);
-    const int32_t last = rows - 1;
-    host_.kept_rows.push_back(first_row + last);
-    host_.kept.push_back(
-        {.first_row = static_cast<int32_t>(host_.kept.size()), .rows = 1, .start = slice.start + last, .table = table});
+    const auto wanted = static_cast<int32_t>(slice.logit_rows());
+    if (wanted == 0) continue;
+    host_.kept.push_back({.first_row = static_cast<int32_t>(host_.kept_rows.size()),
+                          .rows = wanted,
+                          .start = slice.start + rows - wanted,
+                          .table = table});
+    for (int32_t row = rows - wanted; row < rows; ++row) {
+      host_.specs.push_back(slice.sample);
+      host_.kept_rows.push_back(first_row + row);
+    }
   }
   while (std::ssize(host_.tokens) < decode_rows) {
     host_.tokens.push_back(0);

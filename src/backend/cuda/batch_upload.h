@@ -51,7 +51,7 @@ class BatchUpload {
   // The lists of the last Send.
   const BatchLists& lists() const { return lists_; }
   int64_t rows() const { return static_cast<int64_t>(host_.tokens.size()); }  // with padding
-  int64_t kept() const { return static_cast<int64_t>(host_.kept.size()); }    // without padding
+  int64_t kept() const { return std::ssize(host_.kept_rows); }                // without padding
 
  private:
   // The lists on the host.
@@ -59,7 +59,7 @@ class BatchUpload {
     std::vector<int32_t> tokens, positions;
     std::vector<int64_t> slots;
     std::vector<cuda::AttentionSlice> slices;  // of all rows
-    std::vector<cuda::AttentionSlice> kept;    // the kept rows, each as a slice
+    std::vector<cuda::AttentionSlice> kept;    // the kept rows as slices
     std::vector<int32_t> kept_rows;
     std::vector<const SampleSpec*> specs;  // of the kept rows
     std::vector<int32_t> follows;

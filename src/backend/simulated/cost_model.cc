@@ -69,9 +69,9 @@ StepWork WorkOf(const ModelConfig& model, const Batch& batch) {
     tokens += n;
     history += start;
     keys += n * start + n * (n + 1) / 2;
-    if (!slice.wants_logits) continue;
-    rows += 1;
-    row_keys += start + n;
+    const auto wanted = static_cast<double>(slice.logit_rows());
+    rows += wanted;
+    row_keys += wanted * (start + n - (wanted - 1) / 2);
   }
   StepWork work;
   work.flops = 2 * (tokens * TokenParameters(model) + rows * LogitParameters(model)) +

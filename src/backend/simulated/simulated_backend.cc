@@ -53,10 +53,12 @@ LogitsView SimulatedBackend::Forward(const Batch& batch) {
   }
   logits_.clear();
   for (const SequenceSlice& slice : batch.slices) {
-    if (!slice.wants_logits) continue;
-    const uint64_t last = Read(slice.blocks, slice.start + static_cast<int64_t>(slice.tokens.size()) - 1);
-    logits_.resize(logits_.size() + kVocab);
-    logits_[logits_.size() - kVocab + (last >> 32) % kVocab] = 1;
+    const int64_t end = slice.start + std::ssize(slice.tokens);
+    for (int64_t position = end - slice.logit_rows(); position < end; ++position) {
+      const uint64_t chain = Read(slice.blocks, position);
+      logits_.resize(logits_.size() + kVocab);
+      logits_[logits_.size() - kVocab + (chain >> 32) % kVocab] = 1;
+    }
   }
   return {.data = logits_.data(), .rows = static_cast<int64_t>(logits_.size()) / kVocab, .vocab = kVocab};
 }

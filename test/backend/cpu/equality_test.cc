@@ -84,6 +84,40 @@ TEST_CASE("A decode step gives the bits of a prefill that ends with its token", 
   });
 }
 
+TEST_CASE("CpuBackend gives all tokens of a prompt the logits of decode steps", "[one_thread]") {
+  ForAllModels([](const Weights& weights, const std::string& kernels) {
+    TestBackend backend(weights, {.kernels = kernels});
+    const std::vector<TokenId> tokens = backend.RandomTokens(80);
+    const TestSequence stepwise = backend.Place(tokens);
+    std::vector<float> expected;
+    for (int64_t at = 0; at < 80; ++at) {
+      const std::vector<float> logits = backend.Run({{stepwise.Slice(at, at + 1, true)}});
+      expected.insert(expected.end(), logits.begin(), logits.end());
+    }
+    const auto all = [](SequenceSlice slice) {
+      slice.wants_logits = slice.all_logits = true;
+      return slice;
+    };
+    for (const int64_t chunk : {1, 7, 16, 80}) {
+      INFO("chunk " << chunk);
+      const TestSequence sequence = backend.Place(tokens), other = backend.Place(backend.RandomTokens(300));
+      Bits got;
+      for (int64_t start = 0; start < 80; start += chunk) {
+        const int64_t end = std::min<int64_t>(start + chunk, 80);
+        // Neighbours before and behind the chunk, with and without logits.
+        const std::vector<float> logits =
+            backend.Run({{other.Slice(start, start + 1, false), all(sequence.Slice(start, end, true)),
+                          other.Slice(start + 1, start + 3, true)}});
+        REQUIRE(std::ssize(logits) == (end - start + 1) * weights.config.vocab);
+        got.logits.insert(got.logits.end(), logits.begin(), logits.end() - weights.config.vocab);
+      }
+      CheckEqual({backend.Kv(stepwise), expected}, {backend.Kv(sequence), got.logits});
+      backend.Free(sequence);
+      backend.Free(other);
+    }
+  });
+}
+
 TEST_CASE("CpuBackend gives the same bits whatever requests are in the batch", "[one_thread]") {
   ForAllModels([](const Weights& weights, const std::string& kernels) {
     TestBackend backend(weights, {.kernels = kernels});

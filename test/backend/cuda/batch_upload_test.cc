@@ -61,6 +61,23 @@ TEST_CASE("BatchUpload sends every list that a pass with prompts reads") {
   CHECK(uploader.output.chose_all());
 }
 
+TEST_CASE("BatchUpload keeps all rows of a chunk that wants all logits") {
+  if (!HasDevice()) return;
+  Uploader uploader(LlamaShape(DType::kBF16));
+  const std::vector<TokenId> last = {8}, chunk = {5, 6, 7}, prompt = {1, 2};
+  const std::vector<BlockId> blocks[] = {{BlockId(4)}, {BlockId(3), BlockId(9)}, {BlockId(1)}};
+  const Batch batch{{{.tokens = last, .start = 3, .blocks = blocks[0], .wants_logits = true, .sample = &kGreedy},
+                     {.tokens = prompt, .start = 0, .blocks = blocks[2]},
+                     {.tokens = chunk, .start = 14, .blocks = blocks[1], .wants_logits = true, .all_logits = true}}};
+  const BatchLists& lists = uploader.Send(batch, /*decode_rows=*/0);
+  CHECK(uploader.upload.rows() == 6);
+  CHECK(uploader.upload.kept() == 4);
+  CHECK(OnDevice(lists.kept_rows) == std::vector<int32_t>{0, 3, 4, 5});
+  // The chunk goes to the prefill kernel, and the single row to the decode kernel.
+  CHECK(Launches(uploader.kept_attention) == std::vector<int64_t>{1, 1});
+  CHECK_FALSE(uploader.output.chose_all());
+}
+
 TEST_CASE("BatchUpload pads a decode step and sends which rows follow the previous one") {
   if (!HasDevice()) return;
   Uploader uploader(LlamaShape(DType::kBF16));

@@ -109,6 +109,41 @@ TEST_CASE("CudaBackend computes a prompt and its logits in one pass like float64
   }
 }
 
+TEST_CASE("CudaBackend gives all tokens of a chunk their logits beside rows that it samples") {
+  if (!HasDevice()) return;
+  for (const ModelConfig& shape : Shapes()) {
+    const RandomWeights weights(shape, 8);
+    const ReferenceForward reference(weights);
+    const auto vocab = static_cast<size_t>(shape.vocab);
+    for (const bool same_bits : {false, true}) {
+      Device device(weights, same_bits);
+      const TestSequence decoding = device.Place(RandomTokens(40, shape.vocab, 2));
+      device.Prefill(decoding, 39, 40);
+      std::vector<float> first;  // of the first size of chunks
+      for (const int64_t size : {40, 1, 17}) {
+        INFO("head_dim " << shape.head_dim << ", same bits " << same_bits << ", chunks of " << size);
+        const TestSequence scored = device.Place(RandomTokens(40, shape.vocab, 1));
+        std::vector<float> got;
+        for (int64_t start = 0; start < 40; start += size) {
+          SequenceSlice chunk = scored.Slice(start, std::min<int64_t>(start + size, 40), true);
+          chunk.all_logits = true;
+          SequenceSlice row = decoding.Slice(39, 40, true);
+          row.sample = &kGreedy;
+          const std::vector<float> logits = device.Run({{row, chunk}});
+          REQUIRE(logits.size() == (chunk.tokens.size() + 1) * vocab);
+          got.insert(got.end(), logits.begin() + static_cast<ptrdiff_t>(vocab), logits.end());
+        }
+        for (const size_t at : {0u, 1u, 15u, 16u, 39u}) {
+          const std::span<const float> row = std::span(got).subspan(at * vocab, vocab);
+          CHECK(RelativeError(row, reference.Logits(std::span(scored.tokens).first(at + 1))) < 2e-2);
+        }
+        if (first.empty()) first = got;
+        if (same_bits) CHECK(SameBits(got, first));
+      }
+    }
+  }
+}
+
 TEST_CASE("CudaBackend gives the same bits for any chunks and neighbours with same_bits") {
   if (!HasDevice()) return;
   for (const ModelConfig& shape : Shapes()) {
