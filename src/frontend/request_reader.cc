@@ -157,14 +157,16 @@ absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, co
   ASSIGN_OR_RETURN(ClientRequest out, ReadInput(request, limit, now, form.paths, values));
   out.form = form;
   out.form.paths.prompt = path;
-  out.prefill_only = !generates;
+  const bool scores = request.sampling().has_prompt_logprobs();
+  out.prefill_only = !generates && !scores;
   RETURN_IF_ERROR(ReadSampling(request.sampling(), *model, out));
   if (request.expected_tokens() < 0) {
     return absl::InvalidArgumentError(StrCat("expected_tokens: expected >= 0, got ", request.expected_tokens()));
   }
   out.expected_tokens = request.expected_tokens();
   if (!out.prompt.segments.empty()) RETURN_IF_ERROR(CheckMaxTokens(out));
-  if (generates && out.prompt.segments.empty() && out.context.id.empty()) RETURN_IF_ERROR(SettleMaxTokens(out));
+  if (scores) RETURN_IF_ERROR(CheckScoring(out, PromptLogprobsOf(out)));
+  if (!out.prefill_only && out.prompt.segments.empty() && out.context.id.empty()) RETURN_IF_ERROR(SettleMaxTokens(out));
   return out;
 }
 

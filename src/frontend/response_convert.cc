@@ -30,6 +30,7 @@ void AddTo(v1::GenerateResponse& response, const TokenUpdate& update) {
   response.mutable_text()->append(update.text);
   response.mutable_token_ids()->Add(update.tokens.begin(), update.tokens.end());
   for (const TokenLogprobs& logprobs : update.logprobs) *response.add_logprobs() = ToProto(logprobs);
+  if (update.prompt) *response.mutable_prompt_logprobs() = ToProto(*update.prompt);
 }
 
 v1::PrefillOnlyResponse ToPrefillOnly(const RequestId& id, const RequestOutcome& outcome) {

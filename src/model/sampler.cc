@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
 #include "model/sampler_kernels.h"
+#include "model/token_logprobs.h"
 
 namespace baton {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 constexpr float kGreedyBelow = 1e-5f;
 constexpr int64_t kDrawChunk = 1024;
 
-const SamplerKernels& Kernels() { return SamplerLevels().front(); }
+const SamplerKernels& Kernels() { return FastestSamplerKernels(); }
 
 // The increment of SplitMix64's state (Steele, Lea and Flood 2014).
 constexpr uint64_t kGamma = 0x9e3779b97f4a7c15u;
@@ -111,24 +111,6 @@ void Bias(const TokenBiases& biases, std::span<const float> logits, std::span<fl
   }
 }
 
-// Returns the n most likely tokens with their logits, without tokens of logit -inf. It sorts by
-// insertion, because few elements of a long row pass the first test.
-std::vector<std::pair<TokenId, float>> Top(std::span<const float> logits, size_t n) {
-  std::vector<std::pair<TokenId, float>> top;
-  top.reserve(n + 1);
-  float least = -std::numeric_limits<float>::infinity();
-  for (size_t id = 0; n > 0 && id < logits.size(); ++id) {
-    const float logit = logits[id];
-    if (logit <= least) continue;  // also a logit of -inf
-    const auto at =
-        std::upper_bound(top.begin(), top.end(), logit, [](float l, const auto& e) { return l > e.second; });
-    top.insert(at, {static_cast<TokenId>(id), logit});
-    if (top.size() > n) top.pop_back();
-    if (top.size() == n) least = top.back().second;
-  }
-  return top;
-}
-
 }  // namespace
 
 double UniformAt(uint64_t seed, uint64_t i) {
@@ -197,15 +179,7 @@ absl::StatusOr<TokenId> Sampler::Sample(std::span<const float> logits, SamplerSc
   ASSIGN_OR_RETURN(const TokenId id, Choose(logits, max, scratch));
   Accept(id);
 
-  if (logprobs != nullptr) {
-    Grow(scratch.weights, logits.size());
-    Kernels().exp_weights(logits.data(), n, max, 1, scratch.weights.data());
-    const double log_sum = std::log(Kernels().tail(scratch.weights.data(), n, 0).sum);
-    const auto logprob = [&](float logit) { return static_cast<float>(double{logit} - max - log_sum); };
-    logprobs->logprob = logprob(logits[id]);
-    logprobs->top = Top(logits, std::min<size_t>(top_logprobs_, logits.size()));
-    for (auto& [unused, value] : logprobs->top) value = logprob(value);
-  }
+  if (logprobs != nullptr) *logprobs = LogprobsOf(logits, max, id, top_logprobs_, scratch);
   return id;
 }
 

@@ -33,5 +33,6 @@ struct SamplerKernels {
 
 // Returns the levels that this machine can run, fastest first. The last level is portable.
 const std::vector<SamplerKernels>& SamplerLevels();
+inline const SamplerKernels& FastestSamplerKernels() { return SamplerLevels().front(); }
 
 }  // namespace baton

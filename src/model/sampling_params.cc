@@ -64,10 +64,11 @@ constexpr SamplingField kFields[] = {
      .help = "above 0: each occurrence of a token in the output makes it less likely; default: 0"},
     {.name = "max_tokens",
      .member = &SamplingParams::max_tokens,
-     .range = {.low = 1},
+     .range = {.low = 0},
      .help = "upper bound on generated tokens; 0: only compute the prompt; default: 512, or what the prompt leaves of "
              "the context length if less"},
     {.name = "logprobs", .member = &SamplingParams::logprobs, .range = {0, kMaxTopLogprobs}},
+    {.name = "prompt_logprobs", .member = &SamplingParams::prompt_logprobs, .range = {0, kMaxTopLogprobs}},
     {.name = "seed",
      .member = &SamplingParams::seed,
      .json = "seed",

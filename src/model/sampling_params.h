@@ -25,7 +25,7 @@ struct SamplingParams {
   // The same seed gives the same tokens, regardless of other requests. On GPUs this holds only with
   // --same-bits.
   std::optional<uint64_t> seed{};
-  int32_t max_tokens = 0;  // a valid request has 1 or more
+  int32_t max_tokens = 0;  // 0 only with prompt_logprobs
   // The output ends before the first occurrence of any of these. Each is 1 to 1024 bytes of UTF-8.
   std::vector<std::string> stop{};
   std::vector<TokenId> stop_ids{};  // in addition to the model's end-of-sequence ids
@@ -38,6 +38,8 @@ struct SamplingParams {
   std::vector<TokenId> allowed_token_ids{};        // empty: all
   std::vector<std::string> bad_words{};            // texts that may not occur
   std::optional<int32_t> thinking_token_budget{};  // unset: no bound
+  // The same for the tokens of the prompt. A decode worker then computes the prompt itself.
+  std::optional<int32_t> prompt_logprobs{};
 };
 
 inline constexpr int32_t kMaxTopLogprobs = 20;
@@ -102,8 +104,10 @@ void VisitValue(Params& params, const SamplingField& field, Visit visit) {
 // Log probabilities of one step: natural logarithms under the raw distribution, before penalties
 // and temperature.
 struct TokenLogprobs {
-  float logprob = 0;                             // of the chosen token
+  float logprob = 0;                             // of the chosen token, or of a token of the prompt
   std::vector<std::pair<TokenId, float>> top{};  // most likely first
+  // Only for a token of the prompt: 1 plus the number of tokens that are more likely.
+  int32_t rank = 0;
 };
 
 // Returns the name of a parameter in errors.

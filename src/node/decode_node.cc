@@ -25,6 +25,7 @@ DecodeEngineOptions EngineOptions(const NodeParts& parts, const DecoderParts& de
   options.model.positions = parts.config.context;
   options.blocks = info.blocks_total;
   options.max_batch = info.max_batch;
+  options.score_tokens = parts.options.score_tokens;
   // A decoder with the prefill module's weights makes the same KV as a prefill worker.
   options.shares_output = decoder.digest == parts.digest;
   return options;

@@ -172,6 +172,11 @@ void AddMaxBatch(CLI::App& app, WorkerOptions& o) {
                  "upper bound on requests per decode step; 0 for 64 on the CPU, 256 on a GPU")
       ->check(CLI::Range(0, 1 << 14))
       ->capture_default_str();
+  app.add_option("--score-tokens", o.score_tokens,
+                 "upper bound on prompt tokens per decode step that are computed for their log probabilities (echo "
+                 "with logprobs, prompt_logprobs). Each has a row of logits in memory")
+      ->check(CLI::Range(1, 1 << 12))
+      ->capture_default_str();
 }
 
 void AddClientFlags(CLI::App& app, RouterOptions& o) {

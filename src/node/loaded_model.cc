@@ -20,7 +20,7 @@ namespace {
 // Sets the step limits that the options leave open.
 void SetSteps(WorkerOptions& options, const Workers& workers, LoadedModel& model) {
   SetStepDefaults(options, model.device->is_accelerator());
-  model.step.logits = workers.decode > 0 ? options.max_batch : 0;
+  model.step.logits = workers.decode > 0 ? options.max_batch + options.score_tokens : 0;
   model.step.tokens = std::max(workers.prefill > 0 ? options.step_tokens : 0, model.step.logits);
 }
 

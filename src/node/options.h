@@ -115,6 +115,8 @@ struct WorkerOptions {
   int64_t streaming_step_ms = 25;
   // decode: upper bound on requests per step. 0 for the default of SetStepDefaults.
   int32_t max_batch = 0;
+  // decode: upper bound on prompt tokens per step that are computed for their log probabilities.
+  int32_t score_tokens = 64;
   // decode: check the SHA-256 digest of each KV block before use.
   bool verify_kv = false;
   // Write KV blocks only with the write key of a reservation.

@@ -70,6 +70,12 @@ struct RoomReport {
 
 enum class FinishReason { kStop, kLength, kCancelled };
 
+// The log probabilities of a prompt's tokens, for a request with SamplingParams::prompt_logprobs.
+struct PromptLogprobs {
+  std::vector<TokenId> tokens;          // the prompt, [n]
+  std::vector<TokenLogprobs> logprobs;  // [n - 1]: element i is that of tokens[i + 1]
+};
+
 // Decode worker → router: the output of one step for one request. The worker holds back text that
 // may be half a UTF-8 character or the beginning of a stop string. The tokens and the text of one
 // update therefore need not correspond.
@@ -84,6 +90,9 @@ struct TokenUpdate {
   std::vector<TokenId> before{};
   // From Start until the first step with the request. Set on an update of its own.
   std::optional<absl::Duration> queued{};
+  // On the first update with tokens, or on the last update of a request without output, if the
+  // request wants them.
+  std::optional<PromptLogprobs> prompt{};
 };
 
 // `retry_after` of a worker that shuts down. After that time the worker has probably ended, or

@@ -52,6 +52,24 @@ absl::Status PromptLimit::CheckText(std::string_view text, int64_t before) const
   return Check(before + static_cast<int64_t>(text.size()) / model.tokenizer->max_bytes_per_token(), "at least ");
 }
 
+int64_t PromptLogprobsOf(const ClientRequest& request) {
+  const std::optional<int32_t>& top = request.spec.sampling.prompt_logprobs;
+  return top ? std::ssize(request.spec.tokens) * (int64_t{*top} + 1) : 0;
+}
+
+absl::Status CheckScoring(const ClientRequest& request, int64_t count) {
+  const std::string& path = request.form.paths.prompt_logprobs;
+  if (!request.prompt.segments.empty()) {
+    return absl::InvalidArgumentError(StrCat(path, ": is not supported with output_of; send the output's own text"));
+  }
+  if (!request.context.id.empty())
+    return absl::InvalidArgumentError(StrCat(path, ": is not supported with context_id"));
+  if (count <= kMaxPromptLogprobs) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(path, ": ", count, " log probabilities of prompts, limit ",
+                                           kMaxPromptLogprobs, " per call (prompt tokens times ",
+                                           *request.spec.sampling.prompt_logprobs + 1, ")"));
+}
+
 absl::Status CheckMaxTokens(const ClientRequest& request) {
   if (request.prefill_only || !request.has_max_tokens) return absl::OkStatus();
   const ServedModel& model = *request.served;

@@ -45,6 +45,7 @@ struct FieldPaths {
   std::string messages = "chat.messages";
   std::string parts = "parts";  // of a message
   std::string max_tokens = "sampling.max_tokens";
+  std::string prompt_logprobs = "sampling.prompt_logprobs";
   SamplingName sampling = WireName;
 };
 
@@ -79,6 +80,10 @@ struct ClientRequest {
   absl::Time deadline = absl::InfiniteFuture();  // RouterCore::EndBy may set an earlier one
   // Id of the call that brought the request, for logs. Empty if the call has none.
   std::string call{};
+
+  // Whether a decode worker computes the prompt, for its log probabilities. Such a prompt has no
+  // references and no context, and no prefill worker gets it.
+  bool scores() const { return spec.sampling.prompt_logprobs.has_value(); }
 };
 
 // Returns the session's name within the router. The same client name in two cache domains gives two
@@ -102,6 +107,15 @@ struct PromptLimit {
   // this before tokenization, which takes time.
   absl::Status CheckText(std::string_view text, int64_t before) const;
 };
+
+// Upper bound on the log probabilities of prompts in one call: for each token of a prompt, its own
+// and those of the most likely tokens. It bounds the size of an answer.
+inline constexpr int64_t kMaxPromptLogprobs = 262'144;
+// Returns the number of log probabilities that the request wants of its prompt.
+int64_t PromptLogprobsOf(const ClientRequest& request);
+// Returns INVALID_ARGUMENT if `count` exceeds the bound, or if the request scores a prompt with
+// references or a context. REQUIRES: the request scores its prompt.
+absl::Status CheckScoring(const ClientRequest& request, int64_t count);
 
 // Returns INVALID_ARGUMENT if the tokens of the prompt so far leave less than the client's
 // max_tokens.

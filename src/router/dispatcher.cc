@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/match.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
@@ -330,10 +329,9 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   Request* found = requests_.FindByWorkerName(update.request_id);
   if (found == nullptr) return;
   Request& request = *found;
-  // Writers of answers rely on equal lengths.
-  if (request.asked.spec.sampling.logprobs && update.logprobs.size() != update.tokens.size()) {
-    const std::string what = absl::StrCat("decode worker ", link, " sent ", update.logprobs.size(),
-                                          " log probabilities for ", update.tokens.size(), " tokens");
+  // Writers of answers rely on it.
+  if (const absl::Status complete = request.CheckLogprobs(update); !complete.ok()) {
+    const std::string what = absl::StrCat("decode worker ", link, " sent ", complete.message());
     // The decode worker goes on with the request unless it is cancelled there.
     actions_.push_back(WorkerCommand{link, CancelJob{update.request_id}});
     return OnFailed(link, {update.request_id, absl::InternalError(what), absl::ZeroDuration(), false}, now);
@@ -419,6 +417,8 @@ void Dispatcher::Act(const RouterAction& action, absl::Time now) {
       return AppendPrompt(action, now);
     case RouterAction::Kind::kStartDecode:
       return StartDecode(action, now);
+    case RouterAction::Kind::kStartScoring:
+      return StartScoring(action, now);
     case RouterAction::Kind::kCancel:
       actions_.push_back(WorkerCommand{action.worker, CancelJob{action.request->worker_id}});
       return;
@@ -467,11 +467,7 @@ void Dispatcher::Act(PromptFailed& failed, absl::Time) { core_.Fail(*failed.node
 
 void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
   Request& request = *action.request;
-  if (action.hedge) {
-    requests_.NameHedge(request);
-  } else if (!std::exchange(request.named_ahead, false)) {
-    requests_.NameForWorkers(request);
-  }
+  action.hedge ? requests_.NameHedge(request) : requests_.NameForPlacement(request);
   ForgetPlace(request, now);
   PrefillJob job = request.StartPrefill(action);
   job.spec.arrival_offset = ArrivalOffset(request, now);
@@ -496,6 +492,16 @@ void Dispatcher::StartDecode(const RouterAction& action, absl::Time now) {
   actions_.push_back(WorkerCommand{action.worker, std::move(job)});
 }
 
+// The decode worker is also the worker that computes the prompt.
+void Dispatcher::StartScoring(const RouterAction& action, absl::Time now) {
+  Request& request = *action.request;
+  requests_.NameForPlacement(request);
+  ForgetPlace(request, now);
+  if (request.output.empty()) request.stages.Prefilled({}, now);
+  request.prefilled_by = action.worker;
+  StartDecode(action, now);
+}
+
 // The worker finds the request by the name of its next hand-off, which is drawn here.
 void Dispatcher::SendKeepRoom(const RouterAction& action) {
   Request& request = *action.request;
@@ -507,12 +513,8 @@ void Dispatcher::SendKeepRoom(const RouterAction& action) {
 void Dispatcher::NoteDecodeWorker(Request& request) const {
   const auto& workers = core_.registry().workers();
   // KV of the prompt, and perhaps of the output, comes from the prefill worker.
-  const std::string numerics_id = absl::StrCat(workers.at(request.prefilled_by).info.numerics_id, " ",
-                                               workers.at(request.decoded_by).info.numerics_id);
-  if (!request.output.empty()) {
-    request.mixed_numerics |= numerics_id != request.numerics_id || absl::StrContains(numerics_id, "varying-bits");
-  }
-  request.numerics_id = numerics_id;
+  request.NoteNumerics(absl::StrCat(workers.at(request.prefilled_by).info.numerics_id, " ",
+                                    workers.at(request.decoded_by).info.numerics_id));
 }
 
 void Dispatcher::End(const RouterAction& action, absl::Time now) {

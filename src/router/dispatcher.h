@@ -179,6 +179,7 @@ class Dispatcher {
   void StartPrefill(const RouterAction& action, absl::Time now);
   void AppendPrompt(const RouterAction& action, absl::Time now);
   void StartDecode(const RouterAction& action, absl::Time now);
+  void StartScoring(const RouterAction& action, absl::Time now);
   void SendKeepRoom(const RouterAction& action);
   void End(const RouterAction& action, absl::Time now);
 

@@ -146,8 +146,7 @@ const Policy& PolicyOf(const PlacementOptions& options) {
 absl::StatusOr<Routing> RoutingNamed(std::string_view name) { return ValueNamed("routing", name, kPolicies); }
 
 int64_t AttachedWorker::HandoffsUnderWay() const {
-  return std::ranges::count_if(
-      requests, [](const Request* request) { return request->placement.state == Placement::State::kPrefilling; });
+  return std::ranges::count_if(requests, [](const Request* request) { return request->placement.asks(); });
 }
 
 void AttachedWorker::AddUnusedRoom(int64_t count) { unused_room = std::min(unused_room + count, HandoffsUnderWay()); }

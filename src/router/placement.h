@@ -71,7 +71,8 @@ struct AttachedWorker {
   bool serves() const { return !drained && !load.draining && health == WorkerHealth::kWell; }
   // Returns whether the router moves the worker's requests to other workers.
   bool avoided() const { return drained || IsAvoided(health); }
-  // Returns how many requests of this router have a hand-off to the worker under way.
+  // Returns how many requests of this router have a hand-off to the worker under way, or compute
+  // their prompts there.
   int64_t HandoffsUnderWay() const;
   void AddUnusedRoom(int64_t count);
   // Lets one request use room that the worker has reported. Returns false if there is none.
@@ -90,9 +91,11 @@ struct Placement {
   // - kCollecting: a streaming prompt for which no prefill worker has room. The router collects it.
   // - kStreaming: a streaming prompt whose increments a prefill worker computes.
   // - kPrefilling: a prefill worker computes the complete prompt and hands it off.
+  // - kScoring: the decode worker computes the prompt itself, for its log probabilities. It has
+  //   sent no tokens yet.
   // - kStarting: the hand-off is committed, and the decode worker has not sent tokens yet.
   // - kDecoding: the decode worker generates.
-  enum class State { kNone, kHeld, kWaiting, kCollecting, kStreaming, kPrefilling, kStarting, kDecoding };
+  enum class State { kNone, kHeld, kWaiting, kCollecting, kStreaming, kPrefilling, kScoring, kStarting, kDecoding };
   // A job at an avoided prefill worker, whose hedge runs at another worker.
   struct Former {
     WorkerAddress prefill, decode;  // configured addresses
@@ -157,6 +160,8 @@ struct Placement {
   // Returns when the request ends if all time from now on counts. REQUIRES: `refused_at` is set,
   // and CountTime was called now.
   absl::Time CapacityEnd(absl::Duration capacity_wait, absl::Time now) const;
+  // Returns whether the request asks its decode worker for room, or has just got it there.
+  bool asks() const { return state == State::kPrefilling || state == State::kScoring; }
   // Returns whether the request waits for a worker, or for room on a worker.
   bool waits() const { return state == State::kWaiting || state == State::kCollecting; }
 };

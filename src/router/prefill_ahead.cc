@@ -23,6 +23,8 @@ bool IsPrefix(std::span<const TokenId> a, std::span<const TokenId> of) {
 // --- shadows -------------------------------------------------------------------------------------
 
 void PrefillAhead::Generated(Request& request, std::span<const TokenId> tokens, absl::Time now) {
+  // A request that scores its prompt leaves no cached KV.
+  if (request.asked.scores()) return;
   // Until the request ends, the shadow prefill receives whole blocks only.
   if (options_.shadows && !request.asked.session.empty()) Shadow(request, tokens, false, now);
 }

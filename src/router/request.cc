@@ -5,7 +5,9 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/match.h"
 #include "agent/scoped_id.h"
+#include "base/strings.h"
 #include "base/trace_context.h"
 #include "router/router_action.h"
 
@@ -95,14 +97,34 @@ PrefillAppend Request::AppendPrompt(const RouterAction& action) {
 }
 
 DecodeJob Request::StartDecode() const {
-  DecodeJob job{.request_id = worker_id,
-                .spec = asked.spec,
-                .reservation = done->reservation,
-                .decode_incarnation = done->decode_incarnation,
-                .blocks = done->blocks};
+  DecodeJob job{.request_id = worker_id, .spec = asked.spec};
+  if (done) {
+    job.reservation = done->reservation;
+    job.decode_incarnation = done->decode_incarnation;
+    job.blocks = done->blocks;
+  }
   job.spec.tokens.Append(output);
   job.spec.generated = completion_tokens;
   return job;
+}
+
+void Request::NoteNumerics(std::string now) {
+  if (!output.empty()) mixed_numerics |= now != numerics_id || absl::StrContains(now, "varying-bits");
+  numerics_id = std::move(now);
+}
+
+absl::Status Request::CheckLogprobs(const TokenUpdate& update) const {
+  if (asked.spec.sampling.logprobs && update.logprobs.size() != update.tokens.size()) {
+    return absl::InvalidArgumentError(
+        StrCat(update.logprobs.size(), " log probabilities for ", update.tokens.size(), " tokens"));
+  }
+  const bool first = output.empty() && (!update.tokens.empty() || update.finish == FinishReason::kLength);
+  if (!asked.scores() || !first) return absl::OkStatus();
+  const size_t tokens = update.prompt ? update.prompt->tokens.size() : 0;
+  const size_t logprobs = update.prompt ? update.prompt->logprobs.size() : 0;
+  if (tokens == asked.spec.tokens.size() && logprobs + 1 == tokens) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(logprobs, " log probabilities and ", tokens, " ids for a prompt of ",
+                                           asked.spec.tokens.size(), " tokens"));
 }
 
 KeepRoom Request::AskForRoom(const RouterAction& action) const {

@@ -127,7 +127,12 @@ struct Request {
   // Returns the increment for the prefill worker of a kAppend or kClose action. All tokens so far
   // then count as sent.
   PrefillAppend AppendPrompt(const RouterAction& action);
-  DecodeJob StartDecode() const;  // REQUIRES: `done` is set
+  // Without `done`, the job has no hand-off, and the decode worker computes the prompt.
+  DecodeJob StartDecode() const;
+  // Takes the numerics ids of the workers that compute the prompt and the output.
+  void NoteNumerics(std::string now);
+  // Returns INVALID_ARGUMENT if the update lacks log probabilities that the request wants.
+  absl::Status CheckLogprobs(const TokenUpdate& update) const;
   // Returns the message for the decode worker of a kKeepRoom action.
   KeepRoom AskForRoom(const RouterAction& action) const;
   // Returns how many of the prompt's first `blocks` blocks its prefill worker has now. The worker

@@ -37,6 +37,8 @@ class RequestTable {
   Request* FindByWorkerName(const RequestId& worker_id) const;
   // Draws a new worker_id. FindByWorkerName no longer finds the old one.
   void NameForWorkers(Request& request);
+  // As NameForWorkers, unless the name for the next placement was drawn ahead.
+  void NameForPlacement(Request& request);
   // Draws a new worker_id for a hedge. The old one becomes former_id, and FindByWorkerName finds
   // both. REQUIRES: the request has no former_id.
   void NameHedge(Request& request);

@@ -94,7 +94,7 @@ void RoomKeeper::CheckInvariants(const absl::flat_hash_set<Request*>& live) cons
     const Placement& placement = kept.request->placement;
     BATON_CHECK(workers_.workers().contains(link), link);
     BATON_CHECK(placement.room_at == link, kept.request->id);
-    const bool asks = placement.state == Placement::State::kPrefilling && placement.decode == link;
+    const bool asks = placement.asks() && placement.decode == link;
     BATON_CHECK(asks || placement.state == Placement::State::kWaiting, kept.request->id);
     BATON_CHECK(asks == kept.name_used && placement.refused_at.has_value(), kept.request->id);
   }

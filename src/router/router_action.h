@@ -13,6 +13,7 @@ struct Request;
 struct RouterAction {
   // - kAppend: the prompt has an increment.
   // - kClose: the increment is the last. From then on the request is like any other.
+  // - kStartScoring: the decode worker gets the request without a hand-off.
   // - kKeepRoom: the worker keeps room for the request.
   // - kDropRoom: the worker keeps room for no request.
   // - kHealth: the health of a worker has changed.
@@ -25,6 +26,7 @@ struct RouterAction {
     kAppend,
     kClose,
     kStartDecode,
+    kStartScoring,
     kCancel,
     kKeepRoom,
     kDropRoom,

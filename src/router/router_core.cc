@@ -302,7 +302,7 @@ bool RouterCore::AskAgain(Request& request, const WorkerAddress& link, absl::Tim
 // it has KV there, and may be the one that asked because of a report of room.
 void RouterCore::PassOnRoom(const Placement& placement) {
   // Room that the worker kept for this request remains kept, or the worker reports it itself.
-  const bool asks = placement.state == State::kPrefilling && placement.room_at != placement.decode;
+  const bool asks = placement.asks() && placement.room_at != placement.decode;
   const AttachedWorker* worker = asks ? registry_.Find(placement.decode) : nullptr;
   if (worker == nullptr) return;
   // The count includes this request, so a count above 1 means that another request has a hand-off
@@ -313,8 +313,10 @@ void RouterCore::PassOnRoom(const Placement& placement) {
 bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, int32_t tokens, bool finished) {
   Placement& placement = request.placement;
   if (placement.decode != link) return false;
-  if (placement.state != State::kStarting && placement.state != State::kDecoding) return false;
-  if (placement.state == State::kStarting) ForgetRefusals(request);
+  const bool first = placement.state == State::kStarting || placement.state == State::kScoring;
+  if (!first && placement.state != State::kDecoding) return false;
+  if (placement.state == State::kScoring) tenants_.Granted(request);
+  if (first) ForgetRefusals(request);
   placement.state = State::kDecoding;
   placement.in_step = true;
   placement.lost_workers = placement.failed_starts = placement.moves = placement.hangs = 0;
@@ -339,34 +341,27 @@ void RouterCore::EndAll() {
 bool RouterCore::TryPlace(Request& request, absl::Time now) {
   request.placement.refusals.ForgetDue(now);
   const WorkerChoice::Workers chosen = choice_.Choose(request);
-  if (chosen.prefill == nullptr) return false;
+  if (!chosen.found()) return false;
   Place(request, chosen, now);
   return true;
 }
 
 void RouterCore::Place(Request& request, const WorkerChoice::Workers& workers, absl::Time now, bool hedge) {
-  const AttachedWorker& prefill = *workers.prefill;
   const AttachedWorker* decode = workers.decode;
   Placement& placement = request.placement;
-  const bool streaming = placement.route.streaming;
   waiting_.Remove(request);
   placement.CountTime(now);
   rooms_.Placed(request, decode, now);
-  placement.state = streaming ? State::kStreaming : State::kPrefilling;
+  placement.state = workers.StateOf(request);
   placement.in_step = false;
-  assignments_.ToPrefill(request, prefill);
-  if (streaming) {
+  if (workers.prefill != nullptr) assignments_.ToPrefill(request, *workers.prefill);
+  if (placement.state == State::kStreaming) {
     assignments_.Expect(request, decode);
   } else if (decode != nullptr) {
     assignments_.ToDecode(request, *decode);
   }
-  actions_.push_back({.kind = RouterAction::Kind::kStartPrefill,
-                      .request = &request,
-                      .worker = prefill.link,
-                      .decode_worker = decode == nullptr ? "" : decode->info.address,
-                      .streaming = streaming,
-                      .hedge = hedge,
-                      .with_output = workers.CanHandOff(placement.prompt_tokens)});
+  if (placement.state == State::kScoring) placement.decoder = decode->info.decoder();
+  actions_.push_back(workers.ActionFor(request, hedge));
   Arm(request);
 }
 
@@ -454,7 +449,7 @@ void RouterCore::Move(Request& request, absl::Time now) {
   placement.refusals.EndAwaitsAt(now + limits_.retry_hint);
   placement.refusals.ForgetDue(now);
   const WorkerChoice::Workers chosen = choice_.ChooseToMove(request);
-  if (chosen.prefill == nullptr) return;
+  if (!chosen.found()) return;
   placement.CountTime(now, /*is_wait=*/false);
   const bool hedge =
       placement.state == State::kPrefilling && !placement.former && registry_.At(placement.prefill).avoided();

@@ -4,6 +4,8 @@
 //      ▲            │             │  RESOURCE_EXHAUSTED
 //      └────────────┴─────────────┘
 //
+// - A request that wants log probabilities of its prompt goes from waiting to scoring, and then to
+//   decoding. Only a decode worker gets it.
 // - If a worker refuses a request with RESOURCE_EXHAUSTED, the core tries another worker at once.
 //   If all workers have refused, the request waits and asks again, unless it is a low-priority job,
 //   which ends. It ends with the last refusal once its waits add up to `capacity_wait`. Time in

@@ -33,6 +33,24 @@ bool WorkerChoice::Workers::CanHandOff(int64_t tokens) const {
          prefill->info.numerics_id == decode->info.numerics_id && prefill->info.CanHold(tokens);
 }
 
+Placement::State WorkerChoice::Workers::StateOf(const Request& request) const {
+  if (prefill == nullptr) return Placement::State::kScoring;
+  return request.placement.route.streaming ? Placement::State::kStreaming : Placement::State::kPrefilling;
+}
+
+RouterAction WorkerChoice::Workers::ActionFor(Request& request, bool hedge) const {
+  if (prefill == nullptr) {
+    return {.kind = RouterAction::Kind::kStartScoring, .request = &request, .worker = decode->link};
+  }
+  return {.kind = RouterAction::Kind::kStartPrefill,
+          .request = &request,
+          .worker = prefill->link,
+          .decode_worker = decode == nullptr ? "" : decode->info.address,
+          .streaming = request.placement.route.streaming,
+          .hedge = hedge,
+          .with_output = CanHandOff(request.placement.prompt_tokens)};
+}
+
 absl::Status WorkerChoice::Readiness(const Request& request) const {
   const std::string& model = request.asked.served->name;
   RETURN_IF_ERROR(workers_.Readiness(model, request.asked.prefill_only));
@@ -53,9 +71,16 @@ WorkerChoice::Candidates WorkerChoice::DecodesFor(const Request& request) const 
   return decodes;
 }
 
+WorkerChoice::Workers WorkerChoice::ChooseToScore(const Request& request) const {
+  Candidates decodes = Usable(DecodesFor(request), request.most_tokens());
+  std::erase_if(decodes, [&](const AttachedWorker* worker) { return request.placement.refusals.Has(worker->link); });
+  return {nullptr, ChooseDecode(decodes, request, /*ahead=*/nullptr, options_)};
+}
+
 WorkerChoice::Workers WorkerChoice::Choose(const Request& request) const {
   const Placement& placement = request.placement;
   const ClientRequest& asked = request.asked;
+  if (asked.scores()) return ChooseToScore(request);
   const auto refused = [&](const AttachedWorker* worker) { return placement.refusals.Has(worker->link); };
   Candidates decodes = DecodesFor(request);
   Candidates prefills = workers_.Prefills(asked.served->name, asked.prefill_only, decodes);
@@ -79,7 +104,7 @@ WorkerChoice::Workers WorkerChoice::Choose(const Request& request) const {
 
 WorkerChoice::Workers WorkerChoice::ChooseToMove(const Request& request) const {
   const Workers chosen = Choose(request);
-  if (chosen.prefill == nullptr || chosen.prefill->avoided()) return {};
+  if (!chosen.found() || (chosen.prefill != nullptr && chosen.prefill->avoided())) return {};
   if (chosen.decode == nullptr) return chosen;
   const auto from = workers_.workers().find(request.placement.decode);
   const bool may_stay = !request.output.empty() && from != workers_.workers().end() && !IsAvoided(from->second.health);
@@ -102,6 +127,7 @@ const AttachedWorker* WorkerChoice::DecodeFor(const Request& request, const Atta
 int64_t FewestUncached(const WorkerRegistry& workers, const Request& request) {
   int64_t fewest = request.placement.prompt_tokens;
   const ClientRequest& asked = request.asked;
+  if (asked.scores()) return fewest;
   const WorkerRegistry::Candidates decodes = workers.Decodes(asked.served->name);
   for (const AttachedWorker* worker : workers.Prefills(asked.served->name, asked.prefill_only, decodes)) {
     fewest = std::min(fewest, UncachedTokens(*worker, request));

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "router/placement.h"
 #include "router/request.h"
+#include "router/router_action.h"
 #include "router/worker_registry.h"
 
 namespace baton {
@@ -22,9 +23,17 @@ class WorkerChoice {
   // if one is missing.
   absl::Status Readiness(const Request& request) const;
   struct Workers {
-    const AttachedWorker* prefill = nullptr;  // null: no workers can take the request now
+    // Null for a request that scores its prompt.
+    const AttachedWorker* prefill = nullptr;
     // Null for a prefill-only request. May be null for a streaming prompt.
     const AttachedWorker* decode = nullptr;
+
+    // If false, no workers can take the request now.
+    bool found() const { return prefill != nullptr || decode != nullptr; }
+    // Returns the state of the request at these workers, and the action that sends it there.
+    // REQUIRES: found().
+    Placement::State StateOf(const Request& request) const;
+    RouterAction ActionFor(Request& request, bool hedge) const;
 
     // Returns whether the prefill worker can hand off KV of a prompt together with its output, of
     // `tokens` tokens in all. Otherwise the decode worker replays the output.
@@ -39,6 +48,7 @@ class WorkerChoice {
   const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill) const;
 
  private:
+  Workers ChooseToScore(const Request& request) const;
   // Returns the decode workers for the request's model, and for its output if it has any.
   Candidates DecodesFor(const Request& request) const;
   const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill, Candidates decodes) const;

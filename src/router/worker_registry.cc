@@ -166,8 +166,8 @@ absl::Status WorkerRegistry::BlameQuarantine(const Placement& placement, const a
 }
 
 absl::Status WorkerRegistry::BlameHang(const Placement& placement) const {
-  const bool decodes = placement.state == Placement::State::kStarting || placement.state == Placement::State::kDecoding;
-  const auto found = workers_.find(decodes ? placement.decode : placement.prefill);
+  const bool prefills = !placement.prefill.empty();
+  const auto found = workers_.find(prefills ? placement.prefill : placement.decode);
   const bool hangs = found != workers_.end() && found->second.health == WorkerHealth::kHung && placement.in_step;
   if (!hangs) return absl::OkStatus();
   return absl::InternalError(StrCat("worker ", found->first, " hangs in a step with the request, and ", placement.hangs,

@@ -55,9 +55,16 @@ absl::StatusOr<KvFormat> FormatFrom(const std::string& name) {
 }
 
 TokenLogprobs FromProto(const v1::TokenLogprobs& proto) {
-  TokenLogprobs result{.logprob = proto.logprob()};
+  TokenLogprobs result{.logprob = proto.logprob(), .top = {}, .rank = proto.rank()};
   const int n = std::min(proto.top_ids_size(), proto.top_logprobs_size());
   for (int i = 0; i < n; ++i) result.top.emplace_back(proto.top_ids(i), proto.top_logprobs(i));
+  return result;
+}
+
+PromptLogprobs FromProto(const v1::PromptLogprobs& proto) {
+  PromptLogprobs result{.tokens = {proto.token_ids().begin(), proto.token_ids().end()}, .logprobs = {}};
+  result.logprobs.reserve(static_cast<size_t>(proto.logprobs_size()));
+  for (const v1::TokenLogprobs& logprobs : proto.logprobs()) result.logprobs.push_back(FromProto(logprobs));
   return result;
 }
 
@@ -367,6 +374,7 @@ void ToProto(const TokenUpdate& update, worker::v1::TokenUpdate& proto) {
   proto.set_text(update.text);
   if (update.finish) proto.set_finish(ToProto(*update.finish));
   if (update.queued) proto.set_queued_us(absl::ToInt64Microseconds(*update.queued));
+  if (update.prompt) *proto.mutable_prompt_logprobs() = ToProto(*update.prompt);
 }
 
 TokenUpdate FromProto(worker::v1::TokenUpdate&& proto) {
@@ -377,6 +385,7 @@ TokenUpdate FromProto(worker::v1::TokenUpdate&& proto) {
   update.text = std::move(*proto.mutable_text());
   update.finish = FromProto(proto.finish());
   if (proto.has_queued_us()) update.queued = absl::Microseconds(std::max<int64_t>(proto.queued_us(), 0));
+  if (proto.has_prompt_logprobs()) update.prompt = FromProto(proto.prompt_logprobs());
   return update;
 }
 
@@ -399,9 +408,17 @@ RequestFailed FromProto(const worker::v1::RequestFailed& proto) {
   return failed;
 }
 
+v1::PromptLogprobs ToProto(const PromptLogprobs& prompt) {
+  v1::PromptLogprobs proto;
+  proto.mutable_token_ids()->Assign(prompt.tokens.begin(), prompt.tokens.end());
+  for (const TokenLogprobs& logprobs : prompt.logprobs) *proto.add_logprobs() = ToProto(logprobs);
+  return proto;
+}
+
 v1::TokenLogprobs ToProto(const TokenLogprobs& logprobs) {
   v1::TokenLogprobs proto;
   proto.set_logprob(logprobs.logprob);
+  proto.set_rank(logprobs.rank);
   for (const auto& [id, value] : logprobs.top) {
     proto.add_top_ids(id);
     proto.add_top_logprobs(value);

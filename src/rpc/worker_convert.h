@@ -15,8 +15,8 @@ namespace baton {
 // The version of proto/worker.proto. Every change of that file raises the version, and tools/tidy
 // checks this by the digest below. A router refuses workers of another version, because all
 // processes of a cluster run one version.
-// proto/worker.proto: 00fa8d792626ba38
-inline constexpr uint32_t kWorkerProtocolVersion = 10;
+// proto/worker.proto: 6b69908733dc841d
+inline constexpr uint32_t kWorkerProtocolVersion = 11;
 
 worker::v1::KvLayout ToProto(const KvLayout& layout);
 absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto);
@@ -54,6 +54,7 @@ worker::v1::RequestFailed ToProto(const RequestFailed& failed);
 RequestFailed FromProto(const worker::v1::RequestFailed& proto);
 
 v1::TokenLogprobs ToProto(const TokenLogprobs& logprobs);
+v1::PromptLogprobs ToProto(const PromptLogprobs& prompt);
 v1::FinishReason ToProto(FinishReason reason);
 
 }  // namespace baton

@@ -95,7 +95,8 @@ void DecodeService::Start(Streams::Stream* stream, DecodeJob job) {
   if (!status.ok()) return streams_.SendTo(stream, DecodeFailed({id, status, absl::ZeroDuration()}));
   DecodeWorker* worker = worker_;
   status = worker == nullptr ? absl::UnavailableError("the worker shuts down") : worker->Start(std::move(job));
-  if (!status.ok()) OnFailed({id, status, absl::ZeroDuration()});
+  // A worker without room for a prompt that it computes itself reports when it has room.
+  if (!status.ok()) OnFailed({id, status, absl::ZeroDuration(), absl::IsResourceExhausted(status)});
 }
 
 void DecodeService::OnGone(Streams::Stream* stream) {

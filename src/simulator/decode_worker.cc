@@ -18,7 +18,7 @@ SimulatedDecode::SimulatedDecode(WorkerAddress address, Options options, Simulat
 void SimulatedDecode::Start(DecodeJob job) {
   const RequestId id = job.request_id;
   if (const absl::Status status = engine_.Start(std::move(job), core_.queue.Now()); !status.ok()) {
-    options_.send({.updates = {}, .failures = {{id, status, absl::ZeroDuration()}}});
+    options_.send({.updates = {}, .failures = {{id, status, absl::ZeroDuration(), absl::IsResourceExhausted(status)}}});
   }
   Wake();
 }
@@ -63,7 +63,7 @@ void SimulatedDecode::FinishStep(DecodeStep& step) {
   const absl::Status swapped = CopySwaps(step, backend_.slab(), SimulatedBackend::BlockBytes());
   BATON_CHECK(swapped.ok(), "host memory is always copied");
   const LogitsView logits = backend_.Forward(step.batch);
-  for (int64_t row = 0; row < std::ssize(step.rows); ++row) step.Sample(row, logits, scratch_);
+  for (int64_t row = 0; row < step.logit_rows(); ++row) step.Sample(row, logits, scratch_);
   engine_.FinishStep(absl::OkStatus(), /*next_started=*/false);
   stepping_ = false;
   SendEvents();

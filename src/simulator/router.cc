@@ -34,6 +34,7 @@ ClientRequest SimulatedRouter::ToClientRequest(SimulatedRequest request) const {
   read.spec.sampling.draw.temperature = request.temperature;
   if (request.temperature > 0) read.spec.sampling.seed = request.seed;
   read.spec.sampling.max_tokens = request.max_tokens;
+  if (request.scores) read.spec.sampling.prompt_logprobs = 0;
   read.spec.sampling.ignore_eos = true;
   read.spec.sampling.stop = std::move(request.stop);
   read.has_max_tokens = true;

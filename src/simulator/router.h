@@ -28,6 +28,7 @@ struct SimulatedRequest {
   // 0: the tokens with the highest logits. Otherwise, tokens drawn with `seed`.
   float temperature = 0;
   uint64_t seed = 0;
+  bool scores = false;              // wants log probabilities of its prompt
   std::string workflow{}, agent{};  // empty for none
   // Expected tokens of the output. 0 if unknown.
   int32_t expected_tokens = 0;

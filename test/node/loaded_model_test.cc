@@ -37,7 +37,7 @@ TEST_CASE("Option --device cpu places the model on the CPU and sizes its KV memo
   CHECK(model->device->name() == "cpu");
   CHECK(model->devices == std::vector<int>{0});
   CHECK(model->blocks == (8 << 20) / model->block_bytes);
-  CHECK(model->step.logits == options.max_batch);
+  CHECK(model->step.logits == options.max_batch + options.score_tokens);
   CHECK(model->step.tokens == std::max<int64_t>(options.step_tokens, options.max_batch));
 }
 

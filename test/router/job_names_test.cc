@@ -1,4 +1,5 @@
-// The names that workers have for jobs of requests that are hedged, moved or wait for kept room.
+// Jobs of workers: their token buffers, and the names of jobs of requests that are hedged, moved or
+// wait for kept room.
 #include "catch.h"
 #include "world/dispatcher_world.h"
 
@@ -131,6 +132,25 @@ TEST_CASE("Dispatcher asks for room for prompt and output when a stream goes on"
   d.now += RouterLimits().room_wait;
   (*d).Tick(d.now);
   CHECK(d.Take() == Lines{"decode-1: keep room for r#ab.3 3 + 1"});
+}
+
+TEST_CASE("Request shares one token buffer among its jobs") {
+  Driven d;
+  ClientRequest request = d.Request("r", "ab");
+  const TokenId* tokens = request.spec.tokens.data();
+  const auto sent = [&] {
+    const auto actions = (*d).TakeActions();
+    REQUIRE(actions.size() == 1);
+    return std::get<WorkerCommand>(actions[0]).what;
+  };
+  REQUIRE(d.Submit(std::move(request)).ok());
+  const auto prefill = std::get<PrefillJob>(sent());
+  CHECK(prefill.spec.tokens.data() == tokens);
+  PrefillDone done;
+  done.request_id = prefill.request_id;
+  done.decode_incarnation = Incarnation(22);
+  (*d).OnPrefillDone(kP, done, d.now);
+  CHECK(std::get<DecodeJob>(sent()).spec.tokens.data() == tokens);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class RandomCluster {
     for (const auto& [link, worker] : core_.workers()) CHECK(worker.requests.empty());
   }
 
-  int ended = 0, finished = 0, kept = 0, avoided = 0, hedged = 0, formers_kept = 0;
+  int ended = 0, finished = 0, kept = 0, avoided = 0, hedged = 0, formers_kept = 0, scored = 0;
 
  private:
   static RouterLimits Limits(uint64_t seed) {
@@ -114,7 +114,8 @@ class RandomCluster {
     if (Draw(2) == 0) request.session = absl::StrCat("s", Draw(4));
     if (Draw(2) == 0) request.deadline = now_ + absl::Milliseconds(Draw(3000));
     request.prefill_only = Draw(5) == 0;
-    request.streaming = Draw(3) == 0;
+    request.scores = !request.prefill_only && Draw(4) == 0;
+    request.streaming = !request.scores && Draw(3) == 0;
     if (request.streaming) {
       request.prompt_tokens = Draw(100);
       streaming_[request.id] = request.prompt_tokens;
@@ -176,6 +177,7 @@ class RandomCluster {
       }
       hedged += action.hedge;
       formers_kept += action.kind == Kind::kKeepFormer;
+      scored += action.kind == Kind::kStartScoring;
       if (action.kind == Kind::kDropFormer || action.kind == Kind::kKeepFormer) continue;
       if (action.kind == Kind::kDropRoom) {
         REQUIRE(jobs_.contains(action.worker));
@@ -220,7 +222,7 @@ class RandomCluster {
 };
 
 TEST_CASE("RouterCore ends every request once in random runs") {
-  int ended = 0, finished = 0, kept = 0, avoided = 0, hedged = 0, formers_kept = 0;
+  int ended = 0, finished = 0, kept = 0, avoided = 0, hedged = 0, formers_kept = 0, scored = 0;
   const Seeds seeds = ForEachWorld<RandomCluster>(200, [&](const RandomCluster& cluster) {
     ended += cluster.ended;
     finished += cluster.finished;
@@ -228,6 +230,7 @@ TEST_CASE("RouterCore ends every request once in random runs") {
     avoided += cluster.avoided;
     hedged += cluster.hedged;
     formers_kept += cluster.formers_kept;
+    scored += cluster.scored;
   });
   if (seeds.all()) {
     CHECK(ended > 10000);
@@ -236,6 +239,7 @@ TEST_CASE("RouterCore ends every request once in random runs") {
     CHECK(avoided > 1000);
     CHECK(hedged > 100);
     CHECK(formers_kept > 10);
+    CHECK(scored > 1000);
   }
 }
 

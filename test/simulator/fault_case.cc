@@ -78,6 +78,7 @@ class CaseDrawer {
       request.segments.emplace_back(Reference{.upstream = upstream.request.id, .announced = true});
       request.segments.emplace_back(Text());
     }
+    request.scores = request.segments.size() == 1 && number % 5 == 0;
     if (dice_.Chance(0.1)) drawn.cancel_at = drawn.at + Within(absl::Seconds(1));
   }
 

@@ -148,6 +148,7 @@ struct Output {
   std::optional<FinishReason> finish;
   std::vector<absl::Duration> queued;  // the `queued` of its updates
   absl::Status failure;
+  std::optional<PromptLogprobs> prompt;
   bool ended() const { return finish.has_value() || !failure.ok(); }
 };
 
@@ -160,6 +161,9 @@ inline void Collect(std::span<const TokenUpdate> updates, std::map<RequestId, Ou
     output.text += update.text;
     output.finish = update.finish;
     if (update.queued) output.queued.push_back(*update.queued);
+    if (!update.prompt) continue;
+    BATON_CHECK(!output.prompt, "the log probabilities of a prompt came twice");
+    output.prompt = update.prompt;
   }
 }
 inline void Collect(const RequestFailed& failed, std::map<RequestId, Output>& outputs) {
@@ -221,19 +225,19 @@ class DecodeWorld {
   DecodeStep* Begin() {
     engine.Tick(now);
     DecodeStep* step = engine.BeginStep(now);
-    if (step == nullptr || step->rows.empty() || !TakesLate()) TakeEvents();
+    if (step == nullptr || step->batch.slices.empty() || !TakesLate()) TakeEvents();
     return step;
   }
   void Finish(DecodeStep& step) {
     absl::Status status = CopySwaps(step, backend.kv_slab(), FakeBackend::Layout().BlockBytes());
     BATON_CHECK(status.ok(), "host memory is always copied");
     bool next_started = false;
-    if (!step.rows.empty()) {
+    if (!step.batch.slices.empty()) {
       const absl::StatusOr<LogitsView> logits = backend.Forward(
           step.batch, [](int64_t) { return true; }, {[this] { TakeEvents(); }, [this] { return BeginNext(); }});
       status = logits.status();
       next_started = logits.ok() && logits->next_started;
-      for (int64_t i = 0; logits.ok() && i < std::ssize(step.rows); ++i) step.Sample(i, *logits, scratch);
+      for (int64_t i = 0; logits.ok() && i < step.logit_rows(); ++i) step.Sample(i, *logits, scratch);
     }
     engine.FinishStep(status, next_started);
     if (!TakesLate()) TakeEvents();

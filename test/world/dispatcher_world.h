@@ -70,6 +70,7 @@ class Driven {
     update.text = text;
     update.finish = finish;
     update.queued = queued;
+    update.prompt = std::exchange(scored, {});
     dispatcher_.OnUpdate(kD, update, now);
   }
   // Runs a request that generates `text`.
@@ -116,6 +117,7 @@ class Driven {
   absl::Time now = absl::UnixEpoch();
   std::vector<absl::Duration> arrival_offsets;  // of the prompts last taken
   std::vector<TokenId> appended;                // the last increment of a prompt
+  std::optional<PromptLogprobs> scored;         // on the next update of Made
 
  private:
   static Dispatcher::Options Options(bool shortest_first, std::optional<SessionLimits> sessions, RouterLimits limits) {
@@ -136,7 +138,8 @@ class Driven {
     tokens_[append.request_id] += static_cast<int32_t>(append.tokens.size());
     return absl::StrCat(append.last ? "close " : "append ", append.request_id, " ", TextOf(append.tokens));
   }
-  static std::string Line(const DecodeJob& job) {
+  std::string Line(const DecodeJob& job) {
+    names_[job.request_id.substr(0, job.request_id.find('#'))] = job.request_id;
     const std::string line = absl::StrCat("decode ", job.request_id, " ", TextOf(job.spec.tokens));
     return job.spec.generated == 0 ? line : absl::StrCat(line, ", ", job.spec.generated, " of them output");
   }

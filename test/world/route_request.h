@@ -31,6 +31,7 @@ struct RouteRequest {
   bool at_holder = false;
   absl::Time deadline = absl::InfiniteFuture();
   bool held = false;
+  bool scores = false;
 };
 
 inline const ServedModel* ServedNamed(const std::string& name) {
@@ -50,6 +51,7 @@ inline void Fill(Request& record, RouteRequest route) {
   record.asked.spec.tokens = PromptOf(route.prompt_tokens);
   record.asked.spec.sampling.max_tokens = route.max_new_tokens;
   record.asked.spec.priority = route.priority;
+  if (route.scores) record.asked.spec.sampling.prompt_logprobs = 0;
   record.asked.prefill_only = route.prefill_only;
   record.asked.context.holder = std::move(route.holder);
   record.asked.context.tokens = route.held_tokens;

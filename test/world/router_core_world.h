@@ -130,6 +130,9 @@ inline std::vector<std::string> Take(CoreById& core) {
       case Kind::kClose:
         lines.push_back(absl::StrCat("close ", action.request->id, " ", action.worker, " ", action.decode_worker));
         break;
+      case Kind::kStartScoring:
+        lines.push_back(absl::StrCat("score ", action.request->id, " ", action.worker));
+        break;
       case Kind::kStartDecode:
         lines.push_back(absl::StrCat("decode ", action.request->id, " ", action.worker));
         break;

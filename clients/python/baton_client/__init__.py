@@ -16,8 +16,9 @@ from .aio import AsyncClient, AsyncRun, AsyncWorkflow
 from .client import Client, Run, Workflow
 from .errors import BatonError
 from .prompts import Announced, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
-from .results import Chunk, Model, Prefilled, Result, Span, Timings, TokenLogprobs, Trace, TracedRequest, Usage
+from .results import (Chunk, Model, Prefilled, PromptLogprobs, Result, Span, Timings, TokenLogprobs, Trace,
+                      TracedRequest, Usage)
 
 __all__ = ["Announced", "AsyncClient", "AsyncRun", "AsyncWorkflow", "BatonError", "Chunk", "Client", "Message", "Model",
-           "Options", "OutputOf", "Part", "Prefilled", "Reference", "Result", "Run", "Sampling", "Span", "Timings",
-           "TokenIds", "TokenLogprobs", "Trace", "TracedRequest", "Usage", "Workflow"]
+           "Options", "OutputOf", "Part", "Prefilled", "PromptLogprobs", "Reference", "Result", "Run", "Sampling",
+           "Span", "Timings", "TokenIds", "TokenLogprobs", "Trace", "TracedRequest", "Usage", "Workflow"]

@@ -109,6 +109,8 @@ class Sampling:
     bad_words: str | Sequence[str] = ()
     # Upper bound on the tokens between <think> and </think>.
     thinking_token_budget: int | None = None
+    # The same for the tokens of the prompt (Result.prompt_logprobs).
+    prompt_logprobs: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

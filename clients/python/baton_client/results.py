@@ -13,6 +13,17 @@ class TokenLogprobs:
     logprob: float
     # (token id, log probability), the likeliest first.
     top: tuple[tuple[int, float], ...]
+    # Only for tokens of a prompt: 1 plus the number of likelier tokens.
+    rank: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class PromptLogprobs:
+    """Log probabilities of a prompt's tokens."""
+
+    token_ids: tuple[int, ...]
+    # One for each token but the first, which follows nothing.
+    logprobs: tuple[TokenLogprobs, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +36,8 @@ class Chunk:
     text: str
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...]
+    # On one message if the request asked for it.
+    prompt_logprobs: PromptLogprobs | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +87,8 @@ class Result:
     context_length: int  # tokens of the context; 0 without a context
     # Milliseconds for which the router keeps the context, unless it is used again.
     lease_ms: int
+    # None unless the request asked for it.
+    prompt_logprobs: PromptLogprobs | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,10 +175,17 @@ def _name(message: Any, field: str) -> Any:
     return value.name.removeprefix(f"{field.upper()}_").lower()
 
 
+def _read_logprobs(tokens: Any) -> tuple[TokenLogprobs, ...]:
+    return tuple(TokenLogprobs(token.logprob, tuple(zip(token.top_ids, token.top_logprobs)), token.rank)
+                 for token in tokens)
+
+
 def read_chunk(response: Any) -> Chunk:
-    logprobs = tuple(TokenLogprobs(token.logprob, tuple(zip(token.top_ids, token.top_logprobs)))
-                     for token in response.logprobs)
-    return Chunk(response.text, tuple(response.token_ids), logprobs)
+    prompt = None
+    if response.HasField("prompt_logprobs"):
+        sent = response.prompt_logprobs
+        prompt = PromptLogprobs(tuple(sent.token_ids), _read_logprobs(sent.logprobs))
+    return Chunk(response.text, tuple(response.token_ids), _read_logprobs(response.logprobs), prompt)
 
 
 def read_result(request_id: str, chunks: list[Chunk], final: Any) -> Result:
@@ -172,7 +194,8 @@ def read_result(request_id: str, chunks: list[Chunk], final: Any) -> Result:
         token_ids=tuple(id for chunk in chunks for id in chunk.token_ids),
         logprobs=tuple(token for chunk in chunks for token in chunk.logprobs),
         finish_reason=_name(final, "finish_reason"), usage=_fields(Usage, final.usage),
-        timings=_fields(Timings, final.timings), context_length=final.context_length, lease_ms=final.lease_ms)
+        timings=_fields(Timings, final.timings), context_length=final.context_length, lease_ms=final.lease_ms,
+        prompt_logprobs=next((chunk.prompt_logprobs for chunk in chunks if chunk.prompt_logprobs), None))
 
 
 def read_prefilled(response: Any) -> Prefilled:

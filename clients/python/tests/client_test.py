@@ -75,6 +75,20 @@ class ClientTest(unittest.TestCase):
         stopped = flow.agent("a", "abc", max_tokens=20, sampling=Sampling(temperature=1, seed=1, stop_ids=[first])).result()
         self.assertEqual((stopped.finish_reason, stopped.token_ids), ("stop", (first,)))
 
+    def test_a_prompt_has_log_probabilities_without_and_with_an_output(self):
+        flow = self.client.workflow("w")
+        scored = [flow.agent("a", TokenIds([72, 73, 74, 75]), sampling=dataclasses.replace(
+            GREEDY, max_tokens=most, prompt_logprobs=2)).result() for most in (0, 3)]
+        for result in scored:
+            self.assertEqual(result.prompt_logprobs.token_ids, (72, 73, 74, 75))
+            self.assertEqual([len(token.top) for token in result.prompt_logprobs.logprobs], [2] * 3)
+            self.assertTrue(all(token.rank >= 1 for token in result.prompt_logprobs.logprobs))
+        self.assertEqual(scored[0].prompt_logprobs, scored[1].prompt_logprobs)
+        self.assertEqual(scored[0].token_ids, ())
+        plain = flow.agent("a", TokenIds([72, 73, 74, 75]), sampling=dataclasses.replace(GREEDY, max_tokens=3)).result()
+        self.assertEqual(scored[1].token_ids, plain.token_ids)
+        self.assertIsNone(plain.prompt_logprobs)
+
     def test_a_reference_stands_for_the_tokens_of_the_output_to_the_bit(self):
         flow = self.client.workflow("trip")
         facts = flow.agent("facts", "List three facts about the sea", sampling=GREEDY)

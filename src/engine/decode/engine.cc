@@ -30,12 +30,13 @@ uint64_t DefaultSeed(Incarnation incarnation, const RequestId& request) {
 }  // namespace
 
 void DecodeStep::Sample(int64_t i, const LogitsView& forward, SamplerScratch& scratch) {
+  const std::span logits(forward.data + i * forward.vocab, static_cast<size_t>(forward.vocab));
+  if (i >= std::ssize(rows)) return prompt_rows[static_cast<size_t>(i - std::ssize(rows))].Score(logits, scratch);
   Row& row = rows[static_cast<size_t>(i)];
   if (row.stream == nullptr) return;
   if (!forward.sampled.empty() && forward.sampled[static_cast<size_t>(i)].id != kNotSampled) {
     row.ended = row.stream->Advance(forward.sampled[static_cast<size_t>(i)]);
   } else {
-    const std::span logits(forward.data + i * forward.vocab, static_cast<size_t>(forward.vocab));
     row.ended = row.stream->Advance(logits, scratch);
   }
 }
@@ -45,11 +46,21 @@ DecodeEngine::DecodeEngine(DecodeEngineOptions options)
       pool_(options_.blocks),
       tree_(pool_),
       scheduler_({.max_batch = options_.max_batch, .positions = options_.model.positions}, pool_, tree_),
+      scorer_(options_.score_tokens),
       receiver_(options_.handoff, pool_, tree_, [this](const ReserveRequest& request, int64_t blocks_now) {
-        return scheduler_.Consider(request, blocks_now, receiver_.outstanding());
+        return scheduler_.Consider(request, blocks_now, Outstanding());
       }) {}
 
+// Prompts that are computed here count as reservations: they have blocks, and become sequences.
+HandoffReceiver::Outstanding DecodeEngine::Outstanding() const {
+  HandoffReceiver::Outstanding outstanding = receiver_.outstanding();
+  outstanding.committed += scorer_.size();
+  outstanding.growth_blocks += scorer_.growth_blocks();
+  return outstanding;
+}
+
 absl::Status DecodeEngine::CheckJob(const DecodeJob& job) const {
+  const int32_t max_tokens = job.spec.sampling.max_tokens;
   RETURN_IF_ERROR(Validate(job.spec.sampling, options_.model.vocab));
   if (job.spec.tokens.empty()) return absl::InvalidArgumentError("the prompt is empty");
   if (std::ssize(job.spec.tokens) > options_.model.positions) {
@@ -57,11 +68,12 @@ absl::Status DecodeEngine::CheckJob(const DecodeJob& job) const {
                                                    options_.model.positions,
                                                    " (the smaller of the model's context length and the KV blocks)"));
   }
-  if (job.spec.generated < 0 ||
-      job.spec.generated >= std::min<int64_t>(std::ssize(job.spec.tokens), job.spec.sampling.max_tokens)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("generated is ", job.spec.generated, ", expected at least 0, less than max_tokens, which is ",
-                     job.spec.sampling.max_tokens, ", and less than the number of tokens, ", job.spec.tokens.size()));
+  const bool makes_none = job.spec.generated == 0 && job.spec.sampling.prompt_logprobs && max_tokens == 0;
+  if (!makes_none &&
+      (job.spec.generated < 0 || job.spec.generated >= std::min<int64_t>(std::ssize(job.spec.tokens), max_tokens))) {
+    return absl::InvalidArgumentError(absl::StrCat("generated is ", job.spec.generated,
+                                                   ", expected at least 0, less than max_tokens, which is ", max_tokens,
+                                                   ", and less than the number of tokens, ", job.spec.tokens.size()));
   }
   for (size_t i = 0; i < job.spec.tokens.size(); ++i) {
     if (job.spec.tokens[i] < 0 || job.spec.tokens[i] >= options_.model.vocab) {
@@ -73,13 +85,15 @@ absl::Status DecodeEngine::CheckJob(const DecodeJob& job) const {
 }
 
 absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
-  if (by_id_.contains(job.request_id) || FindChecking(job.request_id) != checking_.end()) {
+  if (by_id_.contains(job.request_id) || FindChecking(job.request_id) != checking_.end() ||
+      FindScoring(job.request_id) != scoring_.end()) {
     // The KV of the running request is claimed, so this gives up only the second hand-off.
     receiver_.Cancel(job.request_id, now);
     return absl::FailedPreconditionError(
         absl::StrCat("request id ", job.request_id, " is in use by a running request"));
   }
   const absl::Status valid = CheckJob(job);
+  if (valid.ok() && job.spec.sampling.prompt_logprobs) return StartScoring(std::move(job), now);
   absl::StatusOr<Claim> claim = valid.ok() ? receiver_.Start(job, now) : valid;
   if (!claim.ok()) {
     receiver_.Cancel(job.request_id, now);
@@ -93,6 +107,40 @@ absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
     checking_.emplace(std::get<ReservationId>(*claim), std::move(request));
   }
   return absl::OkStatus();
+}
+
+absl::Status DecodeEngine::StartScoring(DecodeJob job, absl::Time now) {
+  if (!options_.shares_output) {
+    return absl::InvalidArgumentError(
+        "log probabilities of prompts: this model is a decoder behind a frozen prefill module of other weights. It "
+        "never computes prompts, so their tokens have no log probabilities");
+  }
+  const RequestSpec& spec = job.spec;
+  const ReserveRequest sizes{.request_id = job.request_id,
+                             .kv_tokens = static_cast<int32_t>(spec.tokens.size()) - 1,
+                             .max_new_tokens = spec.sampling.max_tokens - spec.generated};
+  ASSIGN_OR_RETURN(BlockTable blocks, receiver_.TakeBlocks(sizes, now));
+  const uint64_t seed = DefaultSeed(options_.handoff.incarnation, job.request_id);
+  auto request = std::make_unique<Request>(std::move(job), options_.model, seed, now);
+  const RequestSpec& kept = request->stream.spec();
+  if (sizes.kv_tokens == 0) {
+    Scored(std::move(request), std::move(blocks), {{kept.tokens.begin(), kept.tokens.end()}, {}});
+    return absl::OkStatus();
+  }
+  const int64_t longest = std::min<int64_t>(sizes.kv_tokens + sizes.max_new_tokens, options_.model.positions);
+  const int64_t growth = BlocksFor(longest) - static_cast<int64_t>(blocks.size());
+  const SequenceId id = scorer_.Add(kept, scheduler_.QueueOrder(kept, now), std::move(blocks), growth);
+  scoring_[id] = std::move(request);
+  return absl::OkStatus();
+}
+
+// The KV of the prompt is complete. The request becomes a sequence, unless it generates nothing.
+void DecodeEngine::Scored(std::unique_ptr<Request> request, BlockTable blocks, PromptLogprobs prompt) {
+  DecodeStream& stream = request->stream;
+  if (stream.spec().generated == 0) stream.SetPrompt(std::move(prompt));
+  if (stream.spec().sampling.max_tokens == 0) return Emit(stream.End(FinishReason::kLength));
+  const auto kv_tokens = static_cast<int32_t>(stream.spec().tokens.size()) - 1;
+  Schedule(std::move(request), {.table = std::move(blocks), .keys = {}, .kv_tokens = kv_tokens});
 }
 
 void DecodeEngine::Schedule(std::unique_ptr<Request> request, ClaimedKv kv) {
@@ -119,8 +167,26 @@ DecodeEngine::Checking::iterator DecodeEngine::FindChecking(const RequestId& id)
   return std::ranges::find_if(checking_, [&](const auto& entry) { return entry.second->stream.request_id() == id; });
 }
 
+DecodeEngine::Scoring::iterator DecodeEngine::FindScoring(const RequestId& id) {
+  return std::ranges::find_if(scoring_, [&](const auto& entry) { return entry.second->stream.request_id() == id; });
+}
+
+// Returns false if the request is not computing its prompt.
+bool DecodeEngine::CancelScoring(const RequestId& id) {
+  const auto found = FindScoring(id);
+  if (found == scoring_.end()) return false;
+  found->second->cancelled = true;
+  if (scorer_.Cancel(found->first)) {
+    Emit(found->second->stream.End(FinishReason::kCancelled));
+    scoring_.erase(found);
+    receiver_.RoomMayHaveCome();
+  }
+  return true;
+}
+
 void DecodeEngine::Cancel(const RequestId& request, absl::Time now) {
   receiver_.Cancel(request, now);
+  if (CancelScoring(request)) return;
   if (const auto checking = FindChecking(request); checking != checking_.end()) {
     Emit(checking->second->stream.End(FinishReason::kCancelled));
     checking_.erase(checking);
@@ -148,6 +214,10 @@ void DecodeEngine::FailAll(const absl::Status& status) {
   MakeUpdates();
   while (!requests_.empty()) Fail(requests_.begin()->first, status);
   for (const auto& [check, request] : std::exchange(checking_, {})) Report(request->stream.request_id(), status);
+  for (const auto& [id, request] : std::exchange(scoring_, {})) {
+    BATON_CHECK(scorer_.Cancel(id), "FailAll while a step runs");
+    Report(request->stream.request_id(), status);
+  }
 }
 
 DecodeEngine::Request& DecodeEngine::At(const SequenceId& id) {
@@ -163,20 +233,28 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
     totals_.steps_ahead += next_ahead_;
   } else {
     const DecodePlan& plan = scheduler_.BeginStep();
-    if (plan.empty()) {
+    PromptScorer::Plan& prompts = scorer_.BeginStep();
+    if (plan.empty() && prompts.slices.empty()) {
       scheduler_.FinishStep();
       return nullptr;
     }
     Fill(running_, plan);
+    FillPrompts(running_.step, prompts);
+    for (const SequenceId& id : prompts.prompts) Began(*scoring_.at(id), now);
   }
   for (Request* request : running_.requests) {
-    if (request == nullptr || std::exchange(request->began, true)) continue;
-    TokenUpdate start;
-    start.request_id = request->stream.request_id();
-    start.queued = now - request->added;
-    Emit(std::move(start));
+    if (request != nullptr) Began(*request, now);
   }
   return &running_.step;
+}
+
+// Reports that the request's first step begins, if this step is the first.
+void DecodeEngine::Began(Request& request, absl::Time now) {
+  if (std::exchange(request.began, true)) return;
+  TokenUpdate start;
+  start.request_id = request.stream.request_id();
+  start.queued = now - request.added;
+  Emit(std::move(start));
 }
 
 bool DecodeEngine::MayBeginNext() const {
@@ -185,7 +263,8 @@ bool DecodeEngine::MayBeginNext() const {
   const auto is_chosen_there = [](const DecodeStep::Row& row) {
     return row.sample.has_value() && (row.stream == nullptr || row.stream->may_run_ahead());
   };
-  return std::ranges::all_of(running_.step.rows, is_chosen_there) && scheduler_.MayBeginNext();
+  // Chunks of prompts are planned when the step before them has ended.
+  return scorer_.empty() && std::ranges::all_of(running_.step.rows, is_chosen_there) && scheduler_.MayBeginNext();
 }
 
 const Batch* DecodeEngine::BeginNext() {
@@ -230,6 +309,11 @@ void DecodeEngine::Fill(PlannedStep& to, const DecodePlan& plan) {
   }
 }
 
+void DecodeEngine::FillPrompts(DecodeStep& step, PromptScorer::Plan& plan) {
+  step.batch.slices.insert(step.batch.slices.end(), plan.slices.begin(), plan.slices.end());
+  step.prompt_rows = plan.rows;
+}
+
 void DecodeEngine::DropNext() {
   for (Request* request : next_.requests) --request->steps_in_flight;
   scheduler_.DropNext();
@@ -252,6 +336,7 @@ void DecodeEngine::FinishStep(const absl::Status& status, bool next_started, boo
   for (size_t i = 0; i < step.rows.size(); ++i) {
     if (running_.requests[i] != nullptr) FinishRow(step.rows[i], *running_.requests[i], status);
   }
+  FinishPrompts(status);
   const auto settle = [&](const SwapCopy& copy) {
     const auto it = requests_.find(copy.sequence);
     if (it == requests_.end()) return;  // FinishRow has ended the request
@@ -268,6 +353,20 @@ void DecodeEngine::FinishStep(const absl::Status& status, bool next_started, boo
   }
 }
 
+void DecodeEngine::FinishPrompts(const absl::Status& forward) {
+  for (PromptScorer::Ended& ended : scorer_.FinishStep(forward)) {
+    std::unique_ptr<Request> request = std::move(scoring_.extract(ended.id).mapped());
+    if (request->cancelled) {
+      Emit(request->stream.End(FinishReason::kCancelled));
+    } else if (!ended.status.ok()) {
+      Report(request->stream.request_id(), std::move(ended.status));
+    } else {
+      Scored(std::move(request), std::move(ended.blocks), std::move(ended.prompt));
+    }
+    receiver_.RoomMayHaveCome();
+  }
+}
+
 void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward) {
   --request.steps_in_flight;
   const absl::Status status = forward.ok() ? row.ended.status() : forward;
@@ -276,7 +375,9 @@ void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl:
     return;
   }
   totals_.tokens_out += request.stream.made() > request.stream.spec().generated;
-  if (options_.shares_output) SetOutputBlockKey(row.sequence, request);
+  // Blocks of a prompt that was computed here have no keys, so those of its output have none.
+  const bool scored = request.stream.spec().sampling.prompt_logprobs.has_value();
+  if (options_.shares_output && !scored) SetOutputBlockKey(row.sequence, request);
   if (*row.ended) {
     Emit(request.stream.TakeUpdate());
     Forget(row.sequence);
@@ -347,15 +448,19 @@ DecodeEngine::Load DecodeEngine::load(absl::Time now) const {
   const DecodeScheduler::Counts counts = scheduler_.counts();
   const HandoffReceiver::Outstanding outstanding = receiver_.outstanding();
   Load load = totals_;
-  load.running = counts.sequences;
+  load.scoring = std::ssize(scoring_);
+  load.running = counts.sequences + load.scoring;
   load.batch = counts.batch;
   load.swapped = counts.swapped;
   load.reserved = outstanding.reserved;
   load.committed = outstanding.committed;
   load.blocks = pool_.counts();
-  for (const auto& [id, request] : requests_) {
-    if (!request->began) load.longest_wait = std::max(load.longest_wait, now - request->added);
-  }
+  const auto count_wait = [&](const auto& entry) {
+    if (!entry.second->began) load.longest_wait = std::max(load.longest_wait, now - entry.second->added);
+  };
+  std::ranges::for_each(requests_, count_wait);
+  std::ranges::for_each(scoring_, count_wait);
+  load.scored_tokens = scorer_.tokens_computed();
   load.growth_share = counts.growth_share;
   load.keeps_room = receiver_.keeps_room();
   load.preemptions = counts.preemptions;
@@ -371,6 +476,7 @@ void DecodeEngine::CheckInvariants() const {
   tree_.CheckInvariants();
   scheduler_.CheckInvariants();
   receiver_.CheckInvariants();
+  BATON_CHECK(std::ssize(scoring_) == scorer_.size(), "a prompt without request");
   BATON_CHECK(requests_.size() == by_id_.size(), "requests_ and by_id_ differ");
   BATON_CHECK(without_update_.size() <= requests_.size(), "an update is due for a request that does not exist");
   BATON_CHECK(static_cast<int64_t>(requests_.size()) == scheduler_.counts().sequences, "a sequence without request");

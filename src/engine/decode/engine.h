@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "engine/decode/prompt_scorer.h"
 #include "engine/decode/scheduler.h"
 #include "engine/decode/stream.h"
 #include "engine/handoff/receiver.h"
@@ -32,8 +33,11 @@ struct DecodeEngineOptions {
   DecodeModel model;
   int64_t blocks = 0;  // of the slab
   int32_t max_batch = 64;
+  // Upper bound on tokens of prompts that a step computes for their log probabilities.
+  int32_t score_tokens = 64;
   // True if the decode module is the prefill module. Blocks of output then get block keys, so a
-  // prompt of the next turn can share them.
+  // prompt of the next turn can share them. Only such a worker computes log probabilities of
+  // prompts.
   bool shares_output = false;
 };
 
@@ -64,7 +68,9 @@ struct DecodeStep {
   std::span<SwapCopy const> out;
   std::span<SwapCopy const> in;
   Batch batch;            // empty if there are copies only
-  std::vector<Row> rows;  // of the batch
+  std::vector<Row> rows;  // of the batch's first slices, one for each
+  // The rows of logits of the other slices, which are chunks of prompts.
+  std::span<PromptScorer::Row> prompt_rows;
 
   void Clear() {  // keeps the memory
     out = {};
@@ -72,15 +78,21 @@ struct DecodeStep {
     batch.slices.clear();
     batch.started = false;
     rows.clear();
+    prompt_rows = {};
   }
-  // Gives row i its next token. This is the token that the backend sampled, or else a token that
-  // the row's sampler chooses from the logits. `forward` is the result of Forward for the batch.
-  // REQUIRES: TakeEvents was called after the previous step's FinishStep.
+  // Whether the step computes chunks of prompts.
+  bool scores() const { return batch.slices.size() > rows.size(); }
+  // The rows of logits that Forward returns.
+  int64_t logit_rows() const { return std::ssize(rows) + std::ssize(prompt_rows); }
+  // Gives row i of logits its next token, or takes the log probabilities of a prompt's token. The
+  // next token is the one that the backend sampled, or else one that the row's sampler chooses from
+  // the logits. `forward` is the result of Forward for the batch. REQUIRES: i < logit_rows().
+  // TakeEvents was called after the previous step's FinishStep.
   void Sample(int64_t i, const LogitsView& forward, SamplerScratch& scratch);
 };
 
 // Runs the requests of a decode worker. A request is started, perhaps checked, and scheduled as a
-// sequence until it ends.
+// sequence until it ends. The prompt of a request with prompt_logprobs is computed here before.
 //
 // Not thread-safe. Only a DecodeStep may run while methods of the engine are called.
 class DecodeEngine {
@@ -95,8 +107,11 @@ class DecodeEngine {
 
   // Claims the KV of a hand-off and starts to decode the request. If HandoffReceiverOptions::verify
   // is set, the blocks are checked before. A request whose blocks are not the bytes that were sent
-  // then fails with DATA_LOSS. Errors:
-  // - INVALID_ARGUMENT: a field is out of range.
+  // then fails with DATA_LOSS. A job with prompt_logprobs has no hand-off: its prompt is computed
+  // first, in blocks that are not shared. Errors:
+  // - INVALID_ARGUMENT: a field is out of range. Or the job wants log probabilities of a prompt
+  //   that can never fit, or of a decoder whose prompts another module prefills.
+  // - RESOURCE_EXHAUSTED: there is no room now for the prompt of a job with prompt_logprobs.
   // - FAILED_PRECONDITION: HandoffReceiver::Start refuses, or the request is already being decoded.
   //
   // After an error the hand-off is given up. A request that was already being decoded continues.
@@ -137,6 +152,7 @@ class DecodeEngine {
     int64_t running = 0;
     int64_t batch = 0;    // sequences in the last step
     int64_t swapped = 0;  // part of `running`: swapped out
+    int64_t scoring = 0;  // part of `running`: their prompts are computed for log probabilities
     int64_t reserved = 0;
     int64_t committed = 0;  // handed off and not started, or being checked
     BlockPool::Counts blocks;
@@ -151,7 +167,8 @@ class DecodeEngine {
     // Part of `steps`: enqueued before the previous step was over, so that the device did not wait.
     int64_t steps_ahead = 0;
     int64_t tokens_out = 0;
-    int64_t finished = 0;  // with any finish reason
+    int64_t scored_tokens = 0;  // tokens of prompts that were computed for log probabilities
+    int64_t finished = 0;       // with any finish reason
     int64_t failed = 0;
     int64_t preemptions = 0;
     int64_t evictions = 0;
@@ -162,7 +179,7 @@ class DecodeEngine {
   };
   // `now`: for the times of the load. Without it, these times are zero.
   Load load(absl::Time now = absl::InfinitePast()) const;
-  bool idle() const { return requests_.empty() && checking_.empty(); }
+  bool idle() const { return requests_.empty() && checking_.empty() && scoring_.empty(); }
   void CheckInvariants() const;
 
  private:
@@ -178,6 +195,8 @@ class DecodeEngine {
         : stream(std::move(job.request_id), std::move(job.spec), model, seed), added(now) {}
   };
   using Requests = std::map<SequenceId, std::unique_ptr<Request>>;
+  // Started requests whose prompts are being computed for log probabilities.
+  using Scoring = std::map<SequenceId, std::unique_ptr<Request>>;
   // Started requests whose blocks are being checked.
   using Checking = std::map<ReservationId, std::unique_ptr<Request>>;
   struct PlannedStep {
@@ -187,11 +206,19 @@ class DecodeEngine {
 
   absl::Status CheckJob(const DecodeJob& job) const;
   Checking::iterator FindChecking(const RequestId& id);
+  Scoring::iterator FindScoring(const RequestId& id);
+  HandoffReceiver::Outstanding Outstanding() const;
+  absl::Status StartScoring(DecodeJob job, absl::Time now);
+  void Scored(std::unique_ptr<Request> request, BlockTable blocks, PromptLogprobs prompt);
+  bool CancelScoring(const RequestId& id);
   void Schedule(std::unique_ptr<Request> request, ClaimedKv kv);
   Request& At(const SequenceId& id);
   void Fill(PlannedStep& step, const DecodePlan& plan);
+  void FillPrompts(DecodeStep& step, PromptScorer::Plan& plan);
+  void Began(Request& request, absl::Time now);
   void DropNext();
   void FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward);
+  void FinishPrompts(const absl::Status& forward);
   void End(const SequenceId& id, Request& request);
   void MakeUpdates();
   void SetOutputBlockKey(const SequenceId& id, const Request& request);
@@ -204,8 +231,10 @@ class DecodeEngine {
   BlockPool pool_;
   RadixTree tree_;
   DecodeScheduler scheduler_;
+  PromptScorer scorer_;
   HandoffReceiver receiver_;
   Requests requests_;
+  Scoring scoring_;
   Checking checking_;
   absl::flat_hash_map<RequestId, SequenceId> by_id_;
   PlannedStep running_, next_;

@@ -58,11 +58,15 @@ Admission DecodeScheduler::Consider(const ReserveRequest& request, int64_t block
   return Wait{};
 }
 
+absl::Time DecodeScheduler::QueueOrder(const RequestSpec& spec, absl::Time arrived) const {
+  const int32_t levels = std::clamp(spec.priority, -kMaxPriorityLevels, kMaxPriorityLevels);
+  return arrived + spec.arrival_offset - levels * options_.time_per_priority;
+}
+
 SequenceId DecodeScheduler::Add(ClaimedKv kv, const RequestSpec& spec, absl::Time arrived) {
   BATON_CHECK(kv.kv_tokens + 1 <= options_.positions, "a sequence that can never run");
   BATON_CHECK(static_cast<int64_t>(kv.table.size()) == BlocksFor(kv.kv_tokens), "table and tokens differ");
-  const int32_t levels = std::clamp(spec.priority, -kMaxPriorityLevels, kMaxPriorityLevels);
-  const SequenceId id{arrived + spec.arrival_offset - levels * options_.time_per_priority, ++added_};
+  const SequenceId id{QueueOrder(spec, arrived), ++added_};
   Sequence& sequence = sequences_[id];
   sequence.spec = &spec;
   sequence.arrived = arrived;

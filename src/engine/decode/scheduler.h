@@ -95,6 +95,8 @@ class DecodeScheduler {
   Admission Consider(const ReserveRequest& request, int64_t blocks_now,
                      const HandoffReceiver::Outstanding& outstanding) const;
 
+  // Returns SequenceId::queue_order of a request that arrived at `arrived`.
+  absl::Time QueueOrder(const RequestSpec& spec, absl::Time arrived) const;
   // Adds a sequence whose table holds the KV of [0, kv.kv_tokens). Its request arrived at
   // `arrived`. All requests without a tenant count as one tenant's. REQUIRES: `spec` outlives the
   // sequence.

@@ -13,8 +13,9 @@ namespace baton {
 
 // A step copies the blocks of swaps first, and then computes.
 //
-// - The forecast of its computation is the longest one of the last sixteen steps. Batches and
-//   histories change little from one step to the next.
+// - The forecast of its computation is the longest one of the last sixteen steps of its kind.
+//   Batches and histories change little from one step to the next. Steps that score prompts are a
+//   kind of their own, because they compute more tokens.
 // - Swaps are rare and differ in size. Their forecast comes from their bytes, and their time does
 //   not count as the step's once they are complete.
 //
@@ -22,30 +23,37 @@ namespace baton {
 // make progress do not look like a hung step, and copies that never end do.
 class StepForecast {
  public:
-  // A step begins. It has `swapped_bytes` to copy before it computes.
-  void Begin(int64_t swapped_bytes, absl::Time now) {
+  // A step begins. It has `swapped_bytes` to copy before it computes. `scores`: it computes prompts
+  // for their log probabilities.
+  void Begin(int64_t swapped_bytes, bool scores, absl::Time now) {
     began_ = now;
     copies_ = CopyForecast(swapped_bytes);
+    kind_ = scores ? 1 : 0;
   }
   // The copies of the running step are complete. Need not be called if the step has none.
-  void Copied(absl::Time now) { Begin(0, now); }
+  void Copied(absl::Time now) { Begin(0, kind_ == 1, now); }
   // REQUIRES: a step runs.
   void Finish(absl::Time now) {
-    times_[next_++ % times_.size()] = now - began_;
+    Times& times = times_[kind_];
+    times.last[times.next++ % times.last.size()] = now - began_;
     began_ = absl::InfiniteFuture();
   }
 
   // Returns for how long the running step has copied or, after that, computed. Zero if none runs.
   absl::Duration RunningFor(absl::Time now) const { return std::max(now - began_, absl::ZeroDuration()); }
-  // Returns a forecast of a step's time, with the copies of the running step until they are
-  // complete. Zero without copies before the first step.
-  absl::Duration forecast() const { return *std::ranges::max_element(times_) + copies_; }
+  // Returns a forecast of the time of the running or last step, with the copies of the running step
+  // until they are complete. Zero without copies before the first step of its kind has ended.
+  absl::Duration forecast() const { return *std::ranges::max_element(times_[kind_].last) + copies_; }
 
  private:
   absl::Time began_ = absl::InfiniteFuture();  // InfiniteFuture: no step runs
   absl::Duration copies_;                      // forecast of the running step's copies
-  std::array<absl::Duration, 16> times_{};     // a ring of the last steps
-  size_t next_ = 0;
+  struct Times {
+    std::array<absl::Duration, 16> last{};  // a ring of the last steps
+    size_t next = 0;
+  };
+  std::array<Times, 2> times_{};  // by kind
+  size_t kind_ = 0;               // of the running or last step; 1: it scores prompts
 };
 
 }  // namespace baton

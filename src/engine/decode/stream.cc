@@ -98,6 +98,7 @@ TokenUpdate DecodeStream::TakeUpdate() {
     text_.clear();
     return update;
   }
+  update.prompt = std::exchange(prompt_, std::nullopt);
   update.tokens.push_back(output_.back());
   if (spec_.sampling.logprobs) update.logprobs.push_back(std::move(logprobs_));
   update.text = std::exchange(text_, {});
@@ -112,6 +113,7 @@ TokenUpdate DecodeStream::End(FinishReason reason) {
   BATON_CHECK(!needs_update_, "End before the update of the last token");
   TokenUpdate update;
   update.request_id = request_id_;
+  update.prompt = std::exchange(prompt_, std::nullopt);
   update.text = output_text_.Finish();
   update.finish = reason;
   return update;

@@ -46,6 +46,10 @@ class DecodeStream {
   // before Advance; prompt_tokens() - 1 <= kv_tokens < tokens.size() of the spec.
   void Resume(int64_t kv_tokens);
 
+  // Takes the log probabilities of the prompt, which the next update returns. REQUIRES: the stream
+  // has no output, and End or TakeUpdate follows.
+  void SetPrompt(PromptLogprobs prompt) { prompt_ = std::move(prompt); }
+
   // Returns the token that the next step runs: the last token of the output, or first the prompt's
   // last token (design idea 1). Valid until Advance.
   std::span<const TokenId> next_input() const {
@@ -104,6 +108,7 @@ class DecodeStream {
   int64_t max_new_tokens_;  // of the spec, limited by the model's positions
   Sampler sampler_;
   OutputText output_text_;
+  std::optional<PromptLogprobs> prompt_;  // until the first update
 
   // State of the last token, until `TakeUpdate`.
   bool needs_update_ = false;

@@ -90,6 +90,10 @@ absl::Status DecodeWorker::Start(DecodeJob job) {
   {
     const std::lock_guard lock(mutex_);
     if (grace_over_) return absl::UnavailableError("the decode worker was shut down");
+    // As OnReserve: such a job has no reservation yet.
+    if (closing_ && job.spec.sampling.prompt_logprobs) {
+      return absl::ResourceExhaustedError("the decode worker shuts down and takes no new prompts");
+    }
     RETURN_IF_ERROR(engine_.Start(std::move(job), clock_.Now()));
   }
   loop_.Wake();
@@ -155,7 +159,7 @@ absl::Time DecodeWorker::Step() {
     engine_.Tick(clock_.Now());
     step = engine_.BeginStep(clock_.Now());
     if (step != nullptr) {
-      forecast_.Begin(SwappedBytes(*step, backend_.kv_layout().BlockBytes()), clock_.Now());
+      forecast_.Begin(SwappedBytes(*step, backend_.kv_layout().BlockBytes()), step->scores(), clock_.Now());
     }
     if (drained()) drained_.notify_all();
   }
@@ -218,14 +222,14 @@ DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
     const std::lock_guard lock(mutex_);
     forecast_.Copied(clock_.Now());
   }
-  if (step.rows.empty()) return {absl::OkStatus()};
+  if (step.batch.slices.empty()) return {absl::OkStatus()};
   if (!step.batch.started) pace_.Begin(clock_.Now());
   const absl::StatusOr<LogitsView> logits = backend_.Forward(
       step.batch, [](int64_t) { return true; }, {[this] { DeliverEvents(); }, [this] { return BeginNext(); }});
   const bool device_waited = logits.ok() && logits->device_waited;
   pace_.Finish(clock_.Now(), device_waited);
   if (!logits.ok()) return {logits.status()};
-  BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend returned a wrong number of rows");
+  BATON_CHECK(logits->rows == step.logit_rows(), "the backend returned a wrong number of rows");
   BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows,
               "the backend sampled a wrong number of rows");
   Sample(step, *logits);
@@ -233,7 +237,7 @@ DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
 }
 
 void DecodeWorker::Sample(DecodeStep& step, const LogitsView& logits) {
-  const auto rows = std::ssize(step.rows);
+  const int64_t rows = step.logit_rows();
   const auto parts = std::min<int64_t>(rows, std::ssize(scratches_));
   const auto sample_part = [&](int64_t part) {
     for (int64_t row = part; row < rows; row += parts) {

@@ -137,6 +137,28 @@ absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(ReserveRequest request, 
   Tick(now);
   RETURN_IF_ERROR(CheckReserve(request));
   links_.at(request.writer).last_message = now;
+  std::variant<FoundBlocks, Wait, NeverFits> found = FindBlocks(request);
+  if (std::holds_alternative<Wait>(found)) return Wait{};
+  if (const auto* never = std::get_if<NeverFits>(&found)) return *never;
+  auto& [table, held] = std::get<FoundBlocks>(found);
+  return Grant(std::move(request), std::move(table), held, now);
+}
+
+absl::StatusOr<BlockTable> HandoffReceiver::TakeBlocks(const ReserveRequest& request, absl::Time now) {
+  Tick(now);
+  std::variant<FoundBlocks, Wait, NeverFits> found = FindBlocks(request);
+  if (std::holds_alternative<Wait>(found)) {
+    return absl::ResourceExhaustedError(absl::StrCat("the decode worker has no room for KV of ", request.kv_tokens,
+                                                     " prompt tokens: ", tree_.Available(), " of ",
+                                                     pool_.counts().total, " blocks are free or cached"));
+  }
+  if (const auto* never = std::get_if<NeverFits>(&found)) return absl::InvalidArgumentError(never->reason);
+  kept_.Granted(request.request_id);
+  RoomMayHaveCome();  // as after a reservation
+  return std::move(std::get<FoundBlocks>(found).table);
+}
+
+std::variant<HandoffReceiver::FoundBlocks, Wait, NeverFits> HandoffReceiver::FindBlocks(const ReserveRequest& request) {
   const int64_t blocks = BlocksFor(request.kv_tokens);
   if (const int64_t total = pool_.counts().total; blocks > total) {
     return NeverFits{absl::StrCat("the prompt can never fit: its KV of ", request.kv_tokens, " tokens needs ", blocks,
@@ -157,7 +179,7 @@ absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(ReserveRequest request, 
     if (!block.has_value()) return Refuse(request, blocks_now);
     table.Append(*std::move(block));
   }
-  return Grant(std::move(request), std::move(table), static_cast<size_t>(held), now);
+  return FoundBlocks{std::move(table), static_cast<size_t>(held)};
 }
 
 Wait HandoffReceiver::Refuse(const ReserveRequest& request, int64_t blocks_now) {

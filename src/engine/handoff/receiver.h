@@ -125,6 +125,12 @@ class HandoffReceiver {
   // system has reported the end.
   int64_t OnProcessEnd(const std::string& process, absl::Time now);
 
+  // Takes blocks for KV that the worker computes itself, under the policy for reservations. Reads
+  // the request's name and sizes. The blocks are the caller's and have no reservation. Errors:
+  // - RESOURCE_EXHAUSTED: there is no room now. TakeRoom reports it, as after Wait.
+  // - INVALID_ARGUMENT: there can never be room.
+  absl::StatusOr<BlockTable> TakeBlocks(const ReserveRequest& request, absl::Time now);
+
   // Claims a committed reservation for a job of the router. Returns FAILED_PRECONDITION if the job
   // names another incarnation, generation, request, prompt or block count. Also if the reservation
   // is not committed, has lapsed or was claimed before. Start does not compare the blocks' bytes.
@@ -201,6 +207,12 @@ class HandoffReceiver {
   absl::Status CheckLink(const LinkRequest& request) const;
   absl::Status CheckReserve(const ReserveRequest& request) const;
   absl::Status CheckStart(const DecodeJob& job, const Reservation& reservation) const;
+  // Blocks for a prompt. The first `held` blocks were found in the tree.
+  struct FoundBlocks {
+    BlockTable table;
+    size_t held = 0;
+  };
+  std::variant<FoundBlocks, Wait, NeverFits> FindBlocks(const ReserveRequest& request);
   Wait Refuse(const ReserveRequest& request, int64_t blocks_now);
   // Returns the policy's answer for a reservation that leaves kept room free.
   Admission Consider(const ReserveRequest& request, int64_t blocks_now);
