@@ -70,11 +70,17 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
                const std::shared_ptr<CompletionAnswer>& answer) {
   size_t choice = 0;
   bool admitted = false;
+  int64_t prompt_logprobs = 0;  // of all choices
   for (size_t prompt = 0; prompt < completion.requests.size(); ++prompt) {
     if (answer->over()) return;
     const absl::StatusOr<ClientRequest> read =
         parts.admission.Read(completion.requests[prompt], context, completion.FormOf(prompt), &completion.values);
     if (!read.ok()) return parts.admission.Refuse(*answer->sink(choice), read.status());
+    prompt_logprobs += PromptLogprobsOf(*read) * completion.samples;
+    if (const absl::Status fits = read->scores() ? CheckScoring(*read, prompt_logprobs) : absl::OkStatus();
+        !fits.ok()) {
+      return parts.admission.Refuse(*answer->sink(choice), fits);
+    }
     if (completion.chat) answer->SetThinking(ThinkingOf(*completion.model, EndOf(*read)));
     for (int32_t sample = 0; sample < completion.samples && !answer->over(); ++sample, ++choice) {
       ClientRequest request = *read;

@@ -104,7 +104,7 @@ constexpr ApiField kLastFields[] = {
     Refused("logprob_token_ids", kGenerate),
     Fixed("stream_interval", kGenerate, "1"),
     Fixed("include_reasoning", kChat, "true"),
-    Refused("prompt_logprobs", kGenerate, "is not supported: prefill workers have no LM head"),
+    Supported("prompt_logprobs", kGenerate, ReadPromptLogprobs, "0 to 20, without `stream`"),
     // Prompts.
     Refused("truncate_prompt_tokens", kGenerate, "is not supported: prompts are not cut"),
     Fixed("truncation_side", kGenerate, R"("left")", R"("right")"),
@@ -118,10 +118,10 @@ constexpr ApiField kLastFields[] = {
     Fixed("vllm_xargs", kGenerate, "{}"),
     // Completions.
     Supported("max_tokens", kCompletions, ReadCompletionMaxTokens, "default 16"),
-    Supported("logprobs", kCompletions, ReadCompletionLogprobs, "0 to 20, without `echo`; `false` for none"),
+    Supported("logprobs", kCompletions, ReadCompletionLogprobs, "0 to 20; `false` for none"),
     Supported("segments", kCompletions, ReadSegments, "in place of `prompt`"),
     Supported("prompt", kCompletions, ReadPrompt),
-    Supported("echo", kCompletions, ReadEcho, "without `logprobs`"),
+    Supported("echo", kCompletions, ReadEcho),
     Fixed("suffix", kGenerate, R"("")"),
     Fixed("add_special_tokens", kCompletions, "true"),
     Refused("prompt_embeds", kCompletions),

@@ -15,6 +15,7 @@ void ReadStream(BodyDraft& draft, const ApiField& field);
 void ReadStreamOptions(BodyDraft& draft, const ApiField& field);
 void ReadTimeout(BodyDraft& draft, const ApiField& field);
 void ReadBestOf(BodyDraft& draft, const ApiField& field);
+void ReadPromptLogprobs(BodyDraft& draft, const ApiField& field);
 // Read a text or an object that does not affect the answer.
 void ReadLabel(BodyDraft& draft, const ApiField& field);
 void ReadIgnoredObject(BodyDraft& draft, const ApiField& field);

@@ -29,6 +29,7 @@ inline FieldPaths OpenAiPaths() {
           .messages = "messages",
           .parts = "content",
           .max_tokens = "max_tokens",
+          .prompt_logprobs = "prompt_logprobs",
           .sampling = JsonName};
 }
 
@@ -60,6 +61,9 @@ struct CompletionCall {
   std::vector<std::string> echo{};
   // The number of likeliest tokens with a log probability. Unset if the answer has none at all.
   std::optional<int32_t> logprobs{};
+  // The same for the member "prompt_logprobs" of the answer, whose form is vLLM's. An echo with
+  // logprobs shows the prompt's log probabilities with those of the output.
+  std::optional<int32_t> prompt_logprobs{};
   ToolFormat tools = ToolFormat::kNone;   // the format in which the model writes calls
   std::vector<std::string> tool_names{};  // tools that the model may call
   std::vector<StrictTool> strict_tools{};

@@ -1,5 +1,7 @@
 #include "frontend/openai/completion_reader.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/status.h"
@@ -108,8 +110,11 @@ void ReadPrompt(BodyDraft& draft, const ApiField& field) {
 void ReadEcho(BodyDraft& draft, const ApiField& field) {
   FieldReader& body = draft.body;
   if (!body.Bool(field.name).value_or(false)) return;
-  // Log probabilities of the prompt's own tokens are not computed, because prefill has no LM head.
-  if (draft.call.logprobs) return body.Refuse(field.name, "is not supported with logprobs");
+  if (const std::optional<int32_t>& top = draft.call.logprobs) {
+    v1::Sampling& sampling = *draft.request.mutable_sampling();
+    if (!sampling.has_prompt_logprobs()) draft.call.form.paths.prompt_logprobs = field.name;
+    sampling.set_prompt_logprobs(std::max(*top, sampling.prompt_logprobs()));
+  }
   if (!draft.request.context_id().empty()) return body.Refuse(field.name, "is not supported with a context_id");
   for (const v1::Segments& prompt : draft.prompts) {
     auto text = EchoOf(prompt, *draft.call.model);

@@ -48,6 +48,8 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       legacy_calls_(call.legacy_calls),
       samples_(static_cast<size_t>(call.samples)),
       echo_(call.echo),
+      logprobs_(call.logprobs),
+      prompt_logprobs_(call.prompt_logprobs),
       strict_tools_(call.strict_tools),
       stops_(StopsOf(call)),
       min_tokens_(call.requests.front().sampling().min_tokens()),
@@ -97,8 +99,19 @@ void CompletionWriter::Begin(Choice& choice, size_t index, std::string& out) {
   if (chat_ && stream_) out += StrCat(choice.head, R"("role":"assistant","content":"")", plain_tail_);
 }
 
+// The prompt of an echo is shown when the choice begins.
+void CompletionWriter::TakePrompt(Choice& choice, size_t index, const PromptLogprobs& prompt) {
+  if (choice.logprobs && !echo_.empty()) {
+    choice.logprobs->AddPrompt(prompt, echo_[index / samples_], static_cast<size_t>(*logprobs_));
+  }
+  if (prompt_logprobs_) {
+    choice.prompt_logprobs = PromptLogprobsJson(prompt, static_cast<size_t>(*prompt_logprobs_), tokenizer_);
+  }
+}
+
 void CompletionWriter::Update(size_t index, const TokenUpdate& update, std::string& out) {
   Choice& choice = choices_[index];
+  if (update.prompt) TakePrompt(choice, index, *update.prompt);
   if (!choice.begun) Begin(choice, index, out);
   choice.updated = true;
   if (choice.logprobs) choice.logprobs->Add(update);
@@ -252,6 +265,7 @@ void CompletionWriter::AppendChoice(const Choice& choice, size_t index, std::str
   } else {
     out += StrCat(",\"text\":", JsonString(choice.text));
   }
+  if (!chat_ && prompt_logprobs_) out += StrCat(",\"prompt_logprobs\":", choice.prompt_logprobs);
   out += StrCat(",\"logprobs\":", choice.logprobs_json, ",\"finish_reason\":", choice.finish_reason, "}");
 }
 
@@ -262,7 +276,10 @@ std::string CompletionWriter::Body() const {
     if (i > 0) out += ',';
     AppendChoice(choices_[i], i, out);
   }
-  out += StrCat("],\"usage\":", Usage(), "}");
+  out += StrCat("],\"usage\":", Usage());
+  // A chat has one prompt, and the member is at vLLM's place.
+  if (chat_ && prompt_logprobs_) out += StrCat(",\"prompt_logprobs\":", choices_.front().prompt_logprobs);
+  out += '}';
   return out;
 }
 

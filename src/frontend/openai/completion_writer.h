@@ -61,6 +61,7 @@ class CompletionWriter {
     std::string text{};
     std::string calls{};  // elements of a JSON list
     std::string logprobs_json{};
+    std::string prompt_logprobs{};  // in vLLM's form; empty: the call does not want them
     std::string finish_reason{};
     int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // set by End
   };
@@ -68,6 +69,7 @@ class CompletionWriter {
   // Puts the same marks back into all choices. The choices share one search for stop strings.
   void FindMarks(const std::vector<std::string>& names);
   void Begin(Choice& choice, size_t index, std::string& out);
+  void TakePrompt(Choice& choice, size_t index, const PromptLogprobs& prompt);
   // The end of an event, from behind the text or the delta.
   std::string Tail(std::string_view logprobs, std::string_view finish_reason) const;
   // Read takes the model's text. ReadContent takes the part of it that is not reasoning.
@@ -95,6 +97,7 @@ class CompletionWriter {
   const bool chat_, stream_, include_usage_, one_tool_call_, legacy_calls_;
   const size_t samples_;
   const std::vector<std::string> echo_;
+  const std::optional<int32_t> logprobs_, prompt_logprobs_;  // as in CompletionCall
   const std::vector<StrictTool> strict_tools_;
   const std::vector<std::string> stops_;  // stop strings, which all choices share
   const int32_t min_tokens_;              // of each choice

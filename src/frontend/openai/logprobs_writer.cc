@@ -1,5 +1,7 @@
 #include "frontend/openai/logprobs_writer.h"
 
+#include <algorithm>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -37,7 +39,33 @@ void AppendToken(std::string& out, std::string_view bytes, float logprob) {
   out += ']';
 }
 
+// Appends a member of an object of vLLM's prompt_logprobs.
+void AppendRanked(std::string& out, TokenId id, float logprob, int64_t rank, const Tokenizer& tokenizer) {
+  absl::StrAppend(&out, out.back() == '{' ? "" : ",", "\"", id, "\":{\"logprob\":");
+  AppendLogprob(out, logprob);
+  absl::StrAppend(&out, ",\"rank\":", rank, ",\"decoded_token\":");
+  AppendJsonString(out, tokenizer.TokenBytes(id));
+  out += '}';
+}
+
 }  // namespace
+
+std::string PromptLogprobsJson(const PromptLogprobs& prompt, size_t top, const Tokenizer& tokenizer) {
+  std::string out = "[null";
+  for (size_t i = 0; i < prompt.logprobs.size(); ++i) {
+    const TokenLogprobs& logprobs = prompt.logprobs[i];
+    const TokenId own = prompt.tokens[i + 1];
+    out += ",{";
+    AppendRanked(out, own, logprobs.logprob, logprobs.rank, tokenizer);
+    for (size_t k = 0; k < std::min(top, logprobs.top.size()); ++k) {
+      const auto& [id, logprob] = logprobs.top[k];
+      if (id != own) AppendRanked(out, id, logprob, static_cast<int64_t>(k) + 1, tokenizer);
+    }
+    out += '}';
+  }
+  out += ']';
+  return out;
+}
 
 void LogprobsWriter::Add(const TokenUpdate& update) {
   BATON_CHECK(update.logprobs.size() == update.tokens.size(), "each token needs its log probability");
@@ -65,23 +93,52 @@ void LogprobsWriter::AddForChat(TokenId id, const TokenLogprobs& logprobs) {
 }
 
 void LogprobsWriter::AddForCompletion(TokenId id, const TokenLogprobs& logprobs) {
-  if (count_ > 0) {
+  BeginElement(id, offset_ + (shown_.Breaks(id) ? 1 : 0));
+  AddLogprobs(id, logprobs, logprobs.top.size());
+  offset_ += CountCharacters(shown_.Push(id));
+}
+
+void LogprobsWriter::AddPrompt(const PromptLogprobs& prompt, std::string_view echo, size_t top) {
+  Detokenizer shown(tokenizer_);
+  int64_t offset = 0;
+  // The tokenizer's prefix is not part of a text, but of a prompt that consists of token ids.
+  const std::span<const TokenId> prefix = tokenizer_.prompt_prefix();
+  std::string name_of_prefix;
+  for (const TokenId id : prefix) name_of_prefix += tokenizer_.TokenBytes(id);
+  const size_t hidden = echo.starts_with(name_of_prefix) ? 0 : prefix.size();
+  for (size_t i = 0; i < prompt.tokens.size(); ++i, ++count_) {
+    const TokenId id = prompt.tokens[i];
+    BeginElement(id, offset + (shown.Breaks(id) ? 1 : 0));
+    offset += CountCharacters(shown.Push(id));
+    // An echo shows the names of special tokens.
+    if (i >= hidden && tokenizer_.IsSpecial(id)) offset += CountCharacters(tokenizer_.TokenBytes(id));
+    if (i > 0) {
+      AddLogprobs(id, prompt.logprobs[i - 1], top);
+    } else {
+      token_logprobs_ += "null";
+      tops_ += "null";
+    }
+  }
+}
+
+void LogprobsWriter::BeginElement(TokenId id, int64_t offset) {
+  if (!tokens_.empty()) {
     for (std::string* list : {&tokens_, &token_logprobs_, &tops_, &offsets_}) *list += ',';
   }
-  const std::string name = TokenName(tokenizer_.TokenBytes(id));
-  AppendJsonString(tokens_, name);
-  AppendLogprob(token_logprobs_, logprobs.logprob);
-  absl::StrAppend(&offsets_, offset_ + (shown_.Breaks(id) ? 1 : 0));
-  offset_ += CountCharacters(shown_.Push(id));
+  AppendJsonString(tokens_, TokenName(tokenizer_.TokenBytes(id)));
+  absl::StrAppend(&offsets_, offset);
+}
 
-  // The chosen token is one of the tops, as in OpenAI's API. Tokens with equal text become one
-  // member: the chosen token, or else the likeliest.
-  std::vector<std::pair<std::string, float>> tops = {{name, logprobs.logprob}};
-  for (const auto& [top, logprob] : logprobs.top) {
-    std::string top_name = TokenName(tokenizer_.TokenBytes(top));
+// The chosen token is one of the tops, as in OpenAI's API. Tokens with equal text become one
+// member: the chosen token, or else the likeliest.
+void LogprobsWriter::AddLogprobs(TokenId id, const TokenLogprobs& logprobs, size_t top) {
+  AppendLogprob(token_logprobs_, logprobs.logprob);
+  std::vector<std::pair<std::string, float>> tops = {{TokenName(tokenizer_.TokenBytes(id)), logprobs.logprob}};
+  for (const auto& [likely, logprob] : std::span(logprobs.top).first(std::min(top, logprobs.top.size()))) {
+    std::string name = TokenName(tokenizer_.TokenBytes(likely));
     bool known = false;
-    for (const auto& earlier : tops) known = known || earlier.first == top_name;
-    if (!known) tops.emplace_back(std::move(top_name), logprob);
+    for (const auto& earlier : tops) known = known || earlier.first == name;
+    if (!known) tops.emplace_back(std::move(name), logprob);
   }
   tops_ += '{';
   for (size_t i = 0; i < tops.size(); ++i) {

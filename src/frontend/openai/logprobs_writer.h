@@ -1,14 +1,20 @@
 // Writes log probabilities in the formats of chats and of completions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "request/answers.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
 namespace baton {
+
+// Returns the log probabilities of a prompt in vLLM's form: null for the first token, then an
+// object for each token. `top` bounds the most likely tokens of each.
+std::string PromptLogprobsJson(const PromptLogprobs& prompt, size_t top, const Tokenizer& tokenizer);
 
 // The log probabilities of one choice.
 class LogprobsWriter {
@@ -18,6 +24,9 @@ class LogprobsWriter {
   LogprobsWriter(const Tokenizer& tokenizer, bool chat, int64_t offset)
       : tokenizer_(tokenizer), chat_(chat), shown_(tokenizer), offset_(offset) {}
 
+  // Adds the tokens of a completion's prompt, which comes before the first update's tokens. `echo`
+  // is the text of the prompt in the answer. `top` bounds the most likely tokens of each.
+  void AddPrompt(const PromptLogprobs& prompt, std::string_view echo, size_t top);
   // REQUIRES: the update has log probabilities for each of its tokens.
   void Add(const TokenUpdate& update);
   bool empty() const { return count_ == 0; }
@@ -27,6 +36,9 @@ class LogprobsWriter {
  private:
   void AddForChat(TokenId id, const TokenLogprobs& logprobs);
   void AddForCompletion(TokenId id, const TokenLogprobs& logprobs);
+  // Add an element to the lists of a completion.
+  void BeginElement(TokenId id, int64_t offset);
+  void AddLogprobs(TokenId id, const TokenLogprobs& logprobs, size_t top);
 
   const Tokenizer& tokenizer_;
   const bool chat_;

@@ -171,6 +171,15 @@ void ReadBestOf(BodyDraft& draft, const ApiField& field) {
   draft.body.Refuse(field.name, StrCat("expected the same as n, ", draft.call.samples, ", got ", *best_of));
 }
 
+void ReadPromptLogprobs(BodyDraft& draft, const ApiField& field) {
+  const auto top = draft.body.Integer32(field.name, 0, kMaxTopLogprobs);
+  if (!top) return;
+  // As in vLLM. An echo with logprobs has a form for streams.
+  if (draft.call.stream) return draft.body.Refuse(field.name, "is not supported with stream: true");
+  draft.call.prompt_logprobs = top;
+  draft.request.mutable_sampling()->set_prompt_logprobs(*top);
+}
+
 void ReadLabel(BodyDraft& draft, const ApiField& field) { draft.body.Text(field.name); }
 
 void ReadIgnoredObject(BodyDraft& draft, const ApiField& field) { draft.body.Object(field.name); }

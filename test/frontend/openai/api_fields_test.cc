@@ -95,6 +95,7 @@ const std::map<std::string, std::string>& Examples() {
       {"logprobs", "3"},
       {"top_logprobs", "0"},
       {"echo", "true"},
+      {"prompt_logprobs", "3"},
       {"tool_choice", R"("auto")"},
       {"function_call", R"("auto")"},
       {"functions", R"([{"name": "f"}])"},

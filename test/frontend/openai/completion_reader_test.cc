@@ -120,11 +120,35 @@ TEST_CASE("An echo has the prompt's text") {
       std::vector<std::string>{"é\uFFFD\xC3"});
   CHECK(MustReadCompletion(R"("segments": [{"token_ids": [195]}, {"text": "a"}], "echo": true)").echo ==
         std::vector<std::string>{"\uFFFDa"});
-  CHECK(CompletionError(R"("prompt": "a", "echo": true, "logprobs": 0)") == "echo: is not supported with logprobs");
   CHECK(CompletionError(R"("segments": [{"output_of": "u"}], "echo": true)") ==
         "echo: is not supported with output_of");
   CHECK(CompletionError(R"("prompt": "a", "context_id": "c", "echo": true)") ==
         "echo: is not supported with a context_id");
+}
+
+TEST_CASE("An echo with logprobs, and prompt_logprobs, want log probabilities of the prompt") {
+  const auto wanted = [](const std::string& fields) {
+    const v1::Sampling sampling = MustReadCompletion(R"("prompt": "a", )" + fields).requests[0].sampling();
+    return sampling.has_prompt_logprobs() ? std::optional(sampling.prompt_logprobs()) : std::nullopt;
+  };
+  CHECK(wanted(R"("echo": true)") == std::nullopt);
+  CHECK(wanted(R"("logprobs": 3)") == std::nullopt);
+  CHECK(wanted(R"("prompt_logprobs": null)") == std::nullopt);
+  CHECK(wanted(R"("echo": true, "logprobs": 0)") == 0);
+  CHECK(wanted(R"("echo": true, "logprobs": 1, "max_tokens": 0, "stream": true)") == 1);
+  CHECK(wanted(R"("prompt_logprobs": 20)") == 20);
+  CHECK(wanted(R"("prompt_logprobs": 2.0)") == 2);
+  CHECK(wanted(R"("echo": true, "logprobs": 1, "prompt_logprobs": 5)") == 5);
+  CHECK(wanted(R"("echo": true, "logprobs": 5, "prompt_logprobs": 1)") == 5);
+  CHECK_FALSE(MustReadCompletion(R"("prompt": "a", "echo": true, "logprobs": 1)").prompt_logprobs);
+  CHECK(MustReadCompletion(R"("prompt": "a", "prompt_logprobs": 0)").prompt_logprobs == 0);
+  for (const std::string wrong : {"-1", "21", "true", "\"1\"", "[1]", "{}", "0.5", "1e99"}) {
+    CAPTURE(wrong);
+    const std::string error = CompletionError(R"("prompt": "a", "prompt_logprobs": )" + wrong);
+    CHECK(error.starts_with("prompt_logprobs: expected an integer"));
+  }
+  CHECK(CompletionError(R"("prompt": "a", "prompt_logprobs": 1, "stream": true)") ==
+        "prompt_logprobs: is not supported with stream: true");
 }
 
 TEST_CASE("ReadCompletion reads a stream and its options") {

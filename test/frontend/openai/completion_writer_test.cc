@@ -254,6 +254,95 @@ TEST_CASE("A completion's offsets are those of the final text for any tokens") {
   });
 }
 
+// An update with the log probabilities of a prompt: token i + 1 has -i, and the most likely ones.
+TokenUpdate WithPrompt(TokenUpdate update, std::vector<TokenId> tokens, std::vector<std::pair<TokenId, float>> top) {
+  update.prompt.emplace();
+  for (size_t i = 1; i < tokens.size(); ++i) {
+    update.prompt->logprobs.push_back({.logprob = -static_cast<float>(i), .top = top, .rank = 3});
+  }
+  update.prompt->tokens = std::move(tokens);
+  return update;
+}
+
+Json ChoiceOf(const CompletionWriter& writer) { return (*ParseJsonBody(writer.Body()))["choices"][0]; }
+
+TEST_CASE("An echo has the log probabilities of the prompt before those of the output") {
+  CompletionCall call = Call(/*chat=*/false, /*stream=*/false);
+  call.logprobs = 1;
+  call.echo = {"a\u00e9"};
+  CompletionWriter writer = Writer(call);
+  std::string out;
+  writer.Update(0, WithPrompt(Update('!', "!", -0.5f, {{'!', -0.5f}}), {'a', 0xc3, 0xa9}, {{'x', -0.25f}, {'y', -9}}),
+                out);
+  writer.End(0, Outcome(FinishReason::kLength), out);
+  const Json choice = ChoiceOf(writer);
+  CHECK(choice["text"] == "a\u00e9!");
+  CHECK(choice["logprobs"].dump() ==
+        R"({"tokens":["a","bytes:\\xc3","bytes:\\xa9","!"],"token_logprobs":[null,-1,-2,-0.5],)"
+        R"("top_logprobs":[null,{"bytes:\\xc3":-1,"x":-0.25},{"bytes:\\xa9":-2,"x":-0.25},{"!":-0.5}],)"
+        R"("text_offset":[0,1,1,2]})");
+  CHECK_FALSE(choice.contains("prompt_logprobs"));
+}
+
+TEST_CASE("The first event of a stream has the prompt with its log probabilities") {
+  CompletionCall call = Call(/*chat=*/false, /*stream=*/true);
+  call.logprobs = 0;
+  call.echo = {"ab"};
+  CompletionWriter writer = Writer(call);
+  std::string first, last;
+  writer.Update(0, WithPrompt(Update('!', "!", -0.5f, {}), {'a', 'b'}, {}), first);
+  writer.End(0, Outcome(FinishReason::kLength), last);
+  const size_t second = first.find("data: ", 1);
+  REQUIRE(second != std::string::npos);
+  CHECK(first.substr(0, second).find(R"("text":"ab","logprobs":{"tokens":["a","b"],"token_logprobs":[null,-1],)"
+                                     R"("top_logprobs":[null,{"b":-1}],"text_offset":[0,1]})") != std::string::npos);
+  CHECK(first.substr(second).find(R"("text":"!","logprobs":{"tokens":["!"])") != std::string::npos);
+  CHECK(first.substr(second).find(R"("text_offset":[2]})") != std::string::npos);
+}
+
+TEST_CASE("An echo without output has the log probabilities of the prompt alone") {
+  for (const bool stream : {false, true}) {
+    CompletionCall call = Call(/*chat=*/false, stream);
+    call.logprobs = 0;
+    call.echo = {"ab"};
+    CompletionWriter writer = Writer(call);
+    std::string out;
+    TokenUpdate update;
+    update.finish = FinishReason::kLength;
+    writer.Update(0, WithPrompt(std::move(update), {'a', 'b'}, {}), out);
+    writer.End(0, Outcome(FinishReason::kLength, 2, 0, 0), out);
+    if (!stream) out = writer.Body();
+    CHECK(out.find(R"("text":"ab","logprobs":{"tokens":["a","b"],)") != std::string::npos);
+  }
+}
+
+TEST_CASE("The offsets of an echo count the names of special tokens that the echo shows") {
+  CompletionCall call = Call(/*chat=*/false, /*stream=*/false);
+  call.logprobs = 0;
+  call.echo = {"<|eot_id|>b"};
+  CompletionWriter writer = Writer(call);
+  std::string out;
+  writer.Update(0, WithPrompt(Update('!', "!", -1, {}), {MarkedTokenizer::kEnd, 'b'}, {}), out);
+  writer.End(0, Outcome(FinishReason::kLength), out);
+  CHECK(ChoiceOf(writer)["logprobs"]["text_offset"] == Json({0, 10, 11}));
+}
+
+TEST_CASE("prompt_logprobs have vLLM's form, in a choice or beside the choices of a chat") {
+  for (const bool chat : {false, true}) {
+    CompletionCall call = Call(chat, /*stream=*/false);
+    call.prompt_logprobs = 2;
+    CompletionWriter writer = Writer(call);
+    std::string out;
+    writer.Update(0, WithPrompt(Text("!"), {'a', 'b'}, {{'x', -0.25f}, {'b', -1.0f}, {'z', -2.0f}}), out);
+    writer.End(0, Outcome(FinishReason::kLength), out);
+    const Json body = *ParseJsonBody(writer.Body());
+    const Json& place = chat ? body : body["choices"][0];
+    CHECK(place["prompt_logprobs"].dump() == R"([null,{"98":{"logprob":-1,"rank":3,"decoded_token":"b"},)"
+                                             R"("120":{"logprob":-0.25,"rank":1,"decoded_token":"x"}}])");
+    CHECK(body["choices"][0]["logprobs"] == nullptr);
+  }
+}
+
 TEST_CASE("A stream's chunk has the log probabilities of its own tokens") {
   CompletionCall call = Call(/*chat=*/true, /*stream=*/true);
   call.logprobs = 0;

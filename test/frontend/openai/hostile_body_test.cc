@@ -17,6 +17,7 @@ const std::vector<std::string>& Bodies() {
   static const std::vector<std::string> bodies = {
       R"({"model":"plain","prompt":["a",[1,2],"é"],"n":2,"max_tokens":3,"temperature":0.5,"seed":1,"stop":["x"],)"
       R"("stop_token_ids":[1],"logprobs":2,"stream":true,"stream_options":{"include_usage":true},"echo":false})",
+      R"({"model":"plain","prompt":["a",[1,2]],"max_tokens":0,"logprobs":1,"prompt_logprobs":2,"echo":true})",
       R"({"model":"plain","segments":[{"text":"a"},{"token_ids":[1]},{"output_of":{"request_id":"u","announced":true,)"
       R"("on_failure":"substitute","substitute":"s","timeout_ms":5}}],"join":"arrival","priority":1,"echo":true})",
       R"({"model":"qwen","messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text",)"
