@@ -8,6 +8,7 @@
 #include "base/toml_file.h"
 #include "base/version.h"
 #include "membership/worker_names.h"
+#include "node/http_flags.h"
 
 namespace baton {
 namespace {
@@ -17,10 +18,6 @@ const CLI::Validator kMetricsAddress(
       return text.empty() || text == "off" || text == "0" ? "" : HostPort()(text);
     },
     "HOST:PORT|off");
-
-const CLI::Validator kHttpAddress([](std::string& text)
-                                      -> std::string { return text.empty() || text == "off" ? "" : HostPort()(text); },
-                                  "HOST:PORT|off");
 
 const CLI::Validator kWorkerName(
     [](const std::string& text) -> std::string {
@@ -183,14 +180,7 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
   app.add_option("--listen", o.listen, "address to listen on for clients' gRPC; port 0 selects a free port")
       ->check(HostPort())
       ->capture_default_str();
-  app.add_option("--http", o.http,
-                 "address to listen on for clients of OpenAI's API (HTTPS with --tls-cert); port 0 selects a free port")
-      ->check(kHttpAddress)
-      ->capture_default_str();
-  app.add_option("--stream-silence", o.stream_silence,
-                 "seconds after which an idle HTTP stream sends a comment, so that load balancers keep it open")
-      ->check(CLI::Range(0.05, 3600.0))
-      ->capture_default_str();
+  AddHttpFlags(app, o);
   app.add_option("--keys", o.keys, "TOML file of API keys and quotas (docs/security.md); SIGHUP reloads it");
   app.add_option("--tls-cert", o.tls.certificate, "PEM file: certificate for clients; enables TLS for gRPC and HTTP");
   app.add_option("--tls-key", o.tls.key, "PEM file: private key of --tls-cert");

@@ -43,6 +43,10 @@ struct RouterOptions {
   std::string listen = "127.0.0.1:7070";
   // host:port. Empty or "off" disables HTTP.
   std::string http = "127.0.0.1:8000";
+  // Host names under which HTTP clients may call, beside addresses and localhost (CheckHost).
+  std::vector<std::string> host_names;
+  // Origins of web pages that may call over HTTP (AllowedOrigins).
+  std::vector<std::string> allow_origins;
   // Upper bound on the seconds in which an HTTP stream sends nothing. The default exceeds the 30 s
   // for which requests wait for a worker, or for room on one. Until the response head is sent, a
   // request may still end with a status that clients retry.

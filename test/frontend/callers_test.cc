@@ -336,8 +336,8 @@ TEST_CASE("A body counts in the share of the tenant of its key") {
   Router router({}, t.c->clock, DialTcp, t.c->metrics);
   ClientAdmission admission(router, models, t.c->clock, callers);
   ChatLog chats(t.c->metrics, t.c->clock);
-  OpenAiGateway gateway({router, models, t.c->clock, t.c->metrics, admission, chats, absl::Now()}, "127.0.0.1:0",
-                        false);
+  OpenAiGateway gateway({router, models, t.c->clock, t.c->metrics, admission, chats, absl::Now()},
+                        {.listen = "127.0.0.1:0"});
   HttpRequest head;
   head.method = "POST";
   head.path = "/tokenize";

@@ -53,6 +53,17 @@ check = true
   CHECK(parsed.options.common.check);
 }
 
+TEST_CASE("Flags of the HTTP port repeat, and refuse values that cannot match") {
+  const Parsed parsed = Parse({"--allow-origin", "https://a.example", "--allow-origin", "null"},
+                              "host-name = [\"router.example\", \"router\"]\n");
+  CHECK(parsed.file.ok());
+  CHECK(parsed.options.allow_origins == std::vector<std::string>{"https://a.example", "null"});
+  CHECK(parsed.options.host_names == std::vector<std::string>{"router.example", "router"});
+  CHECK_THROWS_AS(Parse({"--allow-origin", "https://a.example/"}, ""), CLI::Error);
+  CHECK_THROWS_AS(Parse({"--host-name", "router.example:8000"}, ""), CLI::Error);
+  CHECK_FALSE(Parse({}, "allow-origin = \"a.example\"\n").file.ok());
+}
+
 TEST_CASE("A removed option is accepted with a warning in flags and file") {
   std::ostringstream warnings;
   std::streambuf* const before = std::cerr.rdbuf(warnings.rdbuf());

@@ -22,6 +22,11 @@ class BrowserError(Exception):
     pass
 
 
+def program():
+    """Returns the path of a browser, or None if none is installed."""
+    return next(filter(None, map(shutil.which, PROGRAMS)), None)
+
+
 class Browser:
     """One page of a browser.
 
@@ -29,8 +34,8 @@ class Browser:
     Content-Security-Policy."""
 
     def __init__(self):
-        program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-        if program is None:
+        path = program()
+        if path is None:
             raise BrowserError(f"no browser of {PROGRAMS} is installed; run tools/setup --clients")
         self.complaints = []
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -41,7 +46,7 @@ class Browser:
         browser_in, browser_out = (self._above_standard(end) for end in (browser_in, browser_out))
         # Chromium's sandbox does not work for root. The tests open only pages of Baton.
         self._process = subprocess.Popen(
-            ["/bin/bash", "-c", f'exec "$@" 3<&{browser_in} 4>&{browser_out}', "bash", program, "--remote-debugging-pipe",
+            ["/bin/bash", "-c", f'exec "$@" 3<&{browser_in} 4>&{browser_out}', "bash", path, "--remote-debugging-pipe",
              "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--headless",
              f"--user-data-dir={self._profile.name}", "--window-size=1280,900", "about:blank"],
             pass_fds=(browser_in, browser_out), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -159,20 +159,32 @@ std::optional<HttpResponse> OpenAiGateway::RefusalFor(const Route* route, const 
   return std::nullopt;
 }
 
-OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const CallId& id) {
-  const auto refused = [&id](const absl::Status& status) { return Decision{.refusal = ErrorResponse(id, status)}; };
-  if (IsOtherSites(head)) return refused(absl::PermissionDeniedError("Origin: pages of other sites are refused"));
-  if (checks_host_) {
-    const absl::Status host = CheckHost(head.header("host"));
-    if (!host.ok()) return refused(host);
+// Probes of load balancers name any host, so /health answers to every name.
+absl::Status OpenAiGateway::CheckAccess(const HttpRequest& head, const Route* route) const {
+  if (IsOtherSites(head) && !origins_.Allow(head.header("origin"))) {
+    return absl::PermissionDeniedError("Origin: pages of other sites are refused (--allow-origin)");
   }
+  const bool is_probe = route != nullptr && route->serve == ServeHealth;
+  return checks_host_ && !is_probe ? CheckHost(head.header("host"), host_names_) : absl::OkStatus();
+}
+
+OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const CallId& id) {
   const Route* route = Find(head.path);
+  const absl::Status access = CheckAccess(head, route);
+  if (!access.ok()) return {.refusal = ErrorResponse(id, access)};
+  // Browsers send no key with a preflight.
+  if (origins_.Allow(head.header("origin")) && IsPreflight(head)) {
+    HttpResponse answer = Response(204, id, "", "");
+    std::ranges::move(PreflightHeaders(head), std::back_inserter(answer.headers));
+    return {.refusal = std::move(answer)};
+  }
   absl::StatusOr<Caller> caller = CallerOf(head, route);
-  if (!caller.ok()) return refused(caller.status());
+  if (!caller.ok()) return {.refusal = ErrorResponse(id, caller.status())};
   return {.refusal = RefusalFor(route, head, id), .route = route, .caller = *std::move(caller)};
 }
 
 std::optional<HttpResponse> OpenAiGateway::OnHead(HttpRequest& head) {
+  head.answer_headers = origins_.AnswerHeaders(head.header("origin"));
   Decision decision = Decide(head, IdOf(head));
   if (decision.caller != nullptr) head.account = decision.caller->name;
   return std::move(decision.refusal);

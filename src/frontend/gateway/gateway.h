@@ -6,20 +6,34 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/loopback.h"
+#include "frontend/gateway/allowed_origins.h"
 #include "frontend/gateway/parts.h"
 #include "frontend/http/http_server.h"
 
 namespace baton {
 
+// The hosts and web pages that a gateway answers to.
+struct GatewayAccess {
+  std::string listen;                     // host:port of --http
+  bool encrypted = false;                 // the port speaks HTTPS
+  std::vector<std::string> host_names{};  // as CheckHost
+  std::vector<std::string> origins{};     // as AllowedOrigins
+};
+
 class OpenAiGateway final : public HttpHandler {
  public:
-  // `listen` is host:port of --http. `encrypted` means that the port speaks HTTPS.
-  OpenAiGateway(const GatewayParts& parts, const std::string& listen, bool encrypted)
-      : parts_(parts), encrypted_(encrypted), checks_host_(!parts.admission.callers().asks() && IsLoopback(listen)) {}
+  OpenAiGateway(const GatewayParts& parts, const GatewayAccess& access)
+      : parts_(parts),
+        encrypted_(access.encrypted),
+        host_names_(access.host_names),
+        origins_(access.origins),
+        checks_host_(!host_names_.empty() || (!parts.admission.callers().asks() && IsLoopback(access.listen))) {}
 
-  // Answers calls without a valid key, and calls of unknown paths, before their body is read.
+  // Answers calls without a valid key, calls of unknown paths, and preflights of browsers, before
+  // their body is read. Sets the headers of CORS for every answer.
   std::optional<HttpResponse> OnHead(HttpRequest& head) override;
   void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
   HttpResponse Refusal(int status, const std::string& message) override;
@@ -49,6 +63,8 @@ class OpenAiGateway final : public HttpHandler {
   static void ServeIndex(const GatewayParts& parts, const SharedCall& call);
   absl::StatusOr<Caller> CallerOf(const HttpRequest& request, const Route* route);
   bool IsOtherSites(const HttpRequest& request) const;
+  // Returns an error if the request comes from a page, or is for a host, that is not allowed.
+  absl::Status CheckAccess(const HttpRequest& head, const Route* route) const;
   Decision Decide(const HttpRequest& head, const CallId& id);
   // Returns a refusal if the request is not a valid call of the route. `route` may be null.
   static std::optional<HttpResponse> RefusalFor(const Route* route, const HttpRequest& head, const CallId& id);
@@ -58,10 +74,11 @@ class OpenAiGateway final : public HttpHandler {
 
   const GatewayParts parts_;
   const bool encrypted_;
-  // Whether the "host" header is checked. It is checked if no API keys are required and the router
-  // listens on loopback, because a web page must not reach such a router. Otherwise the header is
-  // not checked: Baton has no list of the host names of a router that other machines can reach, and
-  // an attacker reaches such a router directly.
+  const std::vector<std::string> host_names_;
+  const AllowedOrigins origins_;
+  // Whether the "host" header is checked. Without --host-name, it is checked if no API keys are
+  // required and the router listens on loopback, because a web page must not reach such a router.
+  // Otherwise the names of the router are unknown, and an attacker reaches it directly.
   const bool checks_host_;
 };
 

@@ -1,6 +1,8 @@
 #include "frontend/http/http_connection.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -33,7 +35,6 @@ constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 int StatusOf(const boost::system::error_code& error) {
   if (error == http::error::header_limit) return 431;
-  if (error == http::error::body_limit) return 413;
   return 400;
 }
 
@@ -238,8 +239,10 @@ void HttpConnection::OnInputEnd() {
 
 void HttpConnection::BeginParser() {
   parser_.emplace();
+  request_ = {};
   parser_->header_limit(static_cast<uint32_t>(shared_.options.max_header_bytes));
-  parser_->body_limit(shared_.options.max_body_bytes);
+  // BeginBody and IncomingBody have the limit. Beast 1.74 refuses every body if there is none.
+  parser_->body_limit(std::numeric_limits<uint64_t>::max());
   head_bytes_ = 0;
   empty_lines_ = 0;
   Enter(State::kHead, shared_.options.header_timeout);
@@ -328,6 +331,11 @@ bool HttpConnection::HeadIsFine() {
 }
 
 bool HttpConnection::BeginBody() {
+  const size_t most = shared_.options.max_body_bytes;
+  if (const auto length = parser_->content_length(); length && *length > most) {
+    Refuse(413, absl::StrCat("body: ", *length, " bytes, limit ", most));
+    return false;
+  }
   std::unique_ptr<BodyDecoder> decoder;
   if (!parser_->is_done()) {
     absl::StatusOr<std::unique_ptr<BodyDecoder>> made = BodyDecoder::Make(EncodingsOf(parser_->get()));
@@ -339,8 +347,7 @@ bool HttpConnection::BeginBody() {
   }
   Enter(State::kBody, shared_.options.body_timeout);
   parser_->eager(true);
-  body_.emplace(std::make_unique<BodyCharge>(shared_.bodies, request_.account), std::move(decoder),
-                shared_.options.max_body_bytes);
+  body_.emplace(std::make_unique<BodyCharge>(shared_.bodies, request_.account), std::move(decoder), most);
   return true;
 }
 
@@ -359,7 +366,9 @@ void HttpConnection::TakeRequest() {
   HttpRequest request = std::move(request_);
   body_->MoveTo(request, parser_->get().body());
   DropRequest();
-  request_.account = request.account;  // the account that the answer counts for
+  // The answer counts for the account and has the headers.
+  request_.account = request.account;
+  request_.answer_headers = request.answer_headers;
   BeginReply({.head_only = request.method == "HEAD", .http_1_0 = http_1_0_, .keep_alive = keep_alive});
   shared_.handler.OnRequest(std::move(request), reply_);
 }
@@ -392,6 +401,7 @@ void HttpConnection::BeginReply(HttpReply::Form form) {
     });
   };
   form.max_unread = shared_.options.max_unread_bytes;
+  form.headers = request_.answer_headers;
   form.charge = std::make_unique<BodyCharge>(shared_.bodies, request_.account);
   form.too_much = [&shared = shared_] {
     return shared.handler.Refusal(503, "overloaded: too many large answers wait to be read");

@@ -19,6 +19,8 @@ struct HttpRequest {
   std::string peer;  // the client's address
   // The account of HttpOptions::max_bodies_bytes that the request counts for. Empty if it has none.
   std::string account;
+  // Headers of every answer to this request, besides those of the answer itself.
+  HttpHeaders answer_headers;
   // The request's share of HttpOptions::max_bodies_bytes, held as long as the request is kept.
   std::shared_ptr<const void> charge;
 

@@ -171,7 +171,9 @@ void HttpReply::AppendHead(const HttpResponse& head, std::optional<size_t> lengt
   status_ = head.status;
   keep_alive_ = form_.keep_alive && (length.has_value() || !form_.http_1_0);
   absl::StrAppend(&unsent_, "HTTP/1.1 ", head.status, " ", ToAbsl(ReasonPhrase(head.status)), "\r\n");
-  for (const auto& [name, value] : head.headers) absl::StrAppend(&unsent_, name, ": ", value, "\r\n");
+  for (const HttpHeaders* headers : {&head.headers, &std::as_const(form_.headers)}) {
+    for (const auto& [name, value] : *headers) absl::StrAppend(&unsent_, name, ": ", value, "\r\n");
+  }
   absl::StrAppend(&unsent_, "date: ", absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", absl::Now(), absl::UTCTimeZone()));
   if (length) {
     if (head.status != 204) absl::StrAppend(&unsent_, "\r\ncontent-length: ", *length);

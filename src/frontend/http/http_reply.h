@@ -30,6 +30,7 @@ class HttpReply {
     bool http_1_0 = false;         // no chunks: closing the connection ends the body
     bool keep_alive = true;        // the connection may take another request
     size_t max_unread = 1u << 20;  // bytes; for an answer in parts
+    HttpHeaders headers{};         // for every answer, besides its own
     // The budget for a whole answer that is not small, until it is sent. Null if there is no
     // budget.
     std::unique_ptr<BodyCharge> charge{};

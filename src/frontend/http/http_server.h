@@ -21,7 +21,8 @@ class HttpHandler {
   // another thread. The reply must be answered once, at any time and from any thread.
   virtual void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) = 0;
   // Called on the same thread before the body is read. Returns an answer to refuse the request
-  // whatever its body is. If it returns nothing, OnRequest follows. It may set head.account.
+  // whatever its body is. If it returns nothing, OnRequest follows. It may set
+  // head.account and head.answer_headers.
   virtual std::optional<HttpResponse> OnHead(HttpRequest& head) = 0;
   // Returns the answer to a request that the server refuses before the handler sees it.
   virtual HttpResponse Refusal(int status, const std::string& message) = 0;

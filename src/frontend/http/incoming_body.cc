@@ -15,7 +15,6 @@ std::optional<HttpProblem> IncomingBody::Add(size_t received, std::string& parse
   if (decoder_ != nullptr && received_ == 0 && !charge_->Add(BodyDecoder::kMemoryBytes)) return TooManyBodies();
   if (!charge_->Add(received)) return TooManyBodies();
   received_ += received;
-  // The parser has the same limit, but does not count the lines between chunks.
   if (received_ > most_) return HttpProblem{413, absl::StrCat("body: longer than ", most_, " bytes")};
   return decoder_ == nullptr ? std::nullopt : Decode(parsed, whole);
 }
