@@ -65,7 +65,7 @@ struct TenantCounts {
 };
 
 struct HttpCounts {
-  prometheus::Gauge* connections = nullptr;
+  prometheus::Gauge *connections = nullptr, *backlog = nullptr;
   prometheus::Counter *refused = nullptr, *closed = nullptr;
   LabelCounter responses;  // by HTTP status code
 };

@@ -35,6 +35,10 @@ void AddHttpFlags(CLI::App& app, RouterOptions& o) {
                  "pages and files; default: only its own page")
       ->delimiter(',')
       ->check(Checked(CheckOrigin, "SCHEME://HOST[:PORT]|null|*"));
+  app.add_option("--max-connections", o.max_connections,
+                 "upper bound on HTTP connections (docs/openai.md#connections); further ones get 503")
+      ->check(CLI::Range(16, 1 << 20))
+      ->capture_default_str();
   app.add_option("--stream-silence", o.stream_silence,
                  "seconds after which an idle HTTP stream sends a comment, so that load balancers keep it open")
       ->check(CLI::Range(0.05, 3600.0))

@@ -47,6 +47,7 @@ struct RouterOptions {
   std::vector<std::string> host_names;
   // Origins of web pages that may call over HTTP (AllowedOrigins).
   std::vector<std::string> allow_origins;
+  int max_connections = 4096;  // over HTTP
   // Upper bound on the seconds in which an HTTP stream sends nothing. The default exceeds the 30 s
   // for which requests wait for a worker, or for room on one. Until the response head is sent, a
   // request may still end with a status that clients retry.

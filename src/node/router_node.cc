@@ -140,15 +140,18 @@ absl::Status RouterNode::StartHttp(const RouterOptions& options, Metrics& metric
     ASSIGN_OR_RETURN(certificate_, TlsCertificate::Load({options.tls.certificate, options.tls.key}));
     renewal_.emplace(kRenewalPeriod, [this] { RenewCertificate(); });
   }
-  auto http = HttpServer::Start({.listen = listen,
-                                 .tls = certificate_,
-                                 .asks_for_keys = keys_->asks(),
-                                 .on_event = CounterOfConnections(metrics),
-                                 .on_answer = CounterOfResponses(metrics),
-                                 .max_unread_bytes = kMaxUnreadBytes,
-                                 .max_read_pause = kMaxReadPause,
-                                 .max_silence = absl::Seconds(options.stream_silence)},
-                                gateway_);
+  auto http = HttpServer::Start(
+      {.listen = listen,
+       .tls = certificate_,
+       .max_connections = options.max_connections,
+       .asks_for_keys = keys_->asks(),
+       .on_event = CounterOfConnections(metrics),
+       .on_backlog = [counts = metrics.Create<HttpCounts>()](int waiting) { counts.backlog->Set(waiting); },
+       .on_answer = CounterOfResponses(metrics),
+       .max_unread_bytes = kMaxUnreadBytes,
+       .max_read_pause = kMaxReadPause,
+       .max_silence = absl::Seconds(options.stream_silence)},
+      gateway_);
   if (!http.ok()) {
     return absl::UnavailableError(
         absl::StrCat("HTTP: ", http.status().message(),

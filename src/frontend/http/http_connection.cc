@@ -40,21 +40,6 @@ int StatusOf(const boost::system::error_code& error) {
 
 }  // namespace
 
-void HttpShared::RequestBegins() {
-  const std::lock_guard lock(mutex_);
-  ++requests_;
-}
-
-void HttpShared::RequestEnds() {
-  const std::lock_guard lock(mutex_);
-  if (--requests_ == 0) idle_.notify_all();
-}
-
-bool HttpShared::AwaitIdle(std::chrono::nanoseconds patience) {
-  std::unique_lock lock(mutex_);
-  return idle_.wait_for(lock, patience, [this] { return requests_ == 0; });
-}
-
 HttpConnection::HttpConnection(Socket socket, HttpShared& shared, const std::shared_ptr<HttpLoop>& loop,
                                ConnectionTable::Id id, std::string peer)
     : socket_(std::move(socket)), shared_(shared), loop_(loop), id_(id), peer_(std::move(peer)) {
@@ -69,9 +54,24 @@ HttpConnection::~HttpConnection() {
 }
 
 void HttpConnection::MakeRoom() {
-  const bool is_strangers = shared_.options.asks_for_keys && !has_key_;
-  const bool is_idle = state_ == State::kHandshake || state_ == State::kHead || state_ == State::kLinger;
-  if (is_strangers || is_idle) Leave(Gone::kLeft);
+  const bool is_idle = state_ == State::kHead || state_ == State::kLinger;
+  if (state_ == State::kHandshake) {
+    refused_ = true;
+    Enter(State::kHandshake, shared_.options.linger_timeout);
+  } else if (state_ == State::kHead && ExpectsAnswer()) {
+    Guard([this] { RefuseForRoom(); });
+  } else if (is_idle || (shared_.options.asks_for_keys && !has_key_)) {
+    Leave(Gone::kLeft);
+  }
+}
+
+bool HttpConnection::ExpectsAnswer() const {
+  Error ignored;
+  return !has_answered_ || parser_ || !input_.empty() || socket_.available(ignored) > 0;
+}
+
+void HttpConnection::RefuseForRoom() {
+  Refuse(503, absl::StrCat("overloaded: ", shared_.options.max_connections, " connections are open"));
 }
 
 void HttpConnection::Open() {
@@ -200,9 +200,7 @@ bool HttpConnection::Receive(std::string_view bytes) {
 
 void HttpConnection::OnHandshake() {
   state_ = State::kHead;  // the deadline of the handshake stays
-  if (refused_) {
-    Refuse(503, absl::StrCat("overloaded: ", shared_.options.max_connections, " connections are open"));
-  }
+  if (refused_) RefuseForRoom();
 }
 
 void HttpConnection::FailTls(const absl::Status& why) {
@@ -311,11 +309,17 @@ bool HttpConnection::HeadIsFine() {
   keep_alive_ = head.keep_alive();
   request_ = HeadOf(head);
   request_.peer = peer_;
-  shared_.table.BeginRequest(id_);
   const auto answer = shared_.handler.OnHead(request_);
-  if (!has_key_ && !request_.account.empty()) {
+  if (!shared_.table.BeginRequest(id_)) {
+    RefuseForRoom();
+    return false;
+  }
+  if (!request_.account.empty()) {
+    if (!shared_.table.ShowKey(id_, request_.account)) {
+      return refused(503, absl::StrCat("overloaded: this tenant holds its share of the ",
+                                       shared_.options.max_connections, " connections"));
+    }
     has_key_ = true;
-    shared_.table.ShowKey(id_);
   }
   if (answer) {
     AnswerHead(*answer);
@@ -478,6 +482,7 @@ void HttpConnection::AwaitMessage() {
 }
 
 void HttpConnection::FinishReply(bool keep_alive) {
+  has_answered_ = true;
   EndRequest();
   shared_.table.EndRequest(id_);
   if (!keep_alive) return Linger();

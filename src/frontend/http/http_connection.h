@@ -2,61 +2,21 @@
 // runs on one thread, that of its loop.
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
-#include "boost/asio/io_context.hpp"
 #include "boost/asio/ip/tcp.hpp"
 #include "boost/beast/http/parser.hpp"
 #include "boost/beast/http/string_body.hpp"
-#include "frontend/http/body_bytes.h"
 #include "frontend/http/connection_table.h"
-#include "frontend/http/http_server.h"
+#include "frontend/http/http_shared.h"
 #include "frontend/http/incoming_body.h"
 #include "frontend/http/tls_session.h"
 
 namespace baton {
-
-class HttpConnection;
-
-// A thread that serves connections.
-struct HttpLoop {
-  boost::asio::io_context context{1};
-  absl::flat_hash_set<std::shared_ptr<HttpConnection>> connections;  // open connections
-  bool stopped = false;                                              // if set, no connection opens
-};
-
-// The state that the connections of a server share. Thread-safe.
-class HttpShared {
- public:
-  HttpShared(const HttpOptions& options_in, HttpHandler& handler_in) : options(options_in), handler(handler_in) {}
-  const HttpOptions options;
-  HttpHandler& handler;
-  std::atomic<bool> draining = false;
-  std::atomic<int> connections = 0;
-  ConnectionTable table{options.max_connections, options.asks_for_keys};
-  // Owned by requests too, because a handler may keep requests for longer than the server lives.
-  const std::shared_ptr<BodyBytes> bodies = std::make_shared<BodyBytes>(options.max_bodies_bytes);
-
-  void RequestBegins();
-  void RequestEnds();
-  bool AwaitIdle(std::chrono::nanoseconds patience);
-  void Report(HttpEvent event) const {
-    if (options.on_event) options.on_event(event);
-  }
-
- private:
-  std::mutex mutex_;  // guards the members below
-  std::condition_variable idle_;
-  int requests_ = 0;  // requests that wait for their answers
-};
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
@@ -70,8 +30,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   ~HttpConnection();
 
   void Start();
-  // Closes the connection, so that a new one takes its slot. Does nothing if a body is being read
-  // or an answer is due, unless API keys are required and the connection is without one
+  // Closes the connection, so that a new one takes its slot. Answers 503 first if the client
+  // probably waits for an answer or is about to send its first request. Does nothing if a body is
+  // being read or an answer is due, unless API keys are required and the connection is without one
   // (ConnectionTable).
   void MakeRoom();
   // Answers 503, because there is no free slot, and closes the connection.
@@ -97,6 +58,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // not affected.
   template <typename Work>
   void Guard(Work&& work);
+  // Returns whether a client would find its request unanswered if the connection closed now.
+  bool ExpectsAnswer() const;
+  void RefuseForRoom();
   void Enter(State state, absl::Duration patience);
   void Open();
   void Read();
@@ -146,6 +110,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   State state_ = State::kHead;
   TimePoint deadline_ = TimePoint::max();  // the end of the state
   bool closed_ = false;
+  bool has_answered_ = false;        // a request has been answered
   bool refused_ = false;             // the client is refused after the handshake
   std::unique_ptr<TlsSession> tls_;  // null if nothing is encrypted
 

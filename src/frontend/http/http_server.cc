@@ -1,5 +1,9 @@
 #include "frontend/http/http_server.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -23,9 +27,8 @@ namespace {
 namespace asio = boost::asio;
 using Error = boost::system::error_code;
 
-constexpr std::chrono::milliseconds kAcceptPause(100);  // after the process ran out of descriptors
-// Connections beyond the limit that still receive an answer. More are closed at once.
-constexpr int kMaxRefused = 64;
+// While the process has no descriptors left, and while connections wait for slots.
+constexpr std::chrono::milliseconds kAcceptPause(100), kFullPause(10);
 
 // Returns the period of checks for deadlines. A deadline is missed by at most a quarter.
 std::chrono::nanoseconds SweepPeriod(const HttpOptions& o) {
@@ -75,11 +78,15 @@ struct HttpServer::Parts {
   absl::StatusOr<std::string> Listen();
   void Run();
   void Accept();
+  void AcceptAfter(std::chrono::milliseconds pause);
+  bool IsFull() const { return shared.connections >= shared.options.max_connections + shared.options.max_refused; }
   void OnAccept(const Error& error, Runner& runner, HttpConnection::Socket socket);
   void Take(Runner& runner, HttpConnection::Socket socket);
   // Logs that a new connection found no free slot. `what` completes "a new connection ...".
   void Warn(const std::string& what);
   void Sweep(Runner& runner);
+  // Returns the number of connections that wait to be accepted.
+  int Backlog();
 };
 
 absl::StatusOr<std::string> HttpServer::Parts::Listen() {
@@ -110,7 +117,18 @@ void HttpServer::Parts::Run() {
   asio::post(runners[0]->loop->context, [this] { Accept(); });
 }
 
+void HttpServer::Parts::AcceptAfter(std::chrono::milliseconds pause) {
+  accept_pause->expires_after(pause);
+  accept_pause->async_wait([this](const Error& aborted) {
+    if (!aborted && acceptor->is_open()) Accept();
+  });
+}
+
 void HttpServer::Parts::Accept() {
+  if (IsFull()) {
+    Warn("waits in the backlog, because too many connections are closing");
+    return AcceptAfter(kFullPause);
+  }
   Runner& runner = *runners[next++ % runners.size()];
   acceptor->async_accept(runner.loop->context, [this, &runner](const Error& error, HttpConnection::Socket socket) {
     OnAccept(error, runner, std::move(socket));
@@ -121,10 +139,7 @@ void HttpServer::Parts::OnAccept(const Error& error, Runner& runner, HttpConnect
   if (!acceptor->is_open()) return;
   if (error) {
     spdlog::warn("HTTP: cannot accept a connection: {}", error.message());
-    accept_pause->expires_after(kAcceptPause);
-    return accept_pause->async_wait([this](const Error& aborted) {
-      if (!aborted && acceptor->is_open()) Accept();
-    });
+    return AcceptAfter(kAcceptPause);
   }
   try {
     Take(runner, std::move(socket));
@@ -135,10 +150,6 @@ void HttpServer::Parts::OnAccept(const Error& error, Runner& runner, HttpConnect
 }
 
 void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
-  if (shared.connections >= shared.options.max_connections + kMaxRefused) {
-    shared.Report(HttpEvent::kRefused);
-    return Warn("was closed without an answer, because too many connections are closing");
-  }
   Error ignored;
   const std::string address = socket.remote_endpoint(ignored).address().to_string();
   const ConnectionTable::Id id = next_id++;
@@ -176,11 +187,21 @@ void HttpServer::Parts::Sweep(Runner& runner) {
   runner.sweep.async_wait([this, &runner](const Error& aborted) {
     if (!aborted && !runner.loop->stopped) Sweep(runner);
   });
+  if (&runner == runners[0].get() && shared.options.on_backlog) shared.options.on_backlog(Backlog());
   const auto now = std::chrono::steady_clock::now();
   // A copy, because closed connections leave the set.
   const std::vector<std::shared_ptr<HttpConnection>> open(runner.loop->connections.begin(),
                                                           runner.loop->connections.end());
   for (const auto& connection : open) connection->CheckDeadlines(now);
+}
+
+// For a listening socket, Linux returns the length of the backlog in a field that has another
+// meaning for connections.
+int HttpServer::Parts::Backlog() {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(acceptor->native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  return static_cast<int>(info.tcpi_unacked);
 }
 
 HttpServer::HttpServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}

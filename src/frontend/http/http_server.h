@@ -33,7 +33,7 @@ enum class HttpEvent {
   kOpened,
   kClosed,
   kRefused,   // refused for lack of a free slot
-  kReplaced,  // closed so that a new connection takes its slot
+  kReplaced,  // closed, or answered 503, so that a new connection takes its slot
 };
 
 struct HttpOptions {
@@ -41,9 +41,15 @@ struct HttpOptions {
   std::shared_ptr<const TlsCertificate> tls{};  // null if nothing is encrypted
   int threads = 2;
   int max_connections = 4096;
+  // Upper bound on further connections, which are answered 503. More connections wait in the
+  // backlog of the socket until such a connection has closed, after at most linger_timeout.
+  int max_refused = 1024;
   // Whether API keys are required (ConnectionTable). A request with a key has an account.
   bool asks_for_keys = false;
   std::function<void(HttpEvent)> on_event{};  // called from any thread; may be empty
+  // Called from a thread of the server about once a second, with the number of connections that
+  // wait in the backlog. May be empty.
+  std::function<void(int waiting)> on_backlog{};
   // Called from any thread when an answer is sent or begins. May be empty.
   std::function<void(int status)> on_answer{};
   size_t max_header_bytes = 16u << 10;  // with the request line

@@ -33,7 +33,7 @@ TEST_CASE("ConnectionTable closes the longest idle of too many connections witho
   CHECK(w.Add(8, "10.0.0.8") == Slot::kMade);
   CHECK(w.closed == std::vector<ConnectionTable::Id>{1});
   // A connection with a key is not replaced.
-  for (const int id : {2, 3, 4}) w.table.ShowKey(id);
+  for (const int id : {2, 3, 4}) CHECK(w.table.ShowKey(id, absl::StrCat("tenant-", id)));
   for (int i = 9; i < 12; ++i) CHECK(w.Add(i, absl::StrCat("10.0.0.", i)) == Slot::kFree);
   CHECK(w.Add(12, "10.0.0.12") == Slot::kMade);
   CHECK(w.closed.back() == 5);
@@ -48,24 +48,80 @@ TEST_CASE("ConnectionTable replaces connections without a key beyond an address'
   CHECK(w.Add(5, "2001:db8:0:1::1") == Slot::kFree);
 }
 
-TEST_CASE("A table full of connections with keys adds no connection") {
+// Adds a connection on which a request of the tenant has begun. Returns whether the table accepts
+// it.
+bool AddKeyed(WatchedTable& w, ConnectionTable::Id id, const std::string& tenant) {
+  REQUIRE(w.Add(id, absl::StrCat("10.0.", id, ".1")) != Slot::kNone);
+  const bool shown = w.table.ShowKey(id, tenant);
+  w.table.CheckInvariants();
+  return shown;
+}
+
+TEST_CASE("A tenant holds at most as many connections as are left for others") {
+  WatchedTable w(16, /*asks=*/true);
+  for (int i = 0; i < 8; ++i) CHECK(AddKeyed(w, i, "a"));
+  CHECK_FALSE(AddKeyed(w, 8, "a"));
+  for (int i = 9; i < 13; ++i) CHECK(AddKeyed(w, i, "b"));
+  CHECK_FALSE(AddKeyed(w, 13, "b"));
+  for (int i = 14; i < 16; ++i) CHECK(AddKeyed(w, i, "c"));
+  CHECK_FALSE(AddKeyed(w, 16, "c"));
+  CHECK(AddKeyed(w, 17, "d"));
+  w.table.Remove(0);
+  CHECK_FALSE(AddKeyed(w, 18, "a"));
+  for (const int id : {1, 2, 9}) w.table.Remove(id);
+  CHECK(AddKeyed(w, 19, "b"));
+}
+
+TEST_CASE("A tenant beyond its share replaces its own idle connection") {
+  WatchedTable w(8, /*asks=*/true);
+  for (int i = 0; i < 4; ++i) CHECK(AddKeyed(w, i, "a"));
+  w.table.EndRequest(2);
+  w.table.EndRequest(1);
+  w.table.EndRequest(3);
+  w.table.BeginRequest(2);  // no longer idle
+  CHECK(AddKeyed(w, 4, "a"));
+  CHECK(w.closed == std::vector<ConnectionTable::Id>{1});
+  CHECK(AddKeyed(w, 5, "a"));
+  CHECK(w.closed.back() == 3);
+  CHECK_FALSE(AddKeyed(w, 6, "a"));
+  CHECK(w.closed.size() == 2);
+}
+
+TEST_CASE("A connection belongs to the tenant of its last key") {
+  WatchedTable w(8, /*asks=*/true);
+  for (int i = 0; i < 4; ++i) CHECK(AddKeyed(w, i, "a"));
+  CHECK(w.table.ShowKey(0, "a"));
+  CHECK(w.table.ShowKey(0, "b"));
+  w.table.CheckInvariants();
+  CHECK(w.table.ShowKey(1, "b"));
+  CHECK(AddKeyed(w, 4, "b"));
+  CHECK_FALSE(AddKeyed(w, 5, "a"));
+  CHECK_FALSE(AddKeyed(w, 6, "b"));
+}
+
+TEST_CASE("A full table closes an idle connection with a key for a new one") {
   WatchedTable w(4, /*asks=*/true);
-  for (int i = 0; i < 4; ++i) {
-    CHECK(w.Add(i, "10.0.0.1") == Slot::kFree);
-    w.table.ShowKey(i);
-  }
+  for (int i = 0; i < 4; ++i) CHECK(AddKeyed(w, i, absl::StrCat("tenant-", i)));
   CHECK(w.Add(4, "10.0.0.2") == Slot::kNone);
   CHECK(w.table.size() == 4);
+  w.table.EndRequest(3);
+  w.table.EndRequest(1);
+  CHECK(w.Add(5, "10.0.0.2") == Slot::kMade);
+  CHECK(w.closed == std::vector<ConnectionTable::Id>{3});
+  // A connection without a key is closed first.
+  CHECK(w.Add(6, "10.0.0.3") == Slot::kMade);
+  CHECK(w.closed.back() == 5);
   w.table.Remove(0);
-  CHECK(w.Add(5, "10.0.0.2") == Slot::kFree);
+  CHECK(w.Add(7, "10.0.0.4") == Slot::kFree);
 }
 
 TEST_CASE("Without keys, waiting connections stay and loopback has no limit") {
   WatchedTable w(8, /*asks=*/false);
   for (int i = 0; i < 8; ++i) CHECK(w.Add(i, "127.0.0.1") == Slot::kFree);
-  w.table.BeginRequest(0);
+  CHECK(w.table.BeginRequest(0));
   CHECK(w.Add(8, "::1") == Slot::kMade);
   CHECK(w.closed == std::vector<ConnectionTable::Id>{1});
+  CHECK_FALSE(w.table.BeginRequest(1));
   for (int i = 2; i < 9; ++i) w.table.BeginRequest(i);
   CHECK(w.Add(9, "127.0.0.1") == Slot::kNone);
   for (int i = 2; i < 9; ++i) w.table.Remove(i);
@@ -104,7 +160,7 @@ TEST_CASE("The table's counts add up after random events") {
           w.table.EndRequest(other);
           break;
         default:
-          if (asks) w.table.ShowKey(other);
+          if (asks) w.table.ShowKey(other, absl::StrCat("tenant-", random() % 3));
       }
       w.table.CheckInvariants();
     }

@@ -1,4 +1,10 @@
 // Limits on the connections and the memory that clients share.
+#include <sys/resource.h>
+
+#include <atomic>
+#include <map>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +31,102 @@ TEST_CASE("HttpServer answers 503 to connections beyond the limit") {
   CHECK(third.Read().status == 200);
   Await("a connection to end", [&] { return w.server->connections() <= 2; });
   CHECK(w.server->connections() == 2);
+}
+
+TEST_CASE("A new connection closes an idle one, and refuses one that has no answer yet") {
+  World w([](HttpOptions& o) {
+    o.max_connections = 2;
+    o.threads = 1;  // the server notes the end of an answer before it accepts the next connection
+  });
+  HttpClient idle = w.Client();
+  idle.Get("/echo");
+  CHECK(idle.Read().status == 200);
+  HttpClient fresh = w.Client(), third = w.Client();
+  CHECK(idle.AtEnd());
+  HttpClient fourth = w.Client();
+  fresh.Get("/echo");
+  CHECK(ReadAnswer(fresh).status == 503);
+  third.Get("/echo");
+  CHECK(third.Read().status == 200);
+  fourth.Get("/echo");
+  CHECK(fourth.Read().status == 200);
+}
+
+TEST_CASE("Every client gets an answer when many more come at once than have slots") {
+  constexpr int kSlots = 8, kClients = 60;
+  World w({.max_read_bytes = size_t{64} << 10, .is_encrypted = false}, [](HttpOptions& o) {
+    o.max_connections = kSlots;
+    o.max_refused = 4;
+  });
+  std::atomic<int> refused = 0, served = 0, other = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.emplace_back([&] {
+      std::optional<HttpClient> client = HttpClient::Dial(w.server->address());
+      const int status = client && client->Get("/wait") ? client->Read().status : 0;
+      ++(status == 503 ? refused : status == 200 ? served : other);
+    });
+  }
+  Await("all but the served clients to be refused", [&] { return refused + other == kClients - kSlots; });
+  for (int i = 0; i < kSlots; ++i) w.handler.Next().reply->Send({});
+  for (std::thread& client : clients) client.join();
+  CHECK(other == 0);
+  CHECK(served == kSlots);
+}
+
+// As many files as the system allows, and one file for each end of a connection.
+size_t RaiseFileLimit() {
+  rlimit limit{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  limit.rlim_cur = limit.rlim_max;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  return limit.rlim_cur;
+}
+
+TEST_CASE("Each of 5,000 clients at once gets an answer") {
+  constexpr int kClients = 5000;
+  if (RaiseFileLimit() < 2 * kClients + 200) {
+    WARN("SKIPPED: ulimit -n allows too few connections");
+    return;
+  }
+  Handler handler;
+  auto server = HttpServer::Start(PatientOptions(), handler);
+  REQUIRE(server.ok());
+  std::vector<HttpClient> clients;
+  for (int i = 0; i < kClients; ++i) clients.emplace_back((*server)->address());
+  for (HttpClient& client : clients) client.Get("/echo");
+  std::map<int, int> statuses;
+  for (HttpClient& client : clients) ++statuses[client.Read().status];
+  // More than 4,096 are served if the server answers some before it accepts the last.
+  CHECK(statuses[200] >= 4096);
+  CHECK(statuses[200] + statuses[503] == kClients);
+}
+
+TEST_CASE("A tenant's share of connections leaves slots for other tenants") {
+  World w([](HttpOptions& o) {
+    o.max_connections = 16;
+    o.asks_for_keys = true;
+    o.threads = 1;
+  });
+  const auto status_for = [&w](const std::string& account) {
+    HttpClient client = w.Client();
+    client.Send(absl::StrCat("GET /echo HTTP/1.1\r\nHost: x\r\nx-account: ", account, "\r\n\r\n"));
+    return client.Read().status;
+  };
+  std::vector<HttpClient> held;
+  std::vector<Handler::Kept> kept;
+  for (int i = 0; i < 8; ++i) {
+    held.push_back(w.Client());
+    held.back().Send("GET /wait HTTP/1.1\r\nHost: x\r\nx-account: a\r\n\r\n");
+    kept.push_back(w.handler.Next());
+  }
+  CHECK(status_for("a") == 503);
+  CHECK(status_for("b") == 200);
+  kept.front().reply->Send({});
+  CHECK(held.front().Read().status == 200);
+  // The idle connection is closed for the new one.
+  CHECK(status_for("a") == 200);
+  CHECK(held.front().AtEnd());
 }
 
 TEST_CASE("Connections without a key leave slots for keys and for each other") {
