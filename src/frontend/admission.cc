@@ -37,7 +37,7 @@ absl::Status ClientAdmission::Open() const {
 }
 
 std::optional<TenantQuotas::Refusal> ClientAdmission::RefusalFor(const Caller& caller) {
-  if (absl::Status open = Open(); !open.ok()) return TenantQuotas::Refusal{std::move(open), kRetryHint};
+  if (absl::Status open = Open(); !open.ok()) return TenantQuotas::Refusal{std::move(open), {}};
   return callers_.Check(caller);
 }
 
@@ -78,14 +78,13 @@ void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest> request,
     charge = std::make_shared<BodyCharge>(waiting_, context.caller->name);
     if (!charge->Add(request->ByteSizeLong())) {
       return Refuse(*sink,
-                    absl::ResourceExhaustedError("overloaded: too many bytes of large requests wait for a thread"),
-                    kRetryHint);
+                    absl::ResourceExhaustedError("overloaded: too many bytes of large requests wait for a thread"));
     }
   }
   const absl::Status run = Run(*context.caller, bytes, [this, request = std::move(request), context, sink, charge] {
     Admit(*request, context, sink);
   });
-  if (!run.ok()) Refuse(*sink, run, kRetryHint);
+  if (!run.ok()) Refuse(*sink, run);
 }
 
 void ClientAdmission::Admit(const v1::GenerateRequest& proto, const CallContext& context,
@@ -127,7 +126,7 @@ std::optional<RequestTicket> ClientAdmission::Submit(ClientRequest request, cons
     return *ticket;
   }
   counted.sink.reset();  // frees the quota before the client receives the refusal
-  Refuse(*sink, ticket.status(), absl::IsResourceExhausted(ticket.status()) ? kRetryHint : absl::ZeroDuration());
+  Refuse(*sink, ticket.status());
   return std::nullopt;
 }
 

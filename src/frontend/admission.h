@@ -35,7 +35,7 @@ class CallSink : public RequestSink {
   virtual RequestHandle& handle() = 0;
   // Called before the request is submitted.
   virtual void SetId(const RequestId& id) = 0;
-  // The request was not accepted. Zero in `retry_after` means that the delay is unknown.
+  // The request was not accepted. `retry_after` is as in RetryDelayOf.
   virtual void Refuse(const absl::Status& status, absl::Duration retry_after) = 0;
 };
 
@@ -53,9 +53,6 @@ struct CallContext {
 // Thread-safe. The destructor runs the tasks that still wait for a thread.
 class ClientAdmission {
  public:
-  // The retry delay of a client that was refused because the router is busy.
-  static constexpr absl::Duration kRetryHint = absl::Seconds(1);
-
   // The arguments must outlive this object.
   ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Callers& callers);
 

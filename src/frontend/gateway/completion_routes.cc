@@ -50,7 +50,7 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
     read();
   };
   const absl::Status run = parts.admission.Run(*call->caller, call->request.body.size(), std::move(unless_gone));
-  if (!run.ok()) Refuse(parts, *call, run, ClientAdmission::kRetryHint);
+  if (!run.ok()) Refuse(parts, *call, run);
 }
 
 // Returns the text of the last tokens of a prompt. They are enough to contain the longest tag.

@@ -200,11 +200,9 @@ void OpenAiGateway::OnRequest(HttpRequest request, std::shared_ptr<HttpReply> re
 }
 
 HttpResponse OpenAiGateway::Refusal(int status, const std::string& message) {
-  const bool overloaded = status == 503;
   HttpResponse response =
       ErrorResponse({parts_.admission.DrawId(), BeginSpan("")},
-                    overloaded ? absl::UnavailableError(message) : absl::InvalidArgumentError(message),
-                    overloaded ? ClientAdmission::kRetryHint : absl::ZeroDuration());
+                    status == 503 ? absl::UnavailableError(message) : absl::InvalidArgumentError(message));
   response.status = status;
   return response;
 }

@@ -1,10 +1,10 @@
 #include "frontend/gateway/http_call.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "frontend/openai/openai_error.h"
+#include "rpc/status_table.h"
 
 namespace baton {
 
@@ -32,14 +32,11 @@ HttpResponse EventStream(const CallId& id) {
 HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after) {
   HttpResponse response = Response(HttpStatusOf(status), id, "application/json", ErrorBody(status));
   if (absl::IsUnauthenticated(status)) response.headers.emplace_back("www-authenticate", "Bearer");
-  // OpenAI's clients retry a 409 or a 5xx on their own. These errors would repeat, or cost the same
-  // work again.
-  if (absl::IsDeadlineExceeded(status) || absl::IsAborted(status) || absl::IsAlreadyExists(status)) {
-    response.headers.emplace_back("x-should-retry", "false");
-  }
-  if (retry_after > absl::ZeroDuration()) {
-    const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(retry_after, absl::Seconds(1)));
-    response.headers.emplace_back("retry-after", absl::StrCat(std::max<int64_t>(seconds, 1)));
+  // OpenAI's clients retry a 409 or a 5xx on their own.
+  if (StatusRowOf(status.code()).retry == Retry::kNever) response.headers.emplace_back("x-should-retry", "false");
+  if (const absl::Duration delay = RetryDelayOf(status, retry_after); delay > absl::ZeroDuration()) {
+    response.headers.emplace_back("retry-after",
+                                  absl::StrCat(absl::ToInt64Seconds(absl::Ceil(delay, absl::Seconds(1)))));
   }
   return response;
 }

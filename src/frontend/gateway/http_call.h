@@ -36,7 +36,7 @@ HttpResponse JsonResponse(const CallId& id, std::string body);
 // comments.
 void OpenEventStream(HttpReply& reply, HttpResponse head);
 HttpResponse EventStream(const CallId& id);
-// An error in OpenAI's JSON form. Zero in `retry_after` means that the delay is unknown.
+// An error in OpenAI's JSON form. `retry_after` is as in RetryDelayOf.
 HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after = {});
 
 // Cancels or detaches a request whose client has left.

@@ -42,7 +42,7 @@ void ServeTokens(const GatewayParts& parts, const SharedCall& call,
     const absl::StatusOr<Json> body = ParseJsonBody(call->request.body);
     Answer(*call, body.ok() ? body_of(*body, parts.models) : body.status());
   });
-  if (!run.ok()) call->reply->Send(ErrorResponse(call->id, run, ClientAdmission::kRetryHint));
+  if (!run.ok()) call->reply->Send(ErrorResponse(call->id, run));
 }
 
 absl::StatusOr<std::string> Tokenize(const Json& body, const ServedModels& models) {
@@ -83,8 +83,7 @@ void ServeHealth(const GatewayParts& parts, const SharedCall& call) {
   absl::Status health = Health(parts);
   // Only callers with a key may see the names of models.
   if (!health.ok() && parts.admission.callers().asks()) health = absl::UnavailableError("not ready");
-  call->reply->Send(health.ok() ? JsonResponse(call->id, "{\"status\":\"ok\"}")
-                                : ErrorResponse(call->id, health, ClientAdmission::kRetryHint));
+  call->reply->Send(health.ok() ? JsonResponse(call->id, "{\"status\":\"ok\"}") : ErrorResponse(call->id, health));
 }
 
 void ServeVersion(const GatewayParts&, const SharedCall& call) { Answer(*call, VersionBody()); }

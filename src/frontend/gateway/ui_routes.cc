@@ -35,7 +35,7 @@ void AnswerElsewhere(const GatewayParts& parts, const SharedCall& call,
   const absl::Status run = parts.admission.RunView(*call->caller, [parts, call, request = std::move(request), answer] {
     if (!call->reply->gone()) AnswerHardened(*call, answer(parts, *call, request));
   });
-  if (!run.ok()) call->reply->Send(ErrorResponse(call->id, run, ClientAdmission::kRetryHint));
+  if (!run.ok()) call->reply->Send(ErrorResponse(call->id, run));
 }
 
 absl::StatusOr<std::string> TraceJson(const GatewayParts& parts, const HttpCall& call,

@@ -6,6 +6,7 @@
 #include "base/logging.h"
 #include "frontend/response_convert.h"
 #include "rpc/grpc_status.h"
+#include "rpc/status_table.h"
 
 namespace baton {
 namespace {
@@ -33,7 +34,7 @@ void GenerateStream::SetId(const RequestId& id) {
 
 void GenerateStream::Refuse(const absl::Status& status, absl::Duration retry_after) {
   const std::lock_guard lock(mutex_);
-  AddRetryAfter(*context_, retry_after);
+  AddRetryAfter(*context_, RetryDelayOf(status, retry_after));
   end_ = ToGrpc(status);
   Continue();
 }
@@ -70,7 +71,7 @@ void GenerateStream::OnEnd(const RequestOutcome& outcome) {
     *pending_.mutable_final() = ToFinal(outcome);
     has_pending_ = true;
   }
-  AddRetryAfter(*context_, outcome.retry_after);
+  AddRetryAfter(*context_, RetryDelayOf(outcome.status, outcome.retry_after));
   end_ = ToGrpc(outcome.status);
   Continue();
 }

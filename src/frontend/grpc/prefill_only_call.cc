@@ -2,6 +2,7 @@
 
 #include "frontend/response_convert.h"
 #include "rpc/grpc_status.h"
+#include "rpc/status_table.h"
 
 namespace baton {
 
@@ -19,7 +20,7 @@ void PrefillOnlyCall::SetId(const RequestId& id) {
 }
 
 void PrefillOnlyCall::Refuse(const absl::Status& status, absl::Duration retry_after) {
-  AddRetryAfter(*context_, retry_after);
+  AddRetryAfter(*context_, RetryDelayOf(status, retry_after));
   Finish(ToGrpc(status));
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/strings.h"
 #include "frontend/openai/json_text.h"
+#include "rpc/status_table.h"
 
 namespace baton {
 namespace {
@@ -27,19 +28,6 @@ std::string_view FieldOf(std::string_view message) {
   return {message.begin(), end};
 }
 
-std::string_view TypeOf(absl::StatusCode code, int http) {
-  switch (code) {
-    case absl::StatusCode::kUnauthenticated:
-      return "authentication_error";
-    case absl::StatusCode::kPermissionDenied:
-      return "permission_error";
-    case absl::StatusCode::kResourceExhausted:
-      return "rate_limit_error";
-    default:
-      return http >= 500 ? "server_error" : "invalid_request_error";
-  }
-}
-
 // Returns the model's context length, if the error is that the prompt exceeds it. Such messages
 // contain "(context length N of 'MODEL'...)". Empty for other errors.
 std::string_view ContextOf(absl::StatusCode code, std::string_view field, std::string_view message) {
@@ -53,58 +41,20 @@ std::string_view ContextOf(absl::StatusCode code, std::string_view field, std::s
   return rest.substr(0, rest.find_first_not_of("0123456789"));
 }
 
-std::string CodeOf(absl::StatusCode code, std::string_view field, bool too_long) {
+std::string_view NameOf(const StatusRow& row, std::string_view field, bool too_long) {
   if (too_long) return "context_length_exceeded";
-  switch (code) {
-    case absl::StatusCode::kUnimplemented:
-      return "unsupported";
-    case absl::StatusCode::kUnauthenticated:
-      return "invalid_api_key";
-    case absl::StatusCode::kResourceExhausted:
-      return "rate_limit_exceeded";
-    case absl::StatusCode::kNotFound:
-      return field == "model" ? "model_not_found" : "not_found";
-    default:
-      return absl::AsciiStrToLower(absl::StatusCodeToString(code));
-  }
+  return row.code == absl::StatusCode::kNotFound && field == "model" ? "model_not_found" : row.name;
 }
 
 }  // namespace
 
-int HttpStatusOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kOutOfRange:
-    case absl::StatusCode::kUnimplemented:
-      return 400;
-    case absl::StatusCode::kUnauthenticated:
-      return 401;
-    case absl::StatusCode::kPermissionDenied:
-      return 403;
-    case absl::StatusCode::kNotFound:
-      return 404;
-    case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kAborted:
-      return 409;
-    case absl::StatusCode::kResourceExhausted:
-      return 429;
-    case absl::StatusCode::kCancelled:
-      return 499;
-    case absl::StatusCode::kUnavailable:
-      return 503;
-    case absl::StatusCode::kDeadlineExceeded:
-      return 504;
-    default:
-      return 500;
-  }
-}
+int HttpStatusOf(const absl::Status& status) { return StatusRowOf(status.code()).http; }
 
 std::string ErrorBody(const absl::Status& status) {
   const std::string_view message = Message(status);
-  const int http = HttpStatusOf(status);
+  const StatusRow& row = StatusRowOf(status.code());
   // Statuses from 429 on are not a field's fault.
-  const std::string_view field = http < 429 ? FieldOf(message) : "";
+  const std::string_view field = row.http < 429 ? FieldOf(message) : "";
   // Agent frameworks shorten a chat when they find this text or the code.
   const std::string_view context = ContextOf(status.code(), field, message);
   const std::string whole = context.empty()
@@ -113,11 +63,11 @@ std::string ErrorBody(const absl::Status& status) {
   std::string out = "{\"error\":{\"message\":";
   AppendJsonString(out, whole);
   out += ",\"type\":";
-  AppendJsonString(out, TypeOf(status.code(), http));
+  AppendJsonString(out, row.type);
   out += ",\"param\":";
   out += field.empty() ? "null" : JsonString(field);
   out += ",\"code\":";
-  AppendJsonString(out, CodeOf(status.code(), field, !context.empty()));
+  AppendJsonString(out, NameOf(row, field, !context.empty()));
   out += "}}";
   return out;
 }

@@ -1,4 +1,4 @@
-// Errors in OpenAI's format.
+// Errors in OpenAI's format (rpc/status_table.h).
 #pragma once
 
 #include <string>
