@@ -285,6 +285,22 @@ TEST_CASE("An error of a worker about a prompt names the field as it was sent") 
   }
 }
 
+TEST_CASE("An error of a worker about constraints does not name the prompt") {
+  Cluster c;
+  ServeChats(c);
+  const std::string error = "allowed_token_ids, bad_words, min_tokens and logit_bias together exclude all tokens";
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "a"}]})");
+  const RequestId id = c.prefill->Next().prefill().request_id();
+  c.prefill->Send(DoneEvent(id, Incarnation(22)));
+  c.decode->Next();
+  c.decode->Send(TokensEvent(id, "x", std::nullopt));
+  c.decode->Send(FailedEvent<worker::v1::DecodeEvent>(id, absl::InvalidArgumentError(error)));
+  const HttpAnswer answer = client.Read();
+  CHECK(answer.status == 400);
+  CHECK(json::parse(answer.body)["error"]["message"] == error);
+}
+
 TEST_CASE("An error over gRPC names the field of the message") {
   Cluster c;
   ServeChats(c);
