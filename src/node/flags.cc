@@ -176,11 +176,21 @@ void AddMaxBatch(CLI::App& app, WorkerOptions& o) {
       ->capture_default_str();
 }
 
+void AddThinking(CLI::App& app, const std::string& flag, int32_t& budget, const std::string& effort) {
+  app.add_option(flag, budget,
+                 "upper bound on the tokens of thinking in chats with reasoning_effort '" + effort + "'; 0: no bound")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+}
+
 void AddClientFlags(CLI::App& app, RouterOptions& o) {
   app.add_option("--listen", o.listen, "address to listen on for clients' gRPC; port 0 selects a free port")
       ->check(HostPort())
       ->capture_default_str();
   AddHttpFlags(app, o);
+  AddThinking(app, "--thinking-minimal", o.thinking.minimal, "minimal");
+  AddThinking(app, "--thinking-low", o.thinking.low, "low");
+  AddThinking(app, "--thinking-medium", o.thinking.medium, "medium");
   app.add_option("--keys", o.keys, "TOML file of API keys and quotas (docs/security.md); SIGHUP reloads it");
   app.add_option("--tls-cert", o.tls.certificate, "PEM file: certificate for clients; enables TLS for gRPC and HTTP");
   app.add_option("--tls-key", o.tls.key, "PEM file: private key of --tls-cert");

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "frontend/openai/reasoning_effort.h"
 #include "kv/staging/staging.h"
 #include "membership/etcd_options.h"
 #include "model/model_names.h"
@@ -52,6 +53,7 @@ struct RouterOptions {
   // for which requests wait for a worker, or for room on one. Until the response head is sent, a
   // request may still end with a status that clients retry.
   double stream_silence = 35;
+  ThinkingBudgets thinking;
   // File of API keys. Empty if any client may call.
   std::string keys;
   // Certificate for clients over gRPC and HTTP, without an authority.

@@ -111,7 +111,7 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
       admission_(router_, models_, clock, callers_),
       service_(router_, models_, clock, admission_),
       chat_log_(metrics, clock),
-      gateway_({router_, models_, clock, metrics, admission_, chat_log_, absl::Now()},
+      gateway_({router_, models_, clock, metrics, admission_, chat_log_, absl::Now(), options.thinking},
                {options.http, !options.tls.empty(), options.host_names, options.allow_origins}) {}
 
 absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOptions& options,

@@ -165,7 +165,7 @@ def _read(body: Mapping[str, Any]) -> Optional[Call]:
         return None
     forms = [json.dumps({key: value for key, value in message.items() if key != "content" and value is not None})
              for message in messages]
-    shapes = ("model", "tools", "tool_choice", "chat_template_kwargs")
+    shapes = ("model", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort")
     return Call(texts, forms, {key: body[key] for key in shapes if body.get(key) is not None})
 
 

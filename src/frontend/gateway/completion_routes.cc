@@ -15,6 +15,7 @@
 #include "frontend/name_headers.h"
 #include "frontend/openai/chat_reader.h"
 #include "frontend/openai/completion_reader.h"
+#include "frontend/openai/reasoning_effort.h"
 #include "frontend/openai/token_text.h"
 #include "model/sampler.h"
 #include "rpc/proto_json.h"
@@ -65,6 +66,16 @@ std::string EndOf(const ClientRequest& request) {
   return TokensText(*request.served->tokenizer, ids.last(std::min(ids.size(), kMostTokens)));
 }
 
+// Bounds the thinking of a chat by its effort, unless it has a bound of its own.
+void SetThinking(const GatewayParts& parts, const CompletionCall& completion, ClientRequest& request,
+                 CompletionAnswer& answer) {
+  const Thinking thinking = ThinkingOf(*completion.model, EndOf(request));
+  answer.SetThinking(thinking);
+  std::optional<int32_t>& budget = request.spec.sampling.thinking_token_budget;
+  if (thinking == Thinking::kNone || budget || completion.reasoning_effort.empty()) return;
+  budget = BudgetOf(completion.reasoning_effort, parts.thinking);
+}
+
 // Reads each prompt once, even if the call wants several samples of it.
 void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, CallContext context,
                const std::shared_ptr<CompletionAnswer>& answer) {
@@ -73,7 +84,7 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
   int64_t prompt_logprobs = 0;  // of all choices
   for (size_t prompt = 0; prompt < completion.requests.size(); ++prompt) {
     if (answer->over()) return;
-    const absl::StatusOr<ClientRequest> read =
+    absl::StatusOr<ClientRequest> read =
         parts.admission.Read(completion.requests[prompt], context, completion.FormOf(prompt), &completion.values);
     if (!read.ok()) return parts.admission.Refuse(*answer->sink(choice), read.status());
     prompt_logprobs += PromptLogprobsOf(*read) * completion.samples;
@@ -81,7 +92,7 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
         !fits.ok()) {
       return parts.admission.Refuse(*answer->sink(choice), fits);
     }
-    if (completion.chat) answer->SetThinking(ThinkingOf(*completion.model, EndOf(*read)));
+    if (completion.chat) SetThinking(parts, completion, *read, *answer);
     for (int32_t sample = 0; sample < completion.samples && !answer->over(); ++sample, ++choice) {
       ClientRequest request = *read;
       std::optional<uint64_t>& seed = request.spec.sampling.seed;

@@ -7,6 +7,7 @@
 #include "frontend/admission.h"
 #include "frontend/gateway/chat_log.h"
 #include "frontend/gateway/http_call.h"
+#include "frontend/openai/reasoning_effort.h"
 #include "metrics/metrics.h"
 #include "model/served_model.h"
 #include "shell/router.h"
@@ -22,6 +23,7 @@ struct GatewayParts {
   ClientAdmission& admission;
   ChatLog& chats;
   absl::Time started;  // wall-clock time
+  ThinkingBudgets thinking;
 };
 
 using SharedCall = std::shared_ptr<const HttpCall>;

@@ -39,6 +39,8 @@ void ReadTopLogprobs(BodyDraft& draft, const ApiField& field);
 void ReadMessages(BodyDraft& draft, const ApiField& field);
 void ReadGenerationPrompt(BodyDraft& draft, const ApiField& field);
 void ReadTemplateKwargs(BodyDraft& draft, const ApiField& field);
+// REQUIRES: ReadTemplateKwargs was called, because the chat's own variables outrank the effort's.
+void ReadReasoningEffort(BodyDraft& draft, const ApiField& field);
 
 // chat_tools.cc
 

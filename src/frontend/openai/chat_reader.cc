@@ -6,6 +6,7 @@
 #include "base/strings.h"
 #include "frontend/openai/body_readers.h"
 #include "frontend/openai/history_reader.h"
+#include "frontend/openai/reasoning_effort.h"
 #include "frontend/openai/request_fields.h"
 #include "model/sampling_params.h"
 
@@ -78,6 +79,15 @@ void ReadTemplateKwargs(BodyDraft& draft, const ApiField& field) {
   if (variables == nullptr || variables->empty()) return;
   draft.body.Check(CheckTemplateVariables(*variables, draft.body.Path(field.name)));
   if (draft.body.ok()) draft.values.variables = jinja::Value::FromJson(*variables);
+}
+
+void ReadReasoningEffort(BodyDraft& draft, const ApiField& field) {
+  const std::string* effort = draft.body.Text(field.name);
+  if (effort == nullptr) return;
+  draft.body.Check(CheckEffort(*effort, draft.body.Path(field.name)));
+  if (!draft.body.ok()) return;
+  draft.call.reasoning_effort = *effort;
+  draft.values.variables = WithEffort(*effort, draft.values.variables);
 }
 
 absl::StatusOr<CompletionCall> ReadChat(const Json& json, const ServedModels& models) {

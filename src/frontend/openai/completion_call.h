@@ -67,6 +67,7 @@ struct CompletionCall {
   ToolFormat tools = ToolFormat::kNone;   // the format in which the model writes calls
   std::vector<std::string> tool_names{};  // tools that the model may call
   std::vector<StrictTool> strict_tools{};
+  std::string reasoning_effort{};  // of a chat; empty: none is given
   // If set, the answer shows only the first of several calls.
   bool one_tool_call = false;
   // If set, the answer has "function_call" instead of "tool_calls".

@@ -424,6 +424,35 @@ TEST_CASE("A prompt from a context or an output leaves its default of max_tokens
             .max_tokens == 2);
 }
 
+TEST_CASE("reasoning_effort bounds thinking if the prompt leaves thinking possible") {
+  Cluster c;
+  c.options.thinking = {.minimal = 5, .low = 0, .medium = 7};
+  ServedModel model = ByteModel("bytes");
+  model.chat_template = *ChatTemplate::Parse(
+      "{{ messages[0].content }}{% if enable_thinking is false %}<think></think>{% endif %}", "", "");
+  c.Serve(std::move(model));
+  const auto budget = [&](const std::string& fields) {
+    return SamplingOf(c, "/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}])" + fields + "}")
+        .thinking_token_budget;
+  };
+  CHECK(budget("") == std::nullopt);
+  CHECK(budget(R"(, "reasoning_effort": "minimal")") == 5);
+  CHECK(budget(R"(, "reasoning_effort": "low")") == std::nullopt);
+  CHECK(budget(R"(, "reasoning_effort": "medium")") == 7);
+  CHECK(budget(R"(, "reasoning_effort": "high")") == std::nullopt);
+  // The template has turned thinking off.
+  CHECK(budget(R"(, "reasoning_effort": "none")") == std::nullopt);
+  CHECK(budget(R"(, "reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": true})") == 0);
+  CHECK(budget(R"(, "reasoning_effort": "minimal", "thinking_token_budget": 3)") == 3);
+  CHECK(budget(R"(, "thinking_token_budget": 3)") == 3);
+
+  Cluster plain;
+  ServeChats(plain);
+  CHECK(SamplingOf(plain, "/v1/chat/completions",
+                   R"({"messages": [{"role": "user", "content": "hi"}], "reasoning_effort": "minimal"})")
+            .thinking_token_budget == std::nullopt);
+}
+
 TEST_CASE("An error about a type at /generate names the field") {
   Cluster c;
   const std::pair<const char*, const char*> cases[] = {

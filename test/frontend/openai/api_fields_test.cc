@@ -103,6 +103,7 @@ const std::map<std::string, std::string>& Examples() {
       {"parallel_tool_calls", "false"},
       {"tools", R"([{"type": "function", "function": {"name": "f"}}])"},
       {"chat_template_kwargs", R"({"x": 1})"},
+      {"reasoning_effort", R"("low")"},
       {"followers", R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}]}])"},
       {"add_special_tokens", "false"},
       {"segments", R"([{"text": "hi"}])"},
