@@ -183,7 +183,8 @@ void CompletionWriter::ShowCall(Choice& choice, const CallPart& part, std::strin
   if (stream_) return;
   const std::string function =
       StrCat("\"name\":", JsonString(call.name), ",\"arguments\":", JsonString(call.arguments));
-  choice.calls += StrCat(choice.calls.empty() ? "" : ",", CallJson(choice, function, /*begins=*/true));
+  const std::string whole = CallJson(choice, function, /*begins=*/true);
+  choice.calls += StrCat(choice.calls.empty() ? "" : ",", whole);
 }
 
 void CompletionWriter::SendCall(const Choice& choice, std::string_view call, std::string& out) const {
