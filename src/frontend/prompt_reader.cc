@@ -9,6 +9,7 @@
 #include "base/request_id.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "text/chat_adapter.h"
 
 namespace baton {
 namespace {
@@ -321,7 +322,7 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
   }
   ASSIGN_OR_RETURN(MarkedChat marked, ReadMessages(chat, *values, limit, paths));
   marked.input.now = now;
-  auto rendered = model.chat_template->Render(marked.input);
+  auto rendered = model.chat_template->Render(AdaptChat(marked.input, model.chat_template->abilities()));
   if (!rendered.ok()) {
     // A chat that exceeds the template's limits would exceed them again, so the client must not
     // retry.

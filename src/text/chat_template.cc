@@ -81,7 +81,9 @@ absl::StatusOr<std::string> TemplateSource(const json& config, const std::string
 class JinjaChatTemplate final : public ChatTemplate {
  public:
   JinjaChatTemplate(std::string source, jinja::Body body, std::string bos, std::string eos)
-      : source_(std::move(source)), body_(std::move(body)), bos_(std::move(bos)), eos_(std::move(eos)) {}
+      : source_(std::move(source)), body_(std::move(body)), bos_(std::move(bos)), eos_(std::move(eos)) {
+    abilities_ = AbilitiesOf(*this);
+  }
 
   absl::StatusOr<std::string> Render(const ChatInput& input) const override {
     jinja::Dict globals = {{"messages", input.messages},
@@ -93,11 +95,13 @@ class JinjaChatTemplate final : public ChatTemplate {
     return jinja::Run(body_, globals, input.now, jinja::Limits{});
   }
   std::string_view source() const override { return source_; }
+  const ChatAbilities& abilities() const override { return abilities_; }
 
  private:
   const std::string source_;
   const jinja::Body body_;
   const std::string bos_, eos_;
+  ChatAbilities abilities_;
 };
 
 }  // namespace

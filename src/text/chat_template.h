@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "nlohmann/json.hpp"
+#include "text/chat_abilities.h"
 #include "text/jinja/value.h"
 
 namespace baton {
@@ -44,6 +45,7 @@ class ChatTemplate {
   virtual absl::StatusOr<std::string> Render(const ChatInput& input) const = 0;
   // Returns the template's text, for code that derives the format of the model's answers from it.
   virtual std::string_view source() const = 0;
+  virtual const ChatAbilities& abilities() const = 0;
 };
 
 }  // namespace baton

@@ -49,8 +49,8 @@ TEST_CASE("A call's arguments are an object when they are JSON, else a string") 
       R"([{"id":"1","function":{"name":"f","arguments":"{\"y\": 1, \"x\": [\"é\"]}"}},)"
       R"({"function":{"name":"g","arguments":"no JSON"}},{"function":{"name":"h"}}])");
   CHECK(Render(chat,
-               "{% for c in messages[0].tool_calls %}{{ c.function.name }}={{ c.function.arguments | default(0) | "
-               "tojson }};{% endfor %}") == R"(f={"y": 1, "x": ["é"]};g="no JSON";h=0;)");
+               "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.name }}={{ c.function.arguments | "
+               "default(0) | tojson }};{% endfor %}{% endfor %}") == R"(f={"y": 1, "x": ["é"]};g="no JSON";h=0;)");
 }
 
 TEST_CASE("ReadPrompt uses given values and does not parse the chat's JSON texts") {
@@ -61,23 +61,49 @@ TEST_CASE("ReadPrompt uses given values and does not parse the chat's JSON texts
   const ChatValues values{.tools = jinja::Value::FromJson(Json::parse(R"([{"b": 1, "a": "é"}])")),
                           .variables = jinja::Value::FromJson(Json::parse(R"({"x": 2})")),
                           .tool_calls = {ToolCallsValue(Json::parse(R"([{"function": {"arguments": "{}"}}])"))}};
-  constexpr char kTemplate[] = "{{ tools | tojson }}{{ x }}{{ messages[0].tool_calls | tojson }}";
+  constexpr char kTemplate[] =
+      "{{ tools | tojson }}{{ x }}{% for m in messages %}{% for c in m.tool_calls %}{{ c | tojson }}{% endfor %}"
+      "{% endfor %}";
   const auto tokens = ChatTokens(chat, WithTemplate(kTemplate), absl::UnixEpoch(), {}, &values);
   INFO(tokens.status());
   REQUIRE(tokens.ok());
-  CHECK(std::string(tokens->begin(), tokens->end()) == R"([{"b": 1, "a": "é"}]2[{"function": {"arguments": {}}}])");
+  CHECK(std::string(tokens->begin(), tokens->end()) == R"([{"b": 1, "a": "é"}]2{"function": {"arguments": {}}})");
   CHECK(Render(Hello(), "{{ tools is none }}{{ messages[0].tool_calls is defined }}") == "TrueFalse");
+}
+
+TEST_CASE("A template without tools shows a block of text, calls and results") {
+  constexpr char kTemplate[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+  v1::Chat chat = Hello();
+  CHECK(Render(chat, kTemplate) == "<user>hi");
+  chat.set_tools(R"([{"type":"function","function":{"name":"f"}}])");
+  const std::string with_tools = Render(chat, kTemplate);
+  INFO(with_tools);
+  CHECK(with_tools.starts_with("<system>You may call functions."));
+  CHECK(with_tools.find("<tools>\n{\"type\": \"function\", \"function\": {\"name\": \"f\"}}\n</tools>") !=
+        std::string::npos);
+  CHECK(with_tools.ends_with("<user>hi"));
+  chat.clear_tools();
+  v1::ChatMessage& answer = *chat.add_messages();
+  answer.set_role("assistant");
+  answer.set_tool_calls(R"([{"id":"1","function":{"name":"f","arguments":"{\"x\":1}"}}])");
+  v1::ChatMessage& result = *chat.add_messages();
+  result.set_role("tool");
+  result.add_parts()->set_text("2");
+  CHECK(Render(chat, kTemplate) ==
+        "<user>hi<assistant><tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>"
+        "<user><tool_response>\n2\n</tool_response>");
 }
 
 TEST_CASE("A message has name and tool_call_id only when they are set") {
   v1::Chat chat = Hello();
   constexpr char kTemplate[] =
       "{% for m in messages %}{% if m.name is defined %}{{ m.name }}{% endif %}{% if 'tool_calls' in m %}!{% endif %}"
-      "{% if m.tool_call_id %}{{ m.tool_call_id }}{% endif %};{% endfor %}";
+      "{% if m.tool_call_id %}{{ m.tool_call_id }}{% endif %}{% if m.role == 'tool' %}={{ m.content }}{% endif %};"
+      "{% endfor %}";
   chat.add_messages()->set_role("tool");
   chat.mutable_messages(1)->set_name("n");
   chat.mutable_messages(1)->set_tool_call_id("c");
-  CHECK(Render(chat, kTemplate) == ";nc;");
+  CHECK(Render(chat, kTemplate) == ";nc=;");
 }
 
 TEST_CASE("The template receives a chat's variables and reasoning") {

@@ -13,11 +13,6 @@ namespace {
 
 constexpr std::string_view kOtherRole = "is not supported for this role";
 
-// A model without a template counts as showing calls. The whole chat is refused later.
-bool ShowsCalls(const ServedModel& model) {
-  return model.chat_template == nullptr || model.chat_template->source().find("tool_calls") != std::string_view::npos;
-}
-
 // A refusal is the text of an answer without other text. It follows other text.
 void ReadRefusal(FieldReader& message, v1::ChatMessage& out) {
   const std::string* text = message.Text("refusal");
@@ -70,13 +65,6 @@ void HistoryReader::ReadToolCallId(FieldReader& message, Role role, v1::ChatMess
   }
 }
 
-void HistoryReader::ReadCalls(FieldReader& message, jinja::Value& calls) const {
-  calls = ReadToolCalls(message);
-  if (calls.IsNone() || ShowsCalls(model_)) return;
-  message.Refuse(message.Object("function_call") == nullptr ? "tool_calls" : "function_call",
-                 StrCat("expected a model whose chat template renders tool calls, got '", model_.shown_name(), "'"));
-}
-
 void HistoryReader::ReadParts(const Json& parts, FieldReader& message, Role role, v1::ChatMessage& out) {
   const PartPlace place{.own_output = own_output_,
                         .may_reason = role == Role::kAssistant,
@@ -114,7 +102,7 @@ void HistoryReader::Read(FieldReader& message) {
   if (const auto* name = message.Text("name")) out.set_name(*name);
   const bool answers = *role == Role::kAssistant, is_result = *role == Role::kTool || *role == Role::kFunction;
   if (answers) {
-    ReadCalls(message, calls);
+    calls = ReadToolCalls(message);
     ReadReasoning(message, out);
   }
   if (is_result) ReadToolCallId(message, *role, out);

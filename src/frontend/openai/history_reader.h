@@ -6,7 +6,6 @@
 #include "frontend/openai/field_reader.h"
 #include "frontend/openai/part_reader.h"
 #include "inference.pb.h"
-#include "model/served_model.h"
 #include "text/chat_values.h"
 
 namespace baton {
@@ -18,13 +17,12 @@ class HistoryReader {
  public:
   // `own_output` means that parts stand for the output of this call (PartPlace). Messages go to
   // `chat`, and the calls of each message to `values`. All objects must outlive this reader.
-  HistoryReader(const ServedModel& model, bool own_output, v1::Chat& chat, ChatValues& values)
-      : model_(model), own_output_(own_output), chat_(chat), values_(values) {}
+  HistoryReader(bool own_output, v1::Chat& chat, ChatValues& values)
+      : own_output_(own_output), chat_(chat), values_(values) {}
 
   // Reads one message. A developer's message becomes one of the system, and the result of a
-  // function becomes one of a tool, because templates have these roles. Calls are refused if the
-  // model's template would leave them out. A name is passed on, although few templates show it.
-  // Errors go to `message`.
+  // function becomes one of a tool, because templates have these roles.
+  // A name is passed on, although few templates show it. Errors go to `message`.
   void Read(FieldReader& message);
   // Returns the number of parts left out so far, by kind.
   const MediaCounts& left_out() const { return left_out_; }
@@ -36,12 +34,10 @@ class HistoryReader {
   static std::optional<Role> ReadRole(FieldReader& message);
   static void ReadReasoning(FieldReader& message, v1::ChatMessage& out);
   static void ReadToolCallId(FieldReader& message, Role role, v1::ChatMessage& out);
-  void ReadCalls(FieldReader& message, jinja::Value& calls) const;
   // Reads a text, or a list of parts that are joined without separators.
   void ReadContent(FieldReader& message, Role role, v1::ChatMessage& out);
   void ReadParts(const Json& parts, FieldReader& message, Role role, v1::ChatMessage& out);
 
-  const ServedModel& model_;
   const bool own_output_;
   v1::Chat& chat_;
   ChatValues& values_;

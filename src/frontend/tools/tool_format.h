@@ -15,8 +15,9 @@ enum class ToolFormat {
   kLlama,
 };
 
-// Derives the format from the text of the chat template, which shows the model the format. Returns
-// INVALID_ARGUMENT if the template does not show tools to the model, or uses another format.
+// Derives the format from the text of the chat template, which shows the model the format. For a
+// template without tools it is kHermes, in which AdaptChat shows the tools. Returns
+// INVALID_ARGUMENT if the template uses another format, or if there is none.
 absl::StatusOr<ToolFormat> ToolFormatOf(const ServedModel& model);
 
 }  // namespace baton

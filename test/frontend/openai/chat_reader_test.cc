@@ -139,7 +139,7 @@ TEST_CASE("Tools reach the template unchanged when its format is supported") {
   CHECK_FALSE(call.one_tool_call);
   CHECK(MustRead(WithHello(StrCat("\"parallel_tool_calls\": false, \"tools\": [", kTool, "]")), "qwen").one_tool_call);
   CHECK(MustRead(fields, "llama").tools == ToolFormat::kLlama);
-  CHECK(ErrorOf(fields, "plain") == "tools: expected a model whose chat template has tools, got 'plain'");
+  CHECK(MustRead(fields, "plain").tools == ToolFormat::kHermes);
   CHECK(ErrorOf(fields, "other") ==
         "tools: expected a chat template with JSON in <tool_call> (Qwen, Hermes) or with Llama 3's JSON, got another "
         "in 'other'");
@@ -152,7 +152,7 @@ TEST_CASE("The chat template determines the format of calls") {
   CHECK(*format("{% if tools %}{\"name\": function name, \"parameters\": dictionary of argument name{% endif %}") ==
         ToolFormat::kLlama);
   CHECK(absl::IsInvalidArgument(format("{% if tools %}<tool_call><function=f>{% endif %}").status()));
-  CHECK(absl::IsInvalidArgument(format("<tool_call>").status()));
+  CHECK(*format("no tools") == ToolFormat::kHermes);
   ServedModel none = MarkedModel("m", "");
   none.chat_template = nullptr;
   CHECK(absl::IsInvalidArgument(ToolFormatOf(none).status()));
@@ -270,8 +270,6 @@ TEST_CASE("ReadChat refuses a wrong message by field") {
        "messages[0].tool_call_id: expected the id of the call that it answers, got none"},
       {OneMessage(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 3}}]})"),
        "messages[0].tool_calls[0].function.arguments: expected a string of JSON or an object, got 3"},
-      {OneMessage(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]})"),
-       "messages[0].tool_calls: expected a model whose chat template renders tool calls, got 'plain'"},
       {OneMessage(R"({"role": "assistant", "content": "x", "audio": {"id": "a"}})"),
        "messages[0].audio: is not supported"},
   };

@@ -17,9 +17,10 @@
 namespace baton {
 namespace {
 
-// Shows everything that a template may see of a message.
+// Shows everything that a template may see of a message, and has a form for results.
 constexpr char kShowAll[] =
-    "{% if tools %}<tool_call>{{ tools | tojson }}{% endif %}{% for m in messages %}<{{ m | tojson }}>{% endfor %}";
+    "{% if tools %}<tool_call>{{ tools | tojson }}{% endif %}{% for m in messages %}"
+    "<{{ m | tojson }}{% if m.role == 'tool' %}!{% endif %}>{% endfor %}";
 
 const ServedModels& ShowAllModels() {
   static const ServedModels* models = [] {
@@ -37,20 +38,6 @@ struct CollectedAnswer {
   Json streamed;  // from the deltas of a stream
   Json plain;     // only what the model sees
 };
-
-// Joins the deltas of the only choice. The members of calls keep their index.
-Json JoinDeltas(std::string_view stream) {
-  Json message = Json::object();
-  while (!stream.empty()) {
-    const size_t end = stream.find("\n\n");
-    const std::string_view event = stream.substr(0, end);
-    stream.remove_prefix(end + 2);
-    if (event == "data: [DONE]") break;
-    const Json chunk = Json::parse(event.substr(6));
-    if (!chunk["choices"].empty()) JoinDelta(message, chunk["choices"][0]["delta"]);
-  }
-  return message;
-}
 
 // Adds members that clients write into their copies of answers.
 void Decorate(Json& message, std::mt19937& random) {
@@ -111,7 +98,7 @@ CollectedAnswer RandomCollected(std::mt19937& random) {
   stream.End(0, outcome, out);
   body.End(0, outcome, none);
   CollectedAnswer answer{
-      .whole = Json::parse(body.Body())["choices"][0]["message"], .streamed = JoinDeltas(out), .plain = {}};
+      .whole = Json::parse(body.Body())["choices"][0]["message"], .streamed = JoinStream(out), .plain = {}};
   answer.plain = Plain(answer.whole);
   return answer;
 }

@@ -18,11 +18,11 @@ struct History {
   absl::Status status{};
 };
 
-// Reads messages, as the text of a JSON list, for a model whose template renders calls.
+// Reads messages, as the text of a JSON list.
 History ReadHistory(std::string_view messages) {
   const Json list = Json::parse(messages);
   History out;
-  HistoryReader reader(**TestModels().Find("qwen"), /*own_output=*/false, out.chat, out.values);
+  HistoryReader reader(/*own_output=*/false, out.chat, out.values);
   for (size_t i = 0; i < list.size() && out.status.ok(); ++i) {
     FieldReader message(list[i], ElementPath("messages", i));
     reader.Read(message);

@@ -1,6 +1,8 @@
 // Joins the deltas of a stream's choice to a message.
 #pragma once
 
+#include <string_view>
+
 #include "base/json/json_body.h"
 #include "catch.h"
 
@@ -25,6 +27,20 @@ inline void JoinDelta(Json& message, const Json& delta) {
       }
     }
   }
+}
+
+// Joins the deltas of a stream with one choice.
+inline Json JoinStream(std::string_view stream) {
+  Json message = Json::object();
+  while (!stream.empty()) {
+    const size_t end = stream.find("\n\n");
+    const std::string_view event = stream.substr(0, end);
+    stream.remove_prefix(end + 2);
+    if (event == "data: [DONE]") break;
+    const Json chunk = Json::parse(event.substr(6));
+    if (!chunk["choices"].empty()) JoinDelta(message, chunk["choices"][0]["delta"]);
+  }
+  return message;
 }
 
 }  // namespace baton

@@ -60,7 +60,8 @@ inline ServedModel MarkedModel(const std::string& name, const char* chat_templat
 
 inline constexpr char kPlainTemplate[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
 inline constexpr char kQwenTemplate[] =
-    "{% if tools %}{{ tools | tojson }}<tool_call>{% endif %}{{ messages[0].tool_calls | tojson }}";
+    "{% if tools %}{{ tools | tojson }}<tool_call>{% endif %}"
+    "{% for m in messages %}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}{% endfor %}";
 inline constexpr char kLlamaTemplate[] = "{% if tools %}{{ tools | tojson }}<|python_tag|>{% endif %}";
 inline constexpr char kThinkTemplate[] =
     "{{ messages[0].content }}<a>{% if thinking is false %}<think></think>{% endif %}";
