@@ -108,6 +108,17 @@ void DecodeService::OnGone(Streams::Stream* stream) {
 }
 
 void DecodeService::OnUpdates(std::span<TokenUpdate> updates) {
+  // Log probabilities of a prompt may take megabytes. An event has those of one prompt at most, so
+  // it stays below gRPC's limit.
+  while (!updates.empty()) {
+    size_t end = 1;
+    while (end < updates.size() && !updates[end].prompt) ++end;
+    SendUpdates(updates.first(end));
+    updates = updates.subspan(end);
+  }
+}
+
+void DecodeService::SendUpdates(std::span<TokenUpdate> updates) {
   streams_.SendEach(updates, [this](DecodeEvent& event, const TokenUpdate& update, const std::string& trace_id) {
     ToProto(update, *event.mutable_updates()->add_updates());
     if (update.queued) counts_.queue->Observe(absl::ToDoubleSeconds(*update.queued));

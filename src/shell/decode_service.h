@@ -47,6 +47,7 @@ class DecodeService final : public DecodeServiceBase, public DecodeListener {
   void OnCommand(Streams::Stream* stream, const worker::v1::DecodeCommand& command);
   void OnGone(Streams::Stream* stream);
   void Start(Streams::Stream* stream, DecodeJob job);
+  void SendUpdates(std::span<TokenUpdate> updates);
   // Sends the load to all routers.
   void Report();
   DecodeSnapshot Snapshot() const;  // REQUIRES: after Open and before Close
