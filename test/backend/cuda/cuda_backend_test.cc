@@ -135,7 +135,7 @@ TEST_CASE("CudaBackend gives all tokens of a chunk their logits beside rows that
         }
         for (const size_t at : {0u, 1u, 15u, 16u, 39u}) {
           const std::span<const float> row = std::span(got).subspan(at * vocab, vocab);
-          CHECK(RelativeError(row, reference.Logits(std::span(scored.tokens).first(at + 1))) < 2e-2);
+          CHECK(RelativeError(row, reference.Logits(std::span(scored.tokens).first(at + 1))) < 3e-2);
         }
         if (first.empty()) first = got;
         if (same_bits) CHECK(SameBits(got, first));
