@@ -115,6 +115,7 @@ std::optional<RequestTicket> ClientAdmission::Submit(ClientRequest request, cons
                                                      const std::shared_ptr<CallSink>& sink) {
   if (request.id.empty()) request.id = DrawId();
   sink->SetId(request.id);
+  if (callers_.asks()) request.spec.expected_tokens = router_.ExpectedTokens(request);
   Callers::Counted counted = callers_.Count(context.caller, request, sink, context.further);
   if (counted.sink == nullptr) {
     Refuse(*sink, counted.status, counted.retry_after);
@@ -142,7 +143,7 @@ void ClientAdmission::AddPrefillHint(const Caller& caller, const RequestTicket& 
   const int64_t tokens = Callers::TokensOf(*request);
   if (!callers_.MayPrefillAhead(caller, tokens))
     return router_.metrics().OnPrefillHint(absl::StatusCode::kResourceExhausted);
-  if (router_.AddPrefillHint(call, *std::move(request))) callers_.CountPrefillAhead(caller, tokens);
+  if (router_.AddPrefillHint(call, *std::move(request))) callers_.AddTokens(caller, tokens);
 }
 
 void ClientAdmission::Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after) {

@@ -1,10 +1,12 @@
 #include "frontend/callers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/status.h"
+#include "request/output_lengths.h"
 
 namespace baton {
 
@@ -20,13 +22,20 @@ class Callers::CountedSink final : public RequestSink {
       : callers_(callers),
         caller_(std::move(caller)),
         session_(ScopedSession(request)),
-        reserved_tokens_(TokensOf(request)),
+        charged_(TokensOf(request)),
+        expected_(request.spec.expected_tokens),
+        charged_output_(expected_),
+        limit_(OutputLimit(request)),
         sink_(std::move(sink)) {}
   ~CountedSink() override {
     if (!ended_) End(0);  // the router did not accept the request
   }
 
-  void OnUpdate(TokenUpdate update) override { sink_->OnUpdate(std::move(update)); }
+  void OnUpdate(TokenUpdate update) override {
+    made_ += std::ssize(update.tokens);
+    if (made_ > charged_output_) ChargeLongerOutput();
+    sink_->OnUpdate(std::move(update));
+  }
   void OnEnd(const RequestOutcome& outcome) override {
     ended_ = true;
     End(int64_t{outcome.prompt_tokens} + outcome.completion_tokens);
@@ -34,14 +43,26 @@ class Callers::CountedSink final : public RequestSink {
   }
 
  private:
-  void End(int64_t tokens) { callers_.End(*caller_, session_, tokens - reserved_tokens_); }
+  void ChargeLongerOutput() {
+    // The limit of a prompt that streams may be an estimate.
+    const int64_t output = made_ + ExpectedLeft(expected_, made_, std::max(limit_, made_));
+    callers_.AddTokens(caller_, output - charged_output_);
+    charged_ += output - charged_output_;
+    charged_output_ = output;
+  }
+  void End(int64_t tokens) { callers_.End(*caller_, session_, tokens - charged_); }
 
   Callers& callers_;
   const Caller caller_;
   const std::string session_;
-  const int64_t reserved_tokens_;
+  int64_t charged_;  // tokens of prompt and output
+  const int64_t expected_;
+  int64_t charged_output_;  // part of charged_
+  const int64_t limit_;
   const std::shared_ptr<RequestSink> sink_;
-  bool ended_ = false;  // written by the router's thread that ends the request
+  // Written by the router's threads, one after another.
+  int64_t made_ = 0;
+  bool ended_ = false;
 };
 
 Callers::Callers(const KeyRing& keys, const Clock& clock, Metrics& metrics)
@@ -93,9 +114,7 @@ int64_t Callers::TokensOf(const ClientRequest& request) {
     const auto* tokens = std::get_if<std::vector<TokenId>>(&segment);
     if (tokens != nullptr) prompt += std::ssize(*tokens);
   }
-  if (request.prefill_only) return prompt;
-  const bool settled = request.has_max_tokens || (request.prompt.segments.empty() && request.context.id.empty());
-  return prompt + (settled ? request.spec.sampling.max_tokens : request.form.default_max_tokens);
+  return prompt + request.spec.expected_tokens;
 }
 
 bool Callers::MayPrefillAhead(const Caller& caller, int64_t tokens) {
@@ -104,10 +123,10 @@ bool Callers::MayPrefillAhead(const Caller& caller, int64_t tokens) {
   return quotas_.MayPrefillAhead(*caller, tokens, clock_.Now());
 }
 
-void Callers::CountPrefillAhead(const Caller& caller, int64_t tokens) {
+void Callers::AddTokens(const Caller& caller, int64_t tokens) {
   if (!keys_.asks()) return;
   const std::lock_guard lock(mutex_);
-  quotas_.CountPrefillAhead(*caller, tokens, clock_.Now());
+  quotas_.Add(*caller, tokens, clock_.Now());
 }
 
 void Callers::CountRefusal(const Tenant& tenant) { counts_.quota_refusals.Increment(tenant.name); }

@@ -50,19 +50,24 @@ class Callers {
   std::optional<TenantQuotas::Refusal> Check(const Caller& caller);
   // Counts a request of the tenant until it ends, or until the returned sink is destroyed without
   // an end. Submit the request with the returned sink, which forwards everything to `sink`.
-  // `further` is as in TenantQuotas.
+  // `further` is as in TenantQuotas. REQUIRES: spec.expected_tokens is set.
+  //
+  // A request whose output becomes longer than expected is charged while it runs (ExpectedLeft), so
+  // that the tenant's next request finds the quota used up.
   struct Counted {
     std::shared_ptr<RequestSink> sink{};  // null if the request was refused
     absl::Status status{};
     absl::Duration retry_after{};
   };
   Counted Count(const Caller& caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink, bool further);
-  // The tokens that a request may use, as far as they are known at its start. Tokens that outputs
-  // and a context add to its prompt are counted at its end.
+  // Returns the tokens that a request is expected to use, as far as they are known at its start.
+  // Tokens that outputs and a context add to its prompt are counted at its end. REQUIRES:
+  // spec.expected_tokens is set, or the request generates nothing.
   static int64_t TokensOf(const ClientRequest& request);
   // As in TenantQuotas.
   bool MayPrefillAhead(const Caller& caller, int64_t tokens);
-  void CountPrefillAhead(const Caller& caller, int64_t tokens);
+  // As TenantQuotas::Add.
+  void AddTokens(const Caller& caller, int64_t tokens);
 
  private:
   class CountedSink;

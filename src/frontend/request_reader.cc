@@ -113,9 +113,9 @@ absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model
     return absl::InvalidArgumentError(
         StrCat(out.form.paths.max_tokens, ": expected >= 0, got ", sampling.max_tokens()));
   }
-  // SettleMaxTokens sets the final value if the request generates tokens.
   if (!out.has_max_tokens || out.prefill_only) out.spec.sampling.max_tokens = 1;
   RETURN_IF_ERROR(Validate(out.spec.sampling, model.vocab, out.form.paths.sampling));
+  if (!out.has_max_tokens) out.spec.sampling.max_tokens = 0;  // until SettleMaxTokens
   absl::Status named;
   for (const SamplingField& field : SamplingFields()) {
     VisitValue(out.spec.sampling, field, [&]<typename Value>(const Value& value) {

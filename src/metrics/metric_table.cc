@@ -108,8 +108,8 @@ constexpr MetricFamily kTable[] = {
     {"baton_sessions",
      Kind::kGauge,
      "Sessions under --max-sessions, by `state` (active, waiting).",
-     {{"state=active", [](const Dispatcher& d) -> double { return d.sessions().active; }},
-      {"state=waiting", [](const Dispatcher& d) -> double { return d.sessions().waiting; }}}},
+     {{"state=active", [](const Dispatcher& d) -> double { return SessionsOf(d).active; }},
+      {"state=waiting", [](const Dispatcher& d) -> double { return SessionsOf(d).waiting; }}}},
     {"baton_session_limit",
      Kind::kGauge,
      "Limit on active sessions now, by --max-sessions; 0 for no limit. Sessions that admitted requests depend on, "

@@ -44,7 +44,7 @@ struct PrefillAppend {
   bool last = false;     // the prompt is closed
   // The router sets the next four fields only with `last`. `decode_worker` and `lease` mean the
   // same as in PrefillJob.
-  int32_t max_new_tokens = 0;
+  int32_t expected_new_tokens = 0;  // as RequestSpec::expected_tokens
   WorkerAddress decode_worker{};
   // The new offset, added to the time at which this append arrives. Unset: the job keeps its queue
   // order.
@@ -67,9 +67,9 @@ struct DecodeJob {
 struct KeepRoom {
   // The name of the request in its next hand-off. Empty: the router no longer wants room.
   RequestId request_id;
-  // Upper bounds on the fields of the ReserveRequest that will follow.
+  // Those of the ReserveRequest that will follow, as known by now.
   int32_t kv_tokens = 0;
-  int32_t max_new_tokens = 0;
+  int32_t expected_new_tokens = 0;
   absl::Duration waited{};  // since the request was first refused for lack of room
 };
 

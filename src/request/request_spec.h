@@ -25,6 +25,9 @@ struct RequestSpec {
   // priority, the one with the earliest sum comes first.
   absl::Duration arrival_offset{};
   SamplingParams sampling{};
+  // Expected tokens of the whole output (OutputLengths), at most sampling.max_tokens. Workers admit
+  // by it. 0: no output.
+  int32_t expected_tokens = 0;
   std::string traceparent{};  // the router's span (base/trace_context.h); empty: none
 
   size_t prompt_tokens() const { return tokens.size() - static_cast<size_t>(generated); }

@@ -32,12 +32,16 @@ void VirtualTimes::Charge(const absl::btree_map<std::string, int64_t>& tokens) {
   absl::erase_if(lines_, [this](const auto& line) { return !line.second.waits && line.second.time <= now_; });
 }
 
-void VirtualTimes::Refund(const std::string& tenant, int64_t tokens) {
-  BATON_CHECK(tokens >= 0, "a refund is not negative");
+void VirtualTimes::Settle(const std::string& tenant, int64_t charged, int64_t used) {
+  if (used > charged) {
+    const int64_t time = TimeOf(tenant) + used - charged;
+    lines_[tenant].time = time;
+    return;
+  }
   const auto line = lines_.find(tenant);
   if (line == lines_.end()) return;
   // A refund beyond the current virtual time would be credit.
-  line->second.time = std::max(line->second.time - tokens, std::min(line->second.time, now_));
+  line->second.time = std::max(line->second.time - (charged - used), std::min(line->second.time, now_));
   if (!line->second.waits && line->second.time <= now_) lines_.erase(line);
 }
 

@@ -26,8 +26,9 @@ class VirtualTimes {
   // becomes the current one. Tenants that wait and are not served do not count, since a returning
   // tenant must not start as far back as they are.
   void Charge(const absl::btree_map<std::string, int64_t>& tokens);
-  // Takes back a part of a charge.
-  void Refund(const std::string& tenant, int64_t tokens);
+  // Corrects a charge of `charged` tokens, because the tenant was served `used` tokens. Does not
+  // change the current virtual time.
+  void Settle(const std::string& tenant, int64_t charged, int64_t used);
   // Returns the tenant's virtual time, which is at least the current one unless the tenant waits.
   int64_t TimeOf(const std::string& tenant) const;
 

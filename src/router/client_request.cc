@@ -96,7 +96,8 @@ absl::Status CheckMinTokens(const ClientRequest& request) {
 
 absl::Status SettleMaxTokens(ClientRequest& request) {
   const auto left = static_cast<int32_t>(request.served->context - std::ssize(request.spec.tokens));
-  if (!request.has_max_tokens) request.spec.sampling.max_tokens = std::min(request.form.default_max_tokens, left);
+  const int32_t chosen = request.form.default_max_tokens;
+  if (!request.has_max_tokens) request.spec.sampling.max_tokens = chosen == 0 ? left : std::min(chosen, left);
   RETURN_IF_ERROR(CheckMaxTokens(request));
   return CheckMinTokens(request);
 }
@@ -124,20 +125,33 @@ Route ToRoute(const ClientRequest& request, std::vector<BlockKey> first) {
           .upstream = streaming ? std::get<Reference>(*reference).upstream : ""};
 }
 
+int64_t OutputLimit(const ClientRequest& request) {
+  if (request.prefill_only) return 0;
+  const int32_t settled = request.spec.sampling.max_tokens;
+  if (request.has_max_tokens || settled > 0) return settled;
+  const int32_t context = request.served->context, chosen = request.form.default_max_tokens;
+  return chosen == 0 ? context : std::min(chosen, context);
+}
+
+int32_t ExpectedTokens(const ClientRequest& request, const OutputLengths& lengths) {
+  const int64_t expected = std::max<int64_t>(lengths.Expect(SourceOf(request)), request.expected_tokens);
+  return static_cast<int32_t>(std::min(expected, OutputLimit(request)));
+}
+
+OutputSource SourceOf(const ClientRequest& request) {
+  return {request.spec.cache_domain, request.served->name, request.agent};
+}
+
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached) {
   // A streaming prompt's spec.tokens do not yet include the segments after its first reference.
   int64_t known = 0;
   for (const PromptSegment& segment : request.prompt.segments) {
     if (const auto* tokens = std::get_if<std::vector<TokenId>>(&segment)) known += std::ssize(*tokens);
   }
-  Workload::Lengths lengths{.prompt = uncached + std::max<int64_t>(known - std::ssize(request.spec.tokens), 0),
-                            .max_output = request.spec.sampling.max_tokens};
-  if (request.prefill_only) {
-    lengths.max_output = 0;
-  } else if (!request.prompt.segments.empty() && !request.has_max_tokens) {
-    lengths.max_output = request.form.default_max_tokens;  // an estimate
-  }
-  return lengths;
+  // A client may state any length: the queue order depends on it by a bounded time only.
+  const int64_t stated = std::min<int64_t>(request.expected_tokens, OutputLimit(request));
+  return {.prompt = uncached + std::max<int64_t>(known - std::ssize(request.spec.tokens), 0),
+          .output = stated > 0 ? stated : request.spec.expected_tokens};
 }
 
 std::vector<RequestId> UpstreamsOf(const ClientRequest& request) {

@@ -16,6 +16,7 @@
 #include "base/ids.h"
 #include "model/sampling_params.h"
 #include "model/served_model.h"
+#include "request/output_lengths.h"
 #include "request/request_spec.h"
 #include "router/placement.h"
 #include "router/workload.h"
@@ -35,8 +36,6 @@ struct ContextUse {
   WorkerAddress holder{};
 };
 
-inline constexpr int32_t kDefaultMaxTokens = 512;
-
 // The paths at which a client sends the fields of a request. Errors about a field begin with its
 // path. The defaults are those of baton.v1.GenerateRequest.
 struct FieldPaths {
@@ -52,8 +51,8 @@ struct FieldPaths {
 // The terms of a client's API that its messages do not contain.
 struct RequestForm {
   // Applies to a request without max_tokens, or what the prompt leaves of the context length if
-  // that is less.
-  int32_t default_max_tokens = kDefaultMaxTokens;
+  // that is less. 0: what the prompt leaves of the context length.
+  int32_t default_max_tokens = 512;
   FieldPaths paths{};  // in a ClientRequest, `prompt` is set
 };
 
@@ -70,10 +69,11 @@ struct ClientRequest {
   PromptSpec prompt{};
   // The router puts the context's tokens before the prompt's own.
   ContextUse context{};
-  bool has_max_tokens = false;  // false: the router chooses sampling.max_tokens
+  // False: SettleMaxTokens chooses sampling.max_tokens. It is 0 before.
+  bool has_max_tokens = false;
   RequestForm form{.paths = {.prompt = "prompt"}};
   std::string workflow{}, agent{};  // empty: none
-  // Expected tokens of the output. 0: unknown.
+  // Expected tokens of the output, as the client stated it. 0: it stated nothing.
   int32_t expected_tokens = 0;
   // True also for a Generate request with max_tokens 0.
   bool prefill_only = false;
@@ -137,7 +137,14 @@ std::vector<BlockKey> RouterKeys(const ClientRequest& request, std::span<const T
 // Returns the route for placement, with RouterKeys of all tokens so far. REQUIRES: ScopePrompt was
 // called if the prompt has references.
 Route ToRoute(const ClientRequest& request, std::vector<BlockKey> first = {});
+// Returns the upper bound on the output's tokens, as far as the prompt's length is known.
+int64_t OutputLimit(const ClientRequest& request);
+// Returns the value for spec.expected_tokens: the learned length, or the client's own statement if
+// that is larger. A statement thus never makes room for an output that is longer in truth.
+int32_t ExpectedTokens(const ClientRequest& request, const OutputLengths& lengths);
+OutputSource SourceOf(const ClientRequest& request);
 // Returns the lengths for Workload. `uncached` is how many of the tokens so far must be computed.
+// REQUIRES: spec.expected_tokens is set.
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached);
 // Returns the client's names of the upstream requests, without duplicates. REQUIRES: ScopePrompt
 // was not called yet.

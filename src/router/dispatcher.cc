@@ -55,7 +55,7 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
   if (absl::Status status = Enter(request, now); !status.ok()) {
     EndContext(contexts_, request.asked, "", now);
     graph_.Refused(request.node);
-    if (workload_) workload_->Ended(request, /*complete=*/false, now);
+    if (workload_) workload_->Ended(request, now);
     if (gate_) gate_->Ended(request, now);
     requests_.Remove(request);
     // The request may have failed at once, and with it its downstream requests.
@@ -68,6 +68,7 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
 
 absl::Status Dispatcher::Enter(Request& request, absl::Time now) {
   ClientRequest& asked = request.asked;
+  asked.spec.expected_tokens = ExpectedTokens(asked, lengths_);
   if (asked.prompt.segments.empty()) {
     RETURN_IF_ERROR(graph_.Add(request.node, *asked.served->tokenizer));
     return SubmitToCore(request, now);
@@ -85,6 +86,7 @@ absl::Status Dispatcher::Enter(Request& request, absl::Time now) {
 absl::Status Dispatcher::Complete(ClientRequest& request) {
   request.prompt.segments.clear();
   if (!request.prefill_only) RETURN_IF_ERROR(SettleMaxTokens(request));
+  request.spec.expected_tokens = ExpectedTokens(request, lengths_);
   return CompleteContext(contexts_, request);
 }
 
@@ -469,6 +471,8 @@ void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
   Request& request = *action.request;
   action.hedge ? requests_.NameHedge(request) : requests_.NameForPlacement(request);
   ForgetPlace(request, now);
+  // Other outputs may have ended since the request arrived.
+  request.asked.spec.expected_tokens = ExpectedTokens(request.asked, lengths_);
   PrefillJob job = request.StartPrefill(action);
   job.spec.arrival_offset = ArrivalOffset(request, now);
   job.lease = PrefillLease(contexts_, request.asked);
@@ -527,10 +531,9 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   if (!request.asked.workflow.empty()) timeline_.Keep(request.Life(outcome));
   EndContext(contexts_, request.asked, outcome.status.ok() ? request.prefilled_by : "", now);
   request.prefill_hint ? graph_.EndedWithoutOutput(request.node) : graph_.Ended(request.node, outcome.status, now);
-  if (workload_) {
-    const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;
-    workload_->Ended(request, complete, now);
-  }
+  const bool cut_off = !outcome.status.ok() || outcome.finish != FinishReason::kStop;
+  lengths_.Learn(SourceOf(request.asked), request.completion_tokens, cut_off);
+  if (workload_) workload_->Ended(request, now);
   if (gate_) gate_->Ended(request, now);
   if (request.prefill_hint) {
     actions_.push_back(PrefillHintEnded{outcome.status.code()});

@@ -127,10 +127,10 @@ class Dispatcher {
   // --- views -------------------------------------------------------------------------------------
   const RouterCore& core() const { return core_; }
   const AgentGraph& graph() const { return graph_; }
+  const OutputLengths& lengths() const { return lengths_; }
   const ContextStore& contexts() const { return contexts_; }
   // Null if there is no limit on sessions.
   const SessionGate* gate() const { return gate_ ? &*gate_ : nullptr; }
-  SessionGate::Counts sessions() const { return gate_ ? gate_->counts() : SessionGate::Counts{}; }
   // Returns the requests of a workflow that are live or ended recently.
   Timeline::Lives LivesOf(const std::string& workflow, const std::string& cache_domain, absl::Time now);
   // Returns the workflows of a cache domain, the latest first.
@@ -189,6 +189,7 @@ class Dispatcher {
   // Outputs of the live requests, and of requests that ended recently.
   AgentGraph graph_;
   // Sets the order of the same requests. Unset: first come, first served.
+  OutputLengths lengths_;
   std::optional<Workload> workload_;
   ContextStore contexts_{ContextLimits()};
   std::optional<SessionGate> gate_;  // requests with a session
@@ -201,5 +202,9 @@ class Dispatcher {
   absl::flat_hash_map<WorkerAddress, int64_t> commands_sent_;
   std::vector<DispatchAction> actions_;
 };
+
+inline SessionGate::Counts SessionsOf(const Dispatcher& dispatcher) {
+  return dispatcher.gate() == nullptr ? SessionGate::Counts{} : dispatcher.gate()->counts();
+}
 
 }  // namespace baton

@@ -9,6 +9,7 @@
 #include "agent/scoped_id.h"
 #include "base/strings.h"
 #include "base/trace_context.h"
+#include "request/output_lengths.h"
 #include "router/router_action.h"
 
 namespace baton {
@@ -79,6 +80,7 @@ PrefillJob Request::StartPrefill(const RouterAction& action) {
                  .streaming = action.streaming};
   if (action.with_output) {
     job.spec.tokens.Append(output);
+    job.spec.expected_tokens = ExpectedTokensLeft();
     job.spec.sampling.max_tokens -= completion_tokens;
   }
   return job;
@@ -90,7 +92,7 @@ PrefillAppend Request::AppendPrompt(const RouterAction& action) {
   append.tokens = asked.spec.tokens.Suffix(sent);
   append.restart = std::exchange(restart, false);
   append.last = action.kind == RouterAction::Kind::kClose;
-  append.max_new_tokens = asked.spec.sampling.max_tokens;
+  append.expected_new_tokens = asked.spec.expected_tokens;
   append.decode_worker = action.decode_worker;
   sent = asked.spec.tokens.size();
   return append;
@@ -127,10 +129,15 @@ absl::Status Request::CheckLogprobs(const TokenUpdate& update) const {
                                            asked.spec.tokens.size(), " tokens"));
 }
 
+int32_t Request::ExpectedTokensLeft() const {
+  return static_cast<int32_t>(
+      ExpectedLeft(asked.spec.expected_tokens, completion_tokens, asked.spec.sampling.max_tokens));
+}
+
 KeepRoom Request::AskForRoom(const RouterAction& action) const {
   return {.request_id = worker_id,
           .kv_tokens = placement.prompt_tokens - 1,
-          .max_new_tokens = asked.spec.sampling.max_tokens - completion_tokens,
+          .expected_new_tokens = ExpectedTokensLeft(),
           .waited = action.waited};
 }
 

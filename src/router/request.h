@@ -118,6 +118,8 @@ struct Request {
 
   // Returns the largest number of tokens that prompt and output together may have.
   int64_t most_tokens() const { return std::ssize(asked.spec.tokens) + asked.spec.sampling.max_tokens; }
+  // Returns how many more tokens the output is expected to have.
+  int32_t ExpectedTokensLeft() const;
   // Makes the output part of the prompt that is placed next.
   void ExtendByOutput();
 

@@ -22,7 +22,7 @@ void Subtract(absl::flat_hash_map<std::string, int64_t>& counts, const std::stri
 
 int64_t TenantOrder::TokensOf(const Request& request) {
   const RequestSpec& spec = request.asked.spec;
-  return std::ssize(spec.tokens) + std::max(spec.sampling.max_tokens, 0);
+  return std::ssize(spec.tokens) + spec.expected_tokens;
 }
 
 void TenantOrder::BeginWait(const Request& request) {
@@ -53,7 +53,7 @@ void TenantOrder::Ended(Request& request) {
   ForgetAsked(request);
   if (request.placement.charged_tokens == 0) return;
   const int64_t used = std::ssize(request.asked.spec.tokens) + request.completion_tokens;
-  times_.Refund(TenantNameOf(request), std::max<int64_t>(0, request.placement.charged_tokens - used));
+  times_.Settle(TenantNameOf(request), request.placement.charged_tokens, used);
 }
 
 void TenantOrder::ForgetAsked(Request& request) {

@@ -12,7 +12,8 @@
 namespace baton {
 
 // Orders tenants by virtual time in tokens (VirtualTimes). A hand-off is charged with its prompt
-// and max_tokens. The tokens that the request did not generate are refunded when it ends. Tenants
+// and the expected length of its output. The difference to the true length is charged or refunded
+// when the request ends. Tenants
 // that always wait thus receive equally many tokens of prompts and outputs in the long run.
 //
 // Without API keys, all requests belong to one tenant.
@@ -37,7 +38,7 @@ class TenantOrder {
   // Decides which tenant uses a report of room. A tenant whose first request needs more room than
   // was reported thus lets others ask.
   int64_t AskTimeOf(const Request& request) const;
-  // Returns the tokens of a prompt and of the longest output.
+  // Returns the tokens of a prompt and of the expected output.
   static int64_t TokensOf(const Request& request);
   // `live`: all requests that have not ended.
   void CheckInvariants(const absl::flat_hash_set<Request*>& live) const;

@@ -66,7 +66,7 @@ bool TenantQuotas::MayPrefillAhead(const Tenant& tenant, int64_t tokens, absl::T
   return quota == 0 || use.tokens + static_cast<double>(tokens) <= quota / 2;
 }
 
-void TenantQuotas::CountPrefillAhead(const Tenant& tenant, int64_t tokens, absl::Time now) {
+void TenantQuotas::Add(const Tenant& tenant, int64_t tokens, absl::Time now) {
   Use& use = uses_[tenant.name];
   WorkOff(use, tenant.quota.tokens_per_minute, now);
   use.tokens += static_cast<double>(tokens);

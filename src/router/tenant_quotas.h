@@ -46,10 +46,10 @@ class TenantQuotas {
   // Returns whether half a minute's quota is left for requests after `tokens` tokens of prefill
   // hints.
   bool MayPrefillAhead(const Tenant& tenant, int64_t tokens, absl::Time now);
-  // Counts tokens of prefill hints.
-  void CountPrefillAhead(const Tenant& tenant, int64_t tokens, absl::Time now);
+  // Counts tokens of prefill hints, and of outputs that became longer than Begin counted.
+  void Add(const Tenant& tenant, int64_t tokens, absl::Time now);
   // Ends a request that Begin counted. `tokens` is the number that it used beyond those passed to
-  // Begin; it may be negative.
+  // Begin and Add; it may be negative.
   //
   // A tenant that has used more than its quota is refused until the excess is worked off, at the
   // rate of the quota. One request may therefore exceed the quota, and the next is refused.

@@ -14,12 +14,6 @@ constexpr int32_t kMaxPriorityLevels = 100;
 // Upper bound on the agents of one workflow whose later work is learned.
 constexpr size_t kMostSeen = 32;
 
-// Updates a mean over about the last eight values.
-template <typename Value>
-void Learn(std::optional<Value>& mean, Value value) {
-  mean = mean ? *mean + (value - *mean) / 8 : value;
-}
-
 }  // namespace
 
 Workload::AgentKey Workload::AgentOf(const Request& request) {
@@ -35,14 +29,6 @@ Workload::WorkflowKey Workload::WorkflowOf(const Request& request, const Request
   return follows ? upstream->work.workflow->first : WorkflowKey{cache_domain, "", request.id};
 }
 
-int64_t Workload::ExpectedTokens(const Request& request, int64_t max_output) const {
-  const int64_t expected = request.asked.expected_tokens;
-  if (expected > 0) return std::min(expected, max_output);
-  const Agent* known = agents_.Find(AgentOf(request));
-  if (known == nullptr || !known->tokens) return max_output;
-  return std::min(static_cast<int64_t>(*known->tokens + 0.5), max_output);
-}
-
 void Workload::Arrived(Request& request, const Lengths& lengths, const Request* upstream, absl::Time now) {
   BATON_CHECK(request.work.workflow == nullptr, request.id);
   const auto [entry, begins] = workflows_.try_emplace(WorkflowOf(request, upstream));
@@ -56,7 +42,7 @@ void Workload::Arrived(Request& request, const Lengths& lengths, const Request* 
   request.work = {.workflow = &*entry,
                   .arrived = now,
                   .prompt = lengths.prompt * options_.per_prompt_token,
-                  .output = ExpectedTokens(request, lengths.max_output) * options_.per_output_token};
+                  .output = lengths.output * options_.per_output_token};
   ++requests_;
   ++workflow.requests;
   const absl::Duration work = request.work.prompt + request.work.output;
@@ -72,8 +58,8 @@ void Workload::ExpectLater(Workflow& workflow, const AgentKey& agent, absl::Dura
   const bool again = std::ranges::any_of(workflow.seen, [&](const auto& seen) { return seen.first == agent; });
   if (!named || again || workflow.seen.size() == kMostSeen) return;
   workflow.seen.emplace_back(agent, workflow.total);
-  const Agent* known = agents_.Find(agent);
-  if (known != nullptr && known->later) workflow.later = *known->later;
+  const absl::Duration* later = later_.Find(agent);
+  if (later != nullptr) workflow.later = *later;
 }
 
 void Workload::Prefilled(Request& request) {
@@ -85,23 +71,15 @@ void Workload::Prefilled(Request& request) {
 void Workload::Made(Request& request, int64_t tokens) {
   Part& work = request.work;
   if (work.workflow == nullptr) return;
-  work.made += tokens;
   const absl::Duration done = std::min(tokens * options_.per_output_token, work.output);
   work.output -= done;
   work.workflow->second.left -= done;
 }
 
-void Workload::Ended(Request& request, bool complete, absl::Time now) {
+void Workload::Ended(Request& request, absl::Time now) {
   if (request.work.workflow == nullptr) return;
   const Part work = std::exchange(request.work, {});
   --requests_;
-  if (complete && work.made > 0 && !request.asked.agent.empty()) {
-    const AgentKey key = AgentOf(request);
-    const Agent* known = agents_.Find(key);
-    Agent agent = known == nullptr ? Agent{} : *known;
-    Learn(agent.tokens, static_cast<double>(work.made));
-    agents_.Put(key, agent);
-  }
   auto& [key, workflow] = *work.workflow;
   workflow.left -= work.prompt + work.output;
   if (--workflow.requests > 0) return;
@@ -119,10 +97,9 @@ void Workload::Forget(const WorkflowKey& key) {
   const auto found = workflows_.find(key);
   const Workflow& workflow = found->second;
   for (const auto& [agent, total] : workflow.seen) {
-    const Agent* known = agents_.Find(agent);
-    Agent learned = known == nullptr ? Agent{} : *known;
-    Learn(learned.later, workflow.total - total);
-    agents_.Put(agent, learned);
+    const absl::Duration work = workflow.total - total;
+    const absl::Duration* mean = later_.Find(agent);  // over about the last eight workflows
+    later_.Put(agent, mean == nullptr ? work : *mean + (work - *mean) / 8);
   }
   idle_.erase({workflow.expires, key});
   workflows_.erase(found);

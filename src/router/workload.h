@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -51,7 +50,7 @@ struct WorkloadOptions {
   absl::Duration keep = absl::Minutes(2);
   // Upper bound on such workflows. The oldest is dropped first.
   size_t idle_workflows = size_t{1} << 12;
-  // Upper bound on agents with known lengths. The agent seen least recently is dropped first.
+  // Upper bound on agents with known later work. The agent seen least recently is dropped first.
   size_t agents = size_t{1} << 16;
 };
 
@@ -75,16 +74,15 @@ struct WorkloadOptions {
 //
 // The remaining work is the work of the live requests and the work expected after them. The
 // expected work is the mean work that followed the latest agent in earlier workflows of the cache
-// domain. An output has the length that its client expects, or else the mean length of this agent's
-// outputs, or else max_tokens.
+// domain.
 class Workload {
  public:
-  explicit Workload(WorkloadOptions options) : options_(options), agents_(options.agents) {}
+  explicit Workload(WorkloadOptions options) : options_(options), later_(options.agents) {}
 
   // The tokens that a request has to compute.
   struct Lengths {
-    int64_t prompt = 0;      // prompt tokens that are known so far
-    int64_t max_output = 0;  // 0: no output
+    int64_t prompt = 0;  // prompt tokens that are known so far
+    int64_t output = 0;  // expected tokens
   };
   // Adds a request. `upstream` is its first live upstream request, or null. REQUIRES: the request
   // is not live here.
@@ -92,8 +90,7 @@ class Workload {
   // The next three functions do nothing for a request that is not live here.
   void Prefilled(Request& request);
   void Made(Request& request, int64_t tokens);
-  // `complete`: whether the agent's mean output length should include this output.
-  void Ended(Request& request, bool complete, absl::Time now);
+  void Ended(Request& request, absl::Time now);
   // Drops idle workflows, and learns from them the work that followed each agent.
   void Tick(absl::Time now);
   absl::Time NextTick() const { return idle_.empty() ? absl::InfiniteFuture() : idle_.begin()->first; }
@@ -112,11 +109,6 @@ class Workload {
   // Cache domain and name. Without a name, the third element is the id of the workflow's first
   // request.
   using WorkflowKey = std::tuple<std::string, std::string, std::string>;
-  struct Agent {
-    std::optional<double> tokens;  // mean length of its outputs
-    // Mean work that arrived in a workflow after the agent's first request.
-    std::optional<absl::Duration> later;
-  };
   struct Workflow {
     absl::Time arrived;
     int64_t requests = 0;  // live requests
@@ -137,13 +129,11 @@ class Workload {
     Workflows::value_type* workflow = nullptr;  // null: the request is not live here
     absl::Time arrived{};
     absl::Duration prompt{}, output{};  // remaining work
-    int64_t made = 0;
   };
 
  private:
   static AgentKey AgentOf(const Request& request);
   static WorkflowKey WorkflowOf(const Request& request, const Request* upstream);
-  int64_t ExpectedTokens(const Request& request, int64_t max_output) const;
   void ExpectLater(Workflow& workflow, const AgentKey& agent, absl::Duration work);
   void Forget(const WorkflowKey& key);
 
@@ -152,7 +142,8 @@ class Workload {
   Workflows workflows_;
   int64_t requests_ = 0;
   std::set<std::pair<absl::Time, WorkflowKey>> idle_;  // by expiry
-  LruMap<AgentKey, Agent> agents_;
+  // Mean work that arrived in a workflow after the agent's first request.
+  LruMap<AgentKey, absl::Duration> later_;
 };
 
 }  // namespace baton

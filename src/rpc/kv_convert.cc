@@ -97,7 +97,7 @@ kv::v1::ReserveRequest ToProto(const ReserveRequest& request) {
   keys.reserve(request.keys.size() * sizeof(BlockKey));
   for (const BlockKey& key : request.keys) keys.append(key.bytes.begin(), key.bytes.end());
   proto.set_kv_tokens(request.kv_tokens);
-  proto.set_max_new_tokens(request.max_new_tokens);
+  proto.set_expected_new_tokens(request.expected_new_tokens);
   proto.set_cache_only(request.cache_only);
   proto.set_ends_with_process(request.ends_with_process);
   return proto;
@@ -114,7 +114,7 @@ absl::StatusOr<ReserveRequest> FromProto(const kv::v1::ReserveRequest& proto) {
     std::memcpy(request.keys[i].bytes.data(), proto.keys().data() + i * kKeyBytes, kKeyBytes);
   }
   request.kv_tokens = proto.kv_tokens();
-  request.max_new_tokens = proto.max_new_tokens();
+  request.expected_new_tokens = proto.expected_new_tokens();
   request.cache_only = proto.cache_only();
   request.ends_with_process = proto.ends_with_process();
   return request;

@@ -33,6 +33,7 @@ void ToProto(const RequestSpec& spec, worker::v1::RequestSpec& proto) {
   *proto.mutable_sampling() = ToProto(spec.sampling);
   proto.set_traceparent(spec.traceparent);
   proto.set_generated(spec.generated);
+  proto.set_expected_tokens(spec.expected_tokens);
 }
 
 RequestSpec FromProto(const worker::v1::RequestSpec& proto) {
@@ -43,6 +44,7 @@ RequestSpec FromProto(const worker::v1::RequestSpec& proto) {
           .priority = proto.priority(),
           .arrival_offset = absl::Microseconds(proto.handicap_us()),
           .sampling = baton::FromProto(proto.sampling()),
+          .expected_tokens = std::max(proto.expected_tokens(), 0),
           .traceparent = proto.traceparent()};
 }
 
@@ -243,7 +245,7 @@ worker::v1::PrefillAppend ToProto(const PrefillAppend& append) {
   proto.mutable_tokens()->Assign(append.tokens.begin(), append.tokens.end());
   proto.set_restart(append.restart);
   proto.set_last(append.last);
-  proto.set_max_new_tokens(append.max_new_tokens);
+  proto.set_expected_new_tokens(append.expected_new_tokens);
   proto.set_decode_worker(append.decode_worker);
   if (append.arrival_offset) proto.set_handicap_us(absl::ToInt64Microseconds(*append.arrival_offset));
   *proto.mutable_lease() = ToProto(append.lease);
@@ -256,7 +258,7 @@ PrefillAppend FromProto(const worker::v1::PrefillAppend& proto) {
   append.tokens = Tokens(proto.tokens());
   append.restart = proto.restart();
   append.last = proto.last();
-  append.max_new_tokens = proto.max_new_tokens();
+  append.expected_new_tokens = std::max(proto.expected_new_tokens(), 0);
   append.decode_worker = proto.decode_worker();
   if (proto.has_handicap_us()) append.arrival_offset = absl::Microseconds(proto.handicap_us());
   append.lease = FromProto(proto.lease());
@@ -338,7 +340,7 @@ worker::v1::KeepRoom ToProto(const KeepRoom& request) {
   worker::v1::KeepRoom proto;
   proto.set_request_id(request.request_id);
   proto.set_kv_tokens(request.kv_tokens);
-  proto.set_max_new_tokens(request.max_new_tokens);
+  proto.set_expected_new_tokens(request.expected_new_tokens);
   proto.set_waited_us(absl::ToInt64Microseconds(request.waited));
   return proto;
 }
@@ -346,7 +348,7 @@ worker::v1::KeepRoom ToProto(const KeepRoom& request) {
 KeepRoom FromProto(const worker::v1::KeepRoom& proto) {
   return {.request_id = proto.request_id(),
           .kv_tokens = std::max(proto.kv_tokens(), 0),
-          .max_new_tokens = std::max(proto.max_new_tokens(), 0),
+          .expected_new_tokens = std::max(proto.expected_new_tokens(), 0),
           .waited = absl::Microseconds(std::max<int64_t>(proto.waited_us(), 0))};
 }
 

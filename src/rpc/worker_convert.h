@@ -15,8 +15,8 @@ namespace baton {
 // The version of proto/worker.proto. Every change of that file raises the version, and tools/tidy
 // checks this by the digest below. A router refuses workers of another version, because all
 // processes of a cluster run one version.
-// proto/worker.proto: 6b69908733dc841d
-inline constexpr uint32_t kWorkerProtocolVersion = 11;
+// proto/worker.proto: cfadfde6de9a8e8e
+inline constexpr uint32_t kWorkerProtocolVersion = 12;
 
 worker::v1::KvLayout ToProto(const KvLayout& layout);
 absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto);

@@ -194,6 +194,11 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
   return ticket;
 }
 
+int32_t Router::ExpectedTokens(const ClientRequest& request) const {
+  const std::lock_guard lock(mutex_);
+  return baton::ExpectedTokens(request, dispatcher_.lengths());
+}
+
 bool Router::AddPrefillHint(const RequestTicket& call, ClientRequest prompt) {
   absl::Status status;
   Drive([&](Dispatcher& dispatcher, absl::Time now) {

@@ -59,6 +59,8 @@ class Router {
   // Submits a request. If this succeeds, the sink receives one OnEnd. REQUIRES: the request has an
   // id.
   absl::StatusOr<RequestTicket> Submit(ClientRequest request, std::shared_ptr<RequestSink> sink);
+  // Returns the expected length of the request's output, as learned by now.
+  int32_t ExpectedTokens(const ClientRequest& request) const;
   // Prefills a prefill hint of `call`, as Dispatcher::AddPrefillHint. Returns whether the hint was
   // accepted. The hint's end, or its refusal, is counted.
   bool AddPrefillHint(const RequestTicket& call, ClientRequest prompt);

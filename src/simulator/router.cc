@@ -37,7 +37,7 @@ ClientRequest SimulatedRouter::ToClientRequest(SimulatedRequest request) const {
   if (request.scores) read.spec.sampling.prompt_logprobs = 0;
   read.spec.sampling.ignore_eos = true;
   read.spec.sampling.stop = std::move(request.stop);
-  read.has_max_tokens = true;
+  read.has_max_tokens = request.max_tokens > 0;
   read.workflow = std::move(request.workflow);
   read.agent = std::move(request.agent);
   read.expected_tokens = request.expected_tokens;

@@ -23,7 +23,7 @@ struct SimulatedRequest {
   std::string tenant{};
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;
-  int32_t max_tokens = 0;
+  int32_t max_tokens = 0;  // 0: no limit
   std::vector<std::string> stop{};
   // 0: the tokens with the highest logits. Otherwise, tokens drawn with `seed`.
   float temperature = 0;
@@ -62,7 +62,7 @@ class SimulatedRouter {
   absl::Time NextTick() const { return dispatcher_.NextTick(); }
 
   const RouterCore& core() const { return dispatcher_.core(); }
-  SessionGate::Counts sessions() const { return dispatcher_.sessions(); }
+  SessionGate::Counts sessions() const { return SessionsOf(dispatcher_); }
   void CheckInvariants() const { dispatcher_.CheckInvariants(); }
 
  private:

@@ -90,7 +90,7 @@ class KvPeer {
                                  .writer = reply_.writer,
                                  .keys = BlockKeys(RootKey(info_.module_digest, job.spec.cache_domain), kv_tokens),
                                  .kv_tokens = kKvTokens,
-                                 .max_new_tokens = job.spec.sampling.max_tokens};
+                                 .expected_new_tokens = job.spec.sampling.max_tokens};
     const auto reply = FromProto(Ask<kv::v1::ReserveReply>(&kv::v1::KvTransfer::Stub::Reserve, ToProto(reserve)));
     return std::get<Reserved>(reply.value());
   }

@@ -391,11 +391,11 @@ TEST_CASE("A tenant's waiting messages leave as many bytes to other tenants") {
   go.Notify();
 }
 
-TEST_CASE("A request counts its upper bound until it ends, and its use afterwards") {
+TEST_CASE("A request counts its expected length until it ends, and its use afterwards") {
   Tenants t("tokens_per_minute = 17\n");
   const auto refusal = absl::ResourceExhaustedError("tenant 'alpha': the quota of 17 tokens per minute is used up");
   const auto ask = [&](const char* id) { return KeyedCall(t, &t.alpha, Call::Request(id, "hello")).Finish(); };
-  // Six tokens of prompt, and at most eight of output.
+  // Six tokens of prompt, and eight of output: the limit, since no length is known.
   KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "first");
   // If this request had counted, the quota would refuse the second one.
@@ -413,6 +413,30 @@ TEST_CASE("A request counts its upper bound until it ends, and its use afterward
   CHECK(t.c->prefill->Next().prefill().request_id() == "third");
 }
 
+TEST_CASE("A request uses up the quota while its output outgrows the expected length") {
+  Tenants t("tokens_per_minute = 20\n");
+  KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "first");
+  End(*t.c, "first");  // with one token, which is expected from now on
+  CHECK(first.Finish().ok());
+  v1::GenerateRequest request = Call::Request("second", "hello");
+  request.mutable_sampling()->set_max_tokens(40);
+  request.set_expected_tokens(1);
+  KeyedCall second(t, &t.alpha, request);
+  const worker::v1::PrefillJob job = t.c->prefill->Next().prefill();
+  CHECK(job.spec().expected_tokens() == 1);
+  t.c->prefill->Send(DoneEvent("second", Incarnation(22)));
+  CHECK(t.c->decode->Next().decode().request_id() == "second");
+  t.c->decode->Send(TokensEvent("second", std::string(20, 'y'), std::nullopt));
+  v1::GenerateResponse response;
+  while (response.token_ids_size() == 0) REQUIRE(second.reader->Read(&response));
+  // 7 tokens of the first request, 6 of the prompt and 32 of the output: the doubled expectation.
+  CHECK(KeyedCall(t, &t.alpha, Call::Request("third", "hello")).Finish() ==
+        absl::ResourceExhaustedError("tenant 'alpha': the quota of 20 tokens per minute is used up"));
+  t.c->decode->Send(TokensEvent("second", "x", FinishReason::kStop));
+  CHECK(second.Finish().ok());
+}
+
 TEST_CASE("A router admits a call's choices together and does not read the next call") {
   Tenants t("tokens_per_minute = 20\n");
   HttpClient client(t.c->node->http()->address());
@@ -427,8 +451,8 @@ TEST_CASE("A router admits a call's choices together and does not read the next 
   CHECK(t.Http("POST", "/v1/completions", "not JSON", &t.alpha).status == 429);
 }
 
-TEST_CASE("A streaming prompt counts its known tokens and its output limit") {
-  Tenants t("tokens_per_minute = 500\n");
+TEST_CASE("A streaming prompt counts its known tokens and its expected output") {
+  Tenants t("tokens_per_minute = 60\n");  // the output is expected to fill the context of 64 tokens
   v1::GenerateRequest request = Call::Request("open", "hello");
   request.mutable_sampling()->clear_max_tokens();
   auto& upstream = *request.mutable_segments()->add_segments()->mutable_output_of();
@@ -437,7 +461,7 @@ TEST_CASE("A streaming prompt counts its known tokens and its output limit") {
   KeyedCall open(t, &t.alpha, request);
   REQUIRE(t.c->prefill->Next().prefill().open());
   const absl::Status status = KeyedCall(t, &t.alpha, Call::Request("second", "hello")).Finish();
-  CHECK(status == absl::ResourceExhaustedError("tenant 'alpha': the quota of 500 tokens per minute is used up"));
+  CHECK(status == absl::ResourceExhaustedError("tenant 'alpha': the quota of 60 tokens per minute is used up"));
 }
 
 TEST_CASE("Sessions with one name and different salts are different sessions") {

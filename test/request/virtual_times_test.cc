@@ -22,11 +22,21 @@ TEST_CASE("VirtualTimes remembers the time of a tenant that was served ahead") {
   VirtualTimes times;
   times.Charge({{"a", 500}});
   CHECK(times.TimeOf("a") == 500);
-  times.Refund("a", 200);
+  times.Settle("a", 500, 300);
   CHECK(times.TimeOf("a") == 300);
-  times.Refund("a", 300);
-  times.Refund("a", 1);  // nothing of the charge is left
+  times.Settle("a", 400, 100);
+  times.Settle("a", 1, 0);  // nothing of the charge is left
   CHECK(times.TimeOf("a") == 0);
+}
+
+TEST_CASE("VirtualTimes charges the rest when a tenant was served more than it was charged") {
+  VirtualTimes times;
+  times.Charge({{"a", 100}});
+  times.Settle("a", 100, 450);
+  CHECK(times.TimeOf("a") == 450);
+  CHECK(times.TimeOf("b") == 0);  // the current virtual time
+  times.Settle("b", 10, 30);      // its charge lies behind the current virtual time
+  CHECK(times.TimeOf("b") == 20);
 }
 
 }  // namespace

@@ -239,8 +239,11 @@ class RandomRequests {
     request.spec.cache_domain = Below(2) == 0 ? "" : "tenant-b";
     request.served = &model_;
     request.workflow = "w";
-    request.has_max_tokens = true;
-    request.spec.sampling.max_tokens = Below(4) == 0 ? 100 : 8;  // 100 may exceed the context
+    request.agent = absl::StrCat("a", Below(2));
+    request.expected_tokens = Below(3) == 0 ? Below(100) : 0;
+    request.has_max_tokens = Below(4) != 0;
+    // 100 may exceed the context.
+    request.spec.sampling.max_tokens = !request.has_max_tokens ? 0 : Below(4) == 0 ? 100 : 8;
     request.prefill_only = Below(8) == 0;
     for (int i = Below(5); i >= 0; --i) {
       if (Below(2) == 0) {

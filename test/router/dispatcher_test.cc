@@ -507,7 +507,7 @@ TEST_CASE("Dispatcher ends a held request at its deadline, by cancel or at shutd
   const RequestTicket cancelled = submit("cancelled", "u", absl::InfiniteFuture());
   submit("waits", "v", absl::InfiniteFuture());
   CHECK(d.Take().empty());
-  CHECK((*d).sessions() == SessionGate::Counts{.active = 1, .waiting = 3, .waiting_requests = 3});
+  CHECK(SessionsOf(*d) == SessionGate::Counts{.active = 1, .waiting = 3, .waiting_requests = 3});
   CHECK((*d).NextTick() == d.now + absl::Seconds(5));
   d.now += absl::Seconds(5);
   (*d).Tick(d.now);

@@ -62,10 +62,10 @@ TEST_CASE("TenantQuotas leaves half a minute's tokens when it counts prefill hin
   const Tenant tenant{"t", {.tokens_per_minute = 600}}, free{"free", {}};
   CHECK(quotas.MayPrefillAhead(tenant, 300, kStart));
   CHECK_FALSE(quotas.MayPrefillAhead(tenant, 301, kStart));
-  quotas.CountPrefillAhead(tenant, 300, kStart);
+  quotas.Add(tenant, 300, kStart);
   CHECK_FALSE(quotas.MayPrefillAhead(tenant, 1, kStart));
   CHECK(quotas.MayPrefillAhead(tenant, 100, kStart + absl::Seconds(10)));  // 100 were worked off
-  quotas.CountPrefillAhead(tenant, 100, kStart + absl::Seconds(10));
+  quotas.Add(tenant, 100, kStart + absl::Seconds(10));
   CHECK_FALSE(quotas.Begin(tenant, "", 300, kStart + absl::Seconds(10)));
   CHECK(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(10)));
   CHECK(quotas.MayPrefillAhead(free, 1 << 30, kStart));

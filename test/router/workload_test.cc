@@ -1,5 +1,6 @@
 #include "router/workload.h"
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <random>
@@ -9,6 +10,7 @@
 #include "catch.h"
 #include "router/request.h"
 #include "seeds.h"
+#include "world/dispatcher_world.h"
 
 namespace baton {
 namespace {
@@ -31,7 +33,7 @@ struct Arrival {
   std::string workflow{}, agent{};
   std::vector<RequestId> upstreams{};  // some may have ended
   int32_t priority = 0;
-  int64_t prompt_tokens = 0, max_tokens = 0, expected_tokens = 0;
+  int64_t prompt_tokens = 0, expected_tokens = 0;
 };
 
 // A workload and its requests. Tests name requests by id.
@@ -48,16 +50,15 @@ class LoadById {
     record.asked.workflow = arrival.workflow;
     record.asked.agent = arrival.agent;
     record.asked.spec.priority = arrival.priority;
-    record.asked.expected_tokens = static_cast<int32_t>(arrival.expected_tokens);
     const Request* upstream = nullptr;
     for (const RequestId& id : arrival.upstreams) {
       if (upstream == nullptr && At(id).work.workflow != nullptr) upstream = &At(id);
     }
-    load_.Arrived(record, {arrival.prompt_tokens, arrival.max_tokens}, upstream, now);
+    load_.Arrived(record, {arrival.prompt_tokens, arrival.expected_tokens}, upstream, now);
   }
   void Prefilled(const RequestId& id) { load_.Prefilled(At(id)); }
   void Made(const RequestId& id, int64_t tokens) { load_.Made(At(id), tokens); }
-  void Ended(const RequestId& id, bool complete, absl::Time now) { load_.Ended(At(id), complete, now); }
+  void Ended(const RequestId& id, absl::Time now) { load_.Ended(At(id), now); }
   void Tick(absl::Time now) { load_.Tick(now); }
   absl::Duration ArrivalOffset(const RequestId& id, absl::Time now) const { return load_.ArrivalOffset(At(id), now); }
   size_t workflows() const { return load_.workflows(); }
@@ -86,9 +87,9 @@ struct World {
   }
   // Returns the request's arrival offset in seconds.
   double Offset(const RequestId& id) const { return absl::ToDoubleSeconds(load.ArrivalOffset(id, now)); }
-  void Finish(const RequestId& id, int64_t tokens, bool complete = true) {
+  void Finish(const RequestId& id, int64_t tokens) {
     load.Made(id, tokens);
-    load.Ended(id, complete, now);
+    load.Ended(id, now);
     load.CheckInvariants();
   }
   void Wait(double seconds) {
@@ -100,7 +101,7 @@ struct World {
 
 TEST_CASE("Workload orders a request by remaining work up to the bound") {
   World world;
-  world.Arrive({.id = "r", .prompt_tokens = 2000, .max_tokens = 50, .expected_tokens = 10});
+  world.Arrive({.id = "r", .prompt_tokens = 2000, .expected_tokens = 10});
   CHECK(world.Offset("r") == 12);
   world.load.Prefilled("r");
   CHECK(world.Offset("r") == 10);
@@ -108,11 +109,9 @@ TEST_CASE("Workload orders a request by remaining work up to the bound") {
   CHECK(world.Offset("r") == 6);
   world.load.Made("r", 40);  // more than was expected
   CHECK(world.Offset("r") == 0);
-  world.Arrive({.id = "cut", .max_tokens = 5, .expected_tokens = 10});
-  CHECK(world.Offset("cut") == 5);
-  world.Arrive({.id = "unknown", .max_tokens = 50});
+  world.Arrive({.id = "unknown", .expected_tokens = 50});
   CHECK(world.Offset("unknown") == 50);
-  world.Arrive({.id = "huge", .prompt_tokens = int64_t{1} << 31, .max_tokens = (int64_t{1} << 31) - 1});
+  world.Arrive({.id = "huge", .prompt_tokens = int64_t{1} << 31, .expected_tokens = (int64_t{1} << 31) - 1});
   CHECK(world.Offset("huge") == 100);
   world.Wait(7);
   CHECK(world.Offset("unknown") == 43);
@@ -124,44 +123,44 @@ TEST_CASE("Workload orders a request by remaining work up to the bound") {
 TEST_CASE("Workload shares the work of a workflow among its requests") {
   World world;
   for (const char* id : {"a1", "a2", "a3"}) {
-    world.Arrive({.id = id, .workflow = "a", .max_tokens = 10});
+    world.Arrive({.id = id, .workflow = "a", .expected_tokens = 10});
   }
   CHECK(world.Offset("a1") == 30);
   CHECK(world.Offset("a3") == 30);
-  world.Arrive({.id = "other tenant", .cache_domain = "t", .workflow = "a", .max_tokens = 10});
+  world.Arrive({.id = "other tenant", .cache_domain = "t", .workflow = "a", .expected_tokens = 10});
   CHECK(world.Offset("other tenant") == 10);
   world.Finish("a1", 10);
   world.Finish("a2", 10);
-  world.Arrive({.id = "b", .workflow = "b", .max_tokens = 11});
+  world.Arrive({.id = "b", .workflow = "b", .expected_tokens = 11});
   CHECK(world.Offset("a3") == 10);
   CHECK(world.Offset("b") == 11);
 }
 
 TEST_CASE("Workload counts a workflow's arrival as at most the bound before the request") {
   World world;
-  world.Arrive({.id = "a1", .workflow = "a", .max_tokens = 10});
+  world.Arrive({.id = "a1", .workflow = "a", .expected_tokens = 10});
   world.Finish("a1", 10);
   world.Wait(40);  // shorter than `keep`
-  world.Arrive({.id = "a2", .workflow = "a", .max_tokens = 10});
+  world.Arrive({.id = "a2", .workflow = "a", .expected_tokens = 10});
   CHECK(world.Offset("a2") == -30);
   world.Wait(40);
-  world.Arrive({.id = "a3", .workflow = "a", .max_tokens = 0});
+  world.Arrive({.id = "a3", .workflow = "a", .expected_tokens = 0});
   world.Finish("a2", 10);
   world.Wait(40);
-  world.Arrive({.id = "a4", .workflow = "a", .max_tokens = 10});
+  world.Arrive({.id = "a4", .workflow = "a", .expected_tokens = 10});
   CHECK(world.Offset("a4") == -90);  // 120 s after its workflow, of which 100 count
   world.Finish("a3", 0);
   world.Finish("a4", 10);
   world.Wait(60);
   CHECK(world.load.workflows() == 0);
-  world.Arrive({.id = "a5", .workflow = "a", .max_tokens = 10});
+  world.Arrive({.id = "a5", .workflow = "a", .expected_tokens = 10});
   CHECK(world.Offset("a5") == 10);  // another workflow with that name
 }
 
 TEST_CASE("Workload adds a request without workflow to that of its upstream") {
   World world;
-  world.Arrive({.id = "up", .max_tokens = 10});
-  world.Arrive({.id = "down", .upstreams = {"gone", "up"}, .max_tokens = 5});
+  world.Arrive({.id = "up", .expected_tokens = 10});
+  world.Arrive({.id = "down", .upstreams = {"gone", "up"}, .expected_tokens = 5});
   CHECK(world.Offset("up") == 15);
   CHECK(world.Offset("down") == 15);
   world.Finish("up", 10);
@@ -171,35 +170,13 @@ TEST_CASE("Workload adds a request without workflow to that of its upstream") {
   CHECK(world.load.workflows() == 0);
 }
 
-TEST_CASE("Workload learns output lengths by cache domain, model and agent") {
-  World world;
-  const auto arrive = [&](const std::string& id, const std::string& cache_domain, const std::string& model) {
-    world.Arrive({.id = id, .cache_domain = cache_domain, .model = model, .agent = "judge", .max_tokens = 50});
-  };
-  arrive("1", "t", "m");
-  CHECK(world.Offset("1") == 50);
-  world.Finish("1", 8);
-  arrive("2", "t", "m");
-  CHECK(world.Offset("2") == 8);
-  world.Finish("2", 16);
-  arrive("3", "t", "m");
-  CHECK(world.Offset("3") == 9);  // a mean of about the last eight
-  world.Finish("3", 40, /*complete=*/false);
-  arrive("4", "t", "m");
-  CHECK(world.Offset("4") == 9);
-  arrive("5", "other", "m");
-  CHECK(world.Offset("5") == 50);
-  arrive("6", "t", "other");
-  CHECK(world.Offset("6") == 50);
-}
-
 TEST_CASE("Workload learns the work that follows an agent from earlier workflows") {
   World world;
   const auto run = [&](const std::string& workflow) {
     double first = 0;
     for (const char* agent : {"plan", "write", "check"}) {
       const RequestId id = absl::StrCat(workflow, agent);
-      world.Arrive({.id = id, .workflow = workflow, .agent = agent, .max_tokens = 50, .expected_tokens = 10});
+      world.Arrive({.id = id, .workflow = workflow, .agent = agent, .expected_tokens = 10});
       if (first == 0) first = world.Offset(id);
       if (agent == std::string("check")) CHECK(world.Offset(id) == 10);
       world.Finish(id, 10);
@@ -216,11 +193,11 @@ TEST_CASE("Workload drops the oldest idle workflows when there are too many") {
   WorkloadOptions options = Options();
   options.idle_workflows = 3;
   LoadById load(options);
-  load.Arrived({.id = "live", .workflow = "live", .max_tokens = 1}, absl::UnixEpoch());
+  load.Arrived({.id = "live", .workflow = "live", .expected_tokens = 1}, absl::UnixEpoch());
   for (int i = 0; i < 10; ++i) {
     const absl::Time now = absl::UnixEpoch() + absl::Seconds(i);
-    load.Arrived({.id = "r", .workflow = absl::StrCat(i), .max_tokens = 1}, now);
-    load.Ended("r", true, now);
+    load.Arrived({.id = "r", .workflow = absl::StrCat(i), .expected_tokens = 1}, now);
+    load.Ended("r", now);
     load.CheckInvariants();
   }
   CHECK(load.workflows() == 4);
@@ -228,14 +205,14 @@ TEST_CASE("Workload drops the oldest idle workflows when there are too many") {
 
 TEST_CASE("Workload weighs one level of priority more than length and age") {
   World world;
-  world.Arrive({.id = "old", .workflow = "w", .max_tokens = 0});
+  world.Arrive({.id = "old", .workflow = "w", .expected_tokens = 0});
   world.Wait(1000);
-  world.Arrive({.id = "short", .workflow = "w", .max_tokens = 0});
-  world.Arrive({.id = "long", .priority = 1, .max_tokens = 1000});
+  world.Arrive({.id = "short", .workflow = "w", .expected_tokens = 0});
+  world.Arrive({.id = "long", .priority = 1, .expected_tokens = 1000});
   CHECK(world.Offset("short") == -100);
   CHECK(world.Offset("long") == -100);
-  world.Arrive({.id = "highest", .priority = 1000, .max_tokens = 1});
-  world.Arrive({.id = "lowest", .priority = -1000, .max_tokens = 1});
+  world.Arrive({.id = "highest", .priority = 1000, .expected_tokens = 1});
+  world.Arrive({.id = "lowest", .priority = -1000, .expected_tokens = 1});
   CHECK(world.Offset("highest") == -19999);  // levels beyond 100 count as 100
   CHECK(world.Offset("lowest") == 20001);
 }
@@ -255,8 +232,7 @@ struct Overload {
     load.Arrived({.id = id,
                   .workflow = workflow,
                   .agent = absl::StrCat("a", Draw(3)),
-                  .max_tokens = is_short ? 1 + Draw(3) : 200,
-                  .expected_tokens = Draw(3)},
+                  .expected_tokens = is_short ? 1 + Draw(3) : 200},
                  now);
     arrived[id] = now;
     waiting[id] = now + load.ArrivalOffset(id, now);
@@ -297,7 +273,7 @@ TEST_CASE("Workload lets no request overtake by more than twice the bound") {
       world.waiting.erase(next);
       world.now += absl::Seconds(1 + world.Draw(3));
       world.load.Made(next, world.Draw(5));
-      world.load.Ended(next, world.Draw(5) != 0, world.now);
+      world.load.Ended(next, world.now);
       world.load.Tick(world.now);
       world.load.CheckInvariants();
     }
@@ -331,8 +307,7 @@ double MeanWorkflowTime(uint64_t seed, bool shortest_first) {
     // remaining chain.
     int64_t left = 0;
     for (size_t j = chains[i].done; j < chains[i].lengths.size(); ++j) left += chains[i].lengths[j];
-    load.Arrived({.id = absl::StrCat(i), .workflow = absl::StrCat(i), .max_tokens = 1000, .expected_tokens = left},
-                 now);
+    load.Arrived({.id = absl::StrCat(i), .workflow = absl::StrCat(i), .expected_tokens = left}, now);
     waiting[{now + (shortest_first ? load.ArrivalOffset(absl::StrCat(i), now) : absl::ZeroDuration()), sequence++}] = i;
   };
   while (ended < chains.size()) {
@@ -345,7 +320,7 @@ double MeanWorkflowTime(uint64_t seed, bool shortest_first) {
     waiting.erase(waiting.begin());
     Chain& chain = chains[i];
     now += absl::Seconds(chain.lengths[chain.done++]);
-    load.Ended(absl::StrCat(i), true, now);
+    load.Ended(absl::StrCat(i), now);
     if (chain.done < chain.lengths.size()) {
       submit(i);
     } else {
@@ -365,6 +340,76 @@ TEST_CASE("Workload shortens the mean time of workflows under load") {
   const auto count = static_cast<double>(seeds.count());
   CAPTURE(shortest_first / count, first_come / count);
   if (seeds.all()) CHECK(shortest_first < 0.85 * first_come);
+}
+
+// --- the lengths that a dispatcher expects
+
+// Submits a request, and returns the length that its prefill job states.
+int32_t ExpectedOf(Driven& d, const RequestId& id, const std::string& cache_domain, const std::string& agent,
+                   int32_t stated = 0) {
+  ClientRequest request = d.Request(id, "p", /*max_tokens=*/50);
+  request.spec.cache_domain = cache_domain;
+  request.agent = agent;
+  request.expected_tokens = stated;
+  REQUIRE(d.Submit(std::move(request)).ok());
+  d.Take();
+  return d.expected_tokens.at(0);
+}
+
+TEST_CASE("Dispatcher sends workers the length of the agent's last outputs") {
+  Driven d;
+  CHECK(ExpectedOf(d, "first", "", "judge") == 50);  // at most max_tokens
+  d.Prefilled("first");
+  d.Made(d.NameOf("first"), "12345678", FinishReason::kStop);
+  d.Take();
+  CHECK(ExpectedOf(d, "second", "", "judge") == 8);
+  CHECK(ExpectedOf(d, "other agent", "", "writer") == 8);
+  CHECK(ExpectedOf(d, "other tenant", "t", "judge") == 50);
+  SECTION("an output that was cut off counts as at least the expected length") {
+    d.Prefilled("second");
+    d.Made(d.NameOf("second"), "123", FinishReason::kLength);
+    d.Take();
+    CHECK(ExpectedOf(d, "third", "", "judge") == 8);
+  }
+  SECTION("a client's statement counts only if it is larger") {
+    CHECK(ExpectedOf(d, "less", "", "judge", 1) == 8);
+    CHECK(ExpectedOf(d, "more", "", "judge", 20) == 20);
+    CHECK(ExpectedOf(d, "too many", "", "judge", std::numeric_limits<int32_t>::max()) == 50);
+  }
+}
+
+TEST_CASE("Dispatcher orders a request by the length that its client states") {
+  Driven d(/*shortest_first=*/true);
+  d.now += absl::Hours(1);
+  const auto offset = [&](const RequestId& id, int32_t stated) {
+    ExpectedOf(d, id, "", "", stated);
+    return d.arrival_offsets.at(0);
+  };
+  const absl::Duration unknown = offset("unknown", 0), brief = offset("brief", 1);
+  CHECK(brief < unknown);
+  CHECK(offset("long", 1000) == unknown);  // 50 tokens, its limit
+}
+
+TEST_CASE("Dispatcher sends the length that it expects when a streaming prompt closes") {
+  Driven d;
+  ClientRequest request = d.Request("r", "", /*max_tokens=*/0);
+  request.has_max_tokens = false;
+  request.prompt.segments = {std::vector<TokenId>{'a', 'b'}, Reference{.upstream = "up", .announced = true}};
+  request.workflow = "w";
+  REQUIRE(d.Submit(std::move(request)).ok());
+  d.Take();
+  REQUIRE(d.Submit([&] {
+             ClientRequest up = d.Request("up", "q");
+             up.workflow = "w";
+             return up;
+           }())
+              .ok());
+  d.Take();
+  d.Prefilled("up");
+  d.Made(d.NameOf("up"), "1234", FinishReason::kStop);
+  d.Take();
+  CHECK(TextOf(d.appended) == "ab1234");
+  CHECK(d.appended_expected == 4);  // learned from its upstream request
 }
 
 }  // namespace

@@ -116,11 +116,13 @@ TEST_CASE("FromProto keeps extreme values of a spec for the checks of the engine
     sent.set_priority(extreme(int32_t{}));
     sent.set_handicap_us(extreme(int64_t{}));
     sent.mutable_sampling()->set_max_tokens(extreme(int32_t{}));
+    sent.set_expected_tokens(extreme(int32_t{}));
     const PrefillJob job = FromProto(hostile);
     CHECK(job.spec.tokens[0] == sent.tokens(0));
     CHECK(job.spec.priority == sent.priority());
     CHECK(absl::ToInt64Microseconds(job.spec.arrival_offset) == sent.handicap_us());
     CHECK(job.spec.sampling.max_tokens == sent.sampling().max_tokens());
+    CHECK(job.spec.expected_tokens == std::max(sent.expected_tokens(), 0));
   }
 }
 

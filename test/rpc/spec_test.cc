@@ -18,7 +18,8 @@ class RandomSpec {
   // does not compile.
   RequestSpec Draw() {
     RequestSpec spec;
-    auto& [tokens, generated, cache_domain, tenant, priority, arrival_offset, sampling, traceparent] = spec;
+    auto& [tokens, generated, cache_domain, tenant, priority, arrival_offset, sampling, expected_tokens, traceparent] =
+        spec;
     if (Half()) tokens = Many<TokenId>([this] { return Int(0, 200'000); });
     if (Half()) generated = Int(0, 1000);
     if (Half()) cache_domain = Word();
@@ -26,6 +27,7 @@ class RandomSpec {
     if (Half()) priority = Int(-1001, 1000);
     if (Half()) arrival_offset = absl::Microseconds(Int(-100'000'000, 100'000'000));
     if (Half()) sampling = DrawSampling();
+    if (Half()) expected_tokens = Int(0, 100'000);
     if (Half()) traceparent = Word();
     return spec;
   }
@@ -86,6 +88,7 @@ void CheckSame(const RequestSpec& a, const RequestSpec& b) {
   CHECK(a.priority == b.priority);
   CHECK(a.arrival_offset == b.arrival_offset);
   CheckSame(a.sampling, b.sampling);
+  CHECK(a.expected_tokens == b.expected_tokens);
   CHECK(a.traceparent == b.traceparent);
 }
 
@@ -116,6 +119,8 @@ TEST_CASE("Both workers receive the spec of the router's caller") {
     // The router computes arrival offsets itself, and this router leaves them zero.
     request.spec.arrival_offset = absl::ZeroDuration();
     request.spec.generated = 0;
+    request.spec.sampling.max_tokens = std::max(request.spec.sampling.max_tokens, 1);
+    request.spec.expected_tokens = ExpectedTokens(request, OutputLengths());
     // The router draws a seed for a request without one.
     if (!request.spec.sampling.seed) request.spec.sampling.seed = 7;
     const RequestSpec spec = request.spec;

@@ -36,7 +36,7 @@ TEST_CASE("A streaming prompt prefills during its upstream and decodes when comp
   CHECK(TextOf(last.tokens()) == "hij!");
   CHECK(last.last());
   CHECK(last.decode_worker() == c.decode->address());
-  CHECK(last.max_new_tokens() == 8);
+  CHECK(last.expected_new_tokens() == 8);
   CHECK(up.Finish().status.ok());
 
   c.prefill->Send(DoneEvent("down", Incarnation(22)));

@@ -63,7 +63,7 @@ TEST_CASE("Full decode workers refuse a hand-off only a few times") {
 TEST_CASE("A request that needs most of a decode worker is not starved by small ones") {
   Overload o(256);
   std::vector<RequestId> small;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 250; ++i) {
     if (i == 20) o.Submit("big", 3200, 100, absl::ZeroDuration());
     small.push_back(absl::StrCat("small", i));
     o.Submit(small.back(), 200, 100, absl::ZeroDuration());

@@ -92,6 +92,7 @@ inline DecodeJob TestJob(RequestId id, std::vector<TokenId> tokens, int32_t max_
   job.decode_incarnation = Incarnation(5);
   job.spec.sampling.draw.temperature = 0;
   job.spec.sampling.max_tokens = max_tokens;
+  job.spec.expected_tokens = max_tokens / 2;
   return job;
 }
 
@@ -101,7 +102,7 @@ inline ReserveRequest ReserveFor(const DecodeJob& job) {
           .writer = kWriter,
           .keys = BlockKeys(RootKey(Digest{}, job.spec.cache_domain), kv),
           .kv_tokens = static_cast<int32_t>(kv.size()),
-          .max_new_tokens = job.spec.sampling.max_tokens};
+          .expected_new_tokens = job.spec.expected_tokens};
 }
 
 // Computes the prompt's KV in a slab of its own and copies the missing blocks into `slab`.

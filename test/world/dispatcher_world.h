@@ -93,6 +93,7 @@ class Driven {
     dispatcher_.CheckInvariants();
     std::vector<std::string> lines;
     arrival_offsets.clear();
+    expected_tokens.clear();
     for (const DispatchAction& action : dispatcher_.TakeActions()) {
       if (const auto* command = std::get_if<WorkerCommand>(&action)) {
         std::visit([&](const auto& job) { lines.push_back(absl::StrCat(command->worker, ": ", Line(job))); },
@@ -116,8 +117,10 @@ class Driven {
 
   absl::Time now = absl::UnixEpoch();
   std::vector<absl::Duration> arrival_offsets;  // of the prompts last taken
+  std::vector<int32_t> expected_tokens;         // of these prompts
   std::vector<TokenId> appended;                // the last increment of a prompt
   std::optional<PromptLogprobs> scored;         // on the next update of Made
+  int32_t appended_expected = 0;                // the expected length that it states
 
  private:
   static Dispatcher::Options Options(bool shortest_first, std::optional<SessionLimits> sessions, RouterLimits limits) {
@@ -130,10 +133,12 @@ class Driven {
     names_[id] = job.request_id;
     tokens_[job.request_id] = static_cast<int32_t>(job.spec.tokens.size());
     arrival_offsets.push_back(job.spec.arrival_offset);
+    expected_tokens.push_back(job.spec.expected_tokens);
     return absl::StrCat(job.streaming ? "open " : "prefill ", job.request_id, " ", TextOf(job.spec.tokens));
   }
   std::string Line(const PrefillAppend& append) {
     appended.assign(append.tokens.begin(), append.tokens.end());
+    appended_expected = append.expected_new_tokens;
     if (append.restart) tokens_[append.request_id] = 0;
     tokens_[append.request_id] += static_cast<int32_t>(append.tokens.size());
     return absl::StrCat(append.last ? "close " : "append ", append.request_id, " ", TextOf(append.tokens));
@@ -145,7 +150,7 @@ class Driven {
   }
   static std::string Line(const KeepRoom& room) {
     if (room.request_id.empty()) return "keep no room";
-    return absl::StrCat("keep room for ", room.request_id, " ", room.kv_tokens, " + ", room.max_new_tokens);
+    return absl::StrCat("keep room for ", room.request_id, " ", room.kv_tokens, " + ", room.expected_new_tokens);
   }
   static std::string Line(const CancelJob& cancel) { return absl::StrCat("cancel ", cancel.request_id); }
 

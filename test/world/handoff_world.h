@@ -151,12 +151,12 @@ class HandoffWorld {
   int refused_writes() const { return refused_writes_; }
 
   void Begin(Prefill& p, const WorkerAddress& to, const RequestId& request, std::vector<TokenId> prompt,
-             int32_t max_new_tokens) {
+             int32_t expected_new_tokens) {
     const std::span<const TokenId> kv_tokens = std::span(prompt).first(prompt.size() - 1);
     ReserveRequest reserve{.request_id = request,
                            .keys = BlockKeys(RootKey(Digest{}, ""), kv_tokens),
                            .kv_tokens = static_cast<int32_t>(kv_tokens.size()),
-                           .max_new_tokens = max_new_tokens};
+                           .expected_new_tokens = expected_new_tokens};
     p.prompts[request] = std::move(prompt);
     p.sender->Begin(to, std::move(reserve), Now());
     Pump(p);
@@ -315,7 +315,7 @@ class HandoffWorld {
   // Admits reservations without room for growth, so that pools run full and reservations are
   // refused.
   static Admission AskRoom(const Decode& decode, const ReserveRequest& request, int64_t blocks_now) {
-    const int64_t needed = BlocksFor(int64_t{request.kv_tokens} + request.max_new_tokens);
+    const int64_t needed = BlocksFor(int64_t{request.kv_tokens} + request.expected_new_tokens);
     const int64_t total = decode.pool->counts().total;
     if (needed > total) return NeverFits{absl::StrCat("needs ", needed, " blocks of ", total)};
     if (blocks_now > decode.tree->Available()) return Wait{};

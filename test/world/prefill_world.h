@@ -110,7 +110,7 @@ class PrefillWorld {
                     .tokens = tokens,
                     .restart = restart,
                     .last = last,
-                    .max_new_tokens = 1,
+                    .expected_new_tokens = 1,
                     .decode_worker = to,
                     .lease = lease},
                    Now());

@@ -50,6 +50,7 @@ inline void Fill(Request& record, RouteRequest route) {
   record.asked.spec.tenant = std::move(route.tenant);
   record.asked.spec.tokens = PromptOf(route.prompt_tokens);
   record.asked.spec.sampling.max_tokens = route.max_new_tokens;
+  record.asked.spec.expected_tokens = route.max_new_tokens;
   record.asked.spec.priority = route.priority;
   if (route.scores) record.asked.spec.sampling.prompt_logprobs = 0;
   record.asked.prefill_only = route.prefill_only;

@@ -65,6 +65,7 @@ class CoreById {
   void Closed(const RequestId& id, int32_t prompt_tokens, int32_t max_new_tokens, absl::Time now) {
     At(id).asked.spec.tokens = PromptOf(prompt_tokens);
     At(id).asked.spec.sampling.max_tokens = max_new_tokens;
+    At(id).asked.spec.expected_tokens = max_new_tokens;
     core_.Closed(At(id), now);
   }
   void EndBy(const RequestId& id, absl::Time deadline) { core_.EndBy(At(id), deadline); }

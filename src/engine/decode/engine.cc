@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "kv/prefix_key.h"
 #include "model/sampling_params.h"
+#include "request/output_lengths.h"
 
 namespace baton {
 namespace {
@@ -118,7 +119,8 @@ absl::Status DecodeEngine::StartScoring(DecodeJob job, absl::Time now) {
   const RequestSpec& spec = job.spec;
   const ReserveRequest sizes{.request_id = job.request_id,
                              .kv_tokens = static_cast<int32_t>(spec.tokens.size()) - 1,
-                             .max_new_tokens = spec.sampling.max_tokens - spec.generated};
+                             .expected_new_tokens = static_cast<int32_t>(
+                                 ExpectedLeft(spec.expected_tokens, spec.generated, spec.sampling.max_tokens))};
   ASSIGN_OR_RETURN(BlockTable blocks, receiver_.TakeBlocks(sizes, now));
   const uint64_t seed = DefaultSeed(options_.handoff.incarnation, job.request_id);
   auto request = std::make_unique<Request>(std::move(job), options_.model, seed, now);
@@ -127,7 +129,8 @@ absl::Status DecodeEngine::StartScoring(DecodeJob job, absl::Time now) {
     Scored(std::move(request), std::move(blocks), {{kept.tokens.begin(), kept.tokens.end()}, {}});
     return absl::OkStatus();
   }
-  const int64_t longest = std::min<int64_t>(sizes.kv_tokens + sizes.max_new_tokens, options_.model.positions);
+  const int64_t longest =
+      std::min<int64_t>(int64_t{sizes.kv_tokens} + sizes.expected_new_tokens, options_.model.positions);
   const int64_t growth = BlocksFor(longest) - static_cast<int64_t>(blocks.size());
   const SequenceId id = scorer_.Add(kept, scheduler_.QueueOrder(kept, now), std::move(blocks), growth);
   scoring_[id] = std::move(request);
@@ -431,7 +434,7 @@ void DecodeEngine::Forget(const SequenceId& id) {
     next_.requests[row] = nullptr;
     next_.step.rows[row].stream = nullptr;
   }
-  scheduler_.Remove(id, request.stream.made());
+  scheduler_.Remove(id);
   receiver_.RoomMayHaveCome();
   ended_ = true;
   by_id_.erase(request.stream.request_id());
@@ -461,7 +464,6 @@ DecodeEngine::Load DecodeEngine::load(absl::Time now) const {
   std::ranges::for_each(requests_, count_wait);
   std::ranges::for_each(scoring_, count_wait);
   load.scored_tokens = scorer_.tokens_computed();
-  load.growth_share = counts.growth_share;
   load.keeps_room = receiver_.keeps_room();
   load.preemptions = counts.preemptions;
   load.evictions = tree_.evictions();

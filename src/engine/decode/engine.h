@@ -160,7 +160,6 @@ class DecodeEngine {
     absl::Duration step_time{}, step_forecast{};
     // For how long the request that was started first waits for its first step.
     absl::Duration longest_wait{};
-    double growth_share = 1;  // learned share of max_new_tokens that requests use
     bool keeps_room = false;  // for a request that has waited long (KeptRoom)
     // The remaining fields count since the start.
     int64_t steps = 0;

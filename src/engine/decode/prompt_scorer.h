@@ -69,7 +69,7 @@ class PromptScorer {
 
   bool empty() const { return prompts_.empty(); }
   int64_t size() const { return std::ssize(prompts_); }
-  // Blocks that all prompts may need beyond their blocks, if each request makes max_new_tokens.
+  // Blocks that all prompts are expected to need beyond their blocks.
   int64_t growth_blocks() const { return growth_blocks_; }
   int64_t tokens_computed() const { return tokens_computed_; }  // since the start
 

@@ -1,11 +1,11 @@
 #include "engine/decode/scheduler.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "request/output_lengths.h"
 
 namespace baton {
 namespace {
@@ -13,6 +13,12 @@ namespace {
 // Upper bound on the levels of priority that count. Priorities beyond it are equal. It bounds the
 // time by which a priority shifts the queue order.
 constexpr int32_t kMaxPriorityLevels = 100;
+
+// Returns how many blocks a sequence with KV of `kv_tokens` tokens needs beyond its `blocks` blocks
+// for `new_tokens` more tokens. At least one more counts.
+int64_t BlocksToGrow(int64_t kv_tokens, int64_t new_tokens, int64_t blocks) {
+  return std::max<int64_t>(0, BlocksFor(kv_tokens + std::max<int64_t>(1, new_tokens)) - blocks);
+}
 
 }  // namespace
 
@@ -42,20 +48,21 @@ Admission DecodeScheduler::Consider(const ReserveRequest& request, int64_t block
                                   pool_.counts().total, " blocks")};
   }
   const int64_t waiting = outstanding.reserved + outstanding.committed;
-  const int64_t max_new = std::min<int64_t>(request.max_new_tokens, options_.positions - kv_tokens);
-  const int64_t needed = blocks_now + growth_.Blocks(kv_tokens, max_new, BlocksFor(kv_tokens));
-  if (sequences_.empty() && waiting == 0) {
-    if (blocks_now + growth_.Blocks(kv_tokens, 1, BlocksFor(kv_tokens)) <= tree_.Available()) return Admit{};
-    return Wait{};
-  }
-  int64_t expected =
-      waiting + static_cast<int64_t>(std::ceil(growth_.share() * static_cast<double>(outstanding.growth_blocks)));
-  for (const auto& [id, sequence] : sequences_) {
-    const auto size = static_cast<int64_t>(sequence.kv.table.size());
-    expected += growth_.Blocks(sequence.kv.kv_tokens, sequence.max_kv_tokens - sequence.kv.kv_tokens, size);
-  }
-  if (needed + expected <= tree_.Available()) return Admit{};
+  const bool idle = sequences_.empty() && waiting == 0;
+  const int64_t new_tokens = idle ? 1 : std::min<int64_t>(request.expected_new_tokens, options_.positions - kv_tokens);
+  int64_t needed = blocks_now + BlocksToGrow(kv_tokens, new_tokens, BlocksFor(kv_tokens));
+  needed += waiting + outstanding.growth_blocks;
+  for (const auto& [id, sequence] : sequences_) needed += GrowthOf(sequence);
+  if (needed <= tree_.Available()) return Admit{};
   return Wait{};
+}
+
+// Returns how many blocks the sequence is expected to need beyond those that it has.
+int64_t DecodeScheduler::GrowthOf(const Sequence& sequence) {
+  const int64_t made = sequence.kv.kv_tokens - sequence.first_kv_tokens;
+  const int64_t left =
+      ExpectedLeft(sequence.spec->expected_tokens, made, sequence.max_kv_tokens - sequence.first_kv_tokens);
+  return BlocksToGrow(sequence.kv.kv_tokens, left, static_cast<int64_t>(sequence.kv.table.size()));
 }
 
 absl::Time DecodeScheduler::QueueOrder(const RequestSpec& spec, absl::Time arrived) const {
@@ -73,7 +80,8 @@ SequenceId DecodeScheduler::Add(ClaimedKv kv, const RequestSpec& spec, absl::Tim
   order_changed_ = true;
   // Output that a lost worker made counts against max_tokens, and it may have KV already.
   const int64_t made = spec.generated == 0 ? 0 : int64_t{kv.kv_tokens} + 1 - std::ssize(spec.tokens) + spec.generated;
-  sequence.max_kv_tokens = std::min<int64_t>(options_.positions, kv.kv_tokens + spec.sampling.max_tokens - made);
+  sequence.first_kv_tokens = kv.kv_tokens - made;
+  sequence.max_kv_tokens = std::min<int64_t>(options_.positions, sequence.first_kv_tokens + spec.sampling.max_tokens);
   sequence.replayed_until = spec.generated == 0 ? 0 : std::ssize(spec.tokens);
   sequence.kv = std::move(kv);
   ShareBlocks(sequence);
@@ -105,7 +113,7 @@ void DecodeScheduler::ShareBlocks(Sequence& sequence) {
   }
 }
 
-void DecodeScheduler::Remove(const SequenceId& id, int64_t made) {
+void DecodeScheduler::Remove(const SequenceId& id) {
   const auto it = sequences_.find(id);
   BATON_CHECK(it != sequences_.end(), "no such sequence");
   Sequence& sequence = it->second;
@@ -116,7 +124,6 @@ void DecodeScheduler::Remove(const SequenceId& id, int64_t made) {
     ended_.push_back(std::move(sequence.kv.table));
   }
   swapped_ -= sequence.swapped;
-  growth_.Learn(made, made + sequence.max_kv_tokens - sequence.kv.kv_tokens);
   sequences_.erase(it);
   order_changed_ = true;
 }
@@ -330,8 +337,7 @@ DecodeScheduler::Counts DecodeScheduler::counts() const {
   return {.sequences = static_cast<int64_t>(sequences_.size()),
           .batch = std::ssize(step_.batch) - std::ranges::count(step_.batch, nullptr),
           .swapped = swapped_,
-          .preemptions = preemptions_,
-          .growth_share = growth_.share()};
+          .preemptions = preemptions_};
 }
 
 void DecodeScheduler::CheckInvariants() const {

@@ -12,7 +12,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
-#include "engine/decode/growth_estimate.h"
 #include "engine/handoff/receiver.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
@@ -104,10 +103,10 @@ class DecodeScheduler {
   // Sets the key of the block that the sequence's last computed token completed. From now on, other
   // sequences may share the block. REQUIRES: all earlier blocks of the sequence have keys.
   void SetBlockKey(const SequenceId& id, const BlockKey& key);
-  // Removes a sequence that has made `made` tokens. If the running step has the sequence, its
-  // blocks are released only when that step is over. REQUIRES: the running step does not copy the
-  // sequence. If the running step has it, BeginNext has planned no further step.
-  void Remove(const SequenceId& id, int64_t made);
+  // Removes a sequence. If the running step has the sequence, its blocks are released only when
+  // that step is over. REQUIRES: the running step does not copy the sequence. If the running step
+  // has it, BeginNext has planned no further step.
+  void Remove(const SequenceId& id);
 
   // Keeps the sequence out of steps that BeginNext plans. The caller removes the sequence when the
   // steps that have it are over.
@@ -143,7 +142,6 @@ class DecodeScheduler {
     int64_t batch = 0;  // in the last step
     int64_t swapped = 0;
     int64_t preemptions = 0;  // since the start
-    double growth_share = 1;  // GrowthEstimate::share
   };
   Counts counts() const;
   void CheckInvariants() const;
@@ -155,6 +153,7 @@ class DecodeScheduler {
     ClaimedKv kv;  // grows with each step; its table is empty when swapped out
     // Blocks [0, shared) of the table are the blocks of the tree's nodes for keys [0, shared).
     size_t shared = 0;
+    int64_t first_kv_tokens = 0;  // kv.kv_tokens before the output's first token
     int64_t max_kv_tokens = 0;    // upper bound on kv.kv_tokens at its end
     int64_t replayed_until = 0;   // tokens at earlier positions are known (DecodeStream::Resume)
     int32_t steps_in_flight = 0;  // unfinished steps that have it
@@ -194,13 +193,13 @@ class DecodeScheduler {
   bool SwapIn(Order::const_iterator position);
   void MakeRoom(Order::const_iterator for_sequence, int64_t blocks);
   void SwapOut(Sequences::iterator it);
+  static int64_t GrowthOf(const Sequence& sequence);
   int64_t BlocksFreedBy(const Sequence& sequence, LeavingReferences& leaving) const;
   void ShareBlocks(Sequence& sequence);
 
   DecodeSchedulerOptions options_;
   BlockPool& pool_;
   RadixTree& tree_;
-  GrowthEstimate growth_;
   Sequences sequences_;
   uint64_t added_ = 0;
   int64_t swapped_ = 0;

@@ -14,7 +14,8 @@ using Admission = std::variant<Admit, Wait, NeverFits>;
 // Decides whether the request fits beside running sequences, outstanding reservations
 // (HandoffReceiver::outstanding) and their expected growth. The reservation would take `blocks_now`
 // of RadixTree::Available(): its missing blocks, and the cached blocks that it would hold. A policy
-// reads only kv_tokens and max_new_tokens of the request, because the other fields may be unset.
+// reads only kv_tokens and expected_new_tokens of the request, because the other fields may be
+// unset.
 using AdmissionPolicy = absl::AnyInvocable<Admission(const ReserveRequest&, int64_t blocks_now)>;
 
 }  // namespace baton

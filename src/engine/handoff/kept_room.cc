@@ -32,7 +32,7 @@ int64_t KeptRoom::BlocksBeside(const RequestId& request, int64_t usable) const {
   const auto first = First(usable);
   if (first == requests_.end() || first->second.request.request_id == request) return 0;
   const KeepRoom& kept = first->second.request;
-  return std::min(usable, BlocksFor(int64_t{kept.kv_tokens} + kept.max_new_tokens));
+  return std::min(usable, BlocksFor(int64_t{kept.kv_tokens} + kept.expected_new_tokens));
 }
 
 RequestId KeptRoom::TakeFitting(int64_t usable, absl::FunctionRef<bool(const KeepRoom&)> fits) {
@@ -56,8 +56,9 @@ absl::Time KeptRoom::NextTick() const {
 
 void KeptRoom::CheckInvariants() const {
   for (const auto& [router, entry] : requests_) {
-    BATON_CHECK(!entry.request.request_id.empty() && entry.request.kv_tokens >= 0 && entry.request.max_new_tokens >= 0,
-                "room is kept for a request that cannot exist");
+    BATON_CHECK(
+        !entry.request.request_id.empty() && entry.request.kv_tokens >= 0 && entry.request.expected_new_tokens >= 0,
+        "room is kept for a request that cannot exist");
   }
 }
 

@@ -21,8 +21,8 @@ namespace baton {
 // The version of proto/kv_transfer.proto. It rises with every change of that file, and tools/tidy
 // compares the digest below. It also rises with KvLayout of proto/worker.proto, which a Link
 // contains. A decode worker refuses a Link of another version.
-// proto/kv_transfer.proto: 04dfffa5df1dc40a
-inline constexpr uint32_t kHandoffVersion = 5;
+// proto/kv_transfer.proto: ea77443704bae6bc
+inline constexpr uint32_t kHandoffVersion = 6;
 // Number of leases after which a decode worker may reuse the blocks of a reservation that lapsed or
 // was given up, even if the writer has not released it. A writer stops by itself when its
 // lease ends, so this time must be longer than a push that is in flight at the lease's end.
@@ -58,10 +58,10 @@ struct LinkReply {
 // Prefill → decode: asks for room for one prompt's KV and for its expected growth.
 struct ReserveRequest {
   RequestId request_id{};
-  WriterId writer{};             // LinkReply::writer of the link that writes the blocks
-  std::vector<BlockKey> keys{};  // of the full blocks of the KV tokens
-  int32_t kv_tokens = 0;         // [0, n-1) of a prompt of n tokens; 0 for a one-token prompt
-  int32_t max_new_tokens = 0;
+  WriterId writer{};                // LinkReply::writer of the link that writes the blocks
+  std::vector<BlockKey> keys{};     // of the full blocks of the KV tokens
+  int32_t kv_tokens = 0;            // [0, n-1) of a prompt of n tokens; 0 for a one-token prompt
+  int32_t expected_new_tokens = 0;  // of the output; it may become longer
   // No write of this reservation can arrive after the end of the writer's process
   // (Link::EndsWithProcess).
   bool ends_with_process = false;

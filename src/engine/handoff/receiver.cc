@@ -24,7 +24,7 @@ std::string ToString(const KvLayout& layout) {
 
 // Returns a reservation of the request's size, for the admission policy.
 ReserveRequest SizesOf(const KeepRoom& request) {
-  return {.kv_tokens = request.kv_tokens, .max_new_tokens = request.max_new_tokens};
+  return {.kv_tokens = request.kv_tokens, .expected_new_tokens = request.expected_new_tokens};
 }
 
 std::string ToString(const ReservationRef& ref) {
@@ -121,9 +121,9 @@ absl::Status HandoffReceiver::CheckReserve(const ReserveRequest& request) const 
   if (!links_.contains(request.writer)) {
     return NotLinked();
   }
-  if (request.kv_tokens < 0 || request.max_new_tokens < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("reserve: negative kv_tokens ", request.kv_tokens, " or max_new_tokens ", request.max_new_tokens));
+  if (request.kv_tokens < 0 || request.expected_new_tokens < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("reserve: negative kv_tokens ", request.kv_tokens,
+                                                   " or expected_new_tokens ", request.expected_new_tokens));
   }
   const int64_t full = request.kv_tokens / kBlockTokens;
   if (static_cast<int64_t>(request.keys.size()) != full) {
@@ -461,8 +461,8 @@ HandoffReceiver::Outstanding HandoffReceiver::outstanding() const {
     for (const auto& [id, reservation] : *some) {
       if (reservation.request.cache_only) continue;
       ++(reservation.committed ? sum.committed : sum.reserved);
-      const int64_t longest =
-          std::min(int64_t{reservation.request.kv_tokens} + reservation.request.max_new_tokens, options_.positions);
+      const int64_t longest = std::min(int64_t{reservation.request.kv_tokens} + reservation.request.expected_new_tokens,
+                                       options_.positions);
       sum.growth_blocks += std::max<int64_t>(0, BlocksFor(longest) - static_cast<int64_t>(reservation.table.size()));
     }
   }

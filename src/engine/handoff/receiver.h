@@ -168,7 +168,7 @@ class HandoffReceiver {
   struct Outstanding {
     int64_t reserved = 0;
     int64_t committed = 0;  // including those that are being checked
-    // Blocks that all of them may need beyond their blocks, if each makes max_new_tokens.
+    // Blocks that all of them are expected to need beyond their blocks.
     int64_t growth_blocks = 0;
   };
   Outstanding outstanding() const;

@@ -7,9 +7,9 @@
 namespace baton {
 
 void RefusedReservations::Add(const ReserveRequest& request, int64_t blocks_now) {
-  const int64_t longest = BlocksFor(int64_t{request.kv_tokens} + request.max_new_tokens);
+  const int64_t longest = BlocksFor(int64_t{request.kv_tokens} + request.expected_new_tokens);
   const int64_t blocks = blocks_now + longest - BlocksFor(request.kv_tokens);
-  ReserveRequest sizes{.kv_tokens = request.kv_tokens, .max_new_tokens = request.max_new_tokens};
+  ReserveRequest sizes{.kv_tokens = request.kv_tokens, .expected_new_tokens = request.expected_new_tokens};
   refused_.emplace(blocks, std::pair(std::move(sizes), blocks_now));
   if (refused_.size() > kMaxRefused) refused_.erase(std::prev(refused_.end()));
 }

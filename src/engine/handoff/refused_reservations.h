@@ -23,14 +23,14 @@ namespace baton {
 // Not thread-safe.
 class RefusedReservations {
  public:
-  // Keeps kv_tokens and max_new_tokens of the request. Beyond kMaxRefused requests, forgets the
-  // largest.
+  // Keeps kv_tokens and expected_new_tokens of the request. Beyond kMaxRefused requests, forgets
+  // the largest.
   void Add(const ReserveRequest& request, int64_t blocks_now);
   // Records that there may be room: a sequence, a reservation or a quarantine has ended, or a
   // reservation was granted.
   void RoomMayHaveCome() { may_fit_ = true; }
   // Returns how many refused reservations `fits` admits beside each other now, the smallest first.
-  // Forgets them. `fits` gets requests with kv_tokens and max_new_tokens alone.
+  // Forgets them. `fits` gets requests with kv_tokens and expected_new_tokens alone.
   int64_t TakeFitting(absl::FunctionRef<bool(const ReserveRequest&, int64_t blocks_now)> fits);
 
  private:

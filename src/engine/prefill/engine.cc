@@ -122,7 +122,7 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
                   {.request_id = added.id,
                    .keys = added.keys,
                    .kv_tokens = static_cast<int32_t>(added.kv_tokens),
-                   .max_new_tokens = added.spec.sampling.max_tokens},
+                   .expected_new_tokens = added.spec.expected_tokens},
                   now);
   }
   NoteComplete(job.request_id, now);  // a prompt of one token needs no KV
@@ -207,7 +207,7 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
                   {.request_id = append.request_id,
                    .keys = prompt.keys,
                    .kv_tokens = static_cast<int32_t>(prompt.kv_tokens),
-                   .max_new_tokens = append.max_new_tokens},
+                   .expected_new_tokens = append.expected_new_tokens},
                   now);
   }
   OnProgress(now, now);
@@ -234,7 +234,7 @@ void PrefillEngine::SendAhead(const PrefillPrompt& prompt, absl::Time now) {
                 {.request_id = prompt.id,
                  .keys = {keys.begin(), keys.end()},
                  .kv_tokens = static_cast<int32_t>(blocks * kBlockTokens),
-                 .max_new_tokens = 0},
+                 .expected_new_tokens = 0},
                 now, ahead.part);
 }
 

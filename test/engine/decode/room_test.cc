@@ -18,7 +18,7 @@ TEST_CASE("DecodeEngine reports room once per refusal when a request has ended")
   DecodeWorld world(TestOptions(8));
   world.StartJob(TestJob("r", Prompt(1, 65), 40));
   const auto refused = [&](const RequestId& id) {
-    DecodeJob job = TestJob(id, Prompt(2, 33), 60);
+    DecodeJob job = TestJob(id, Prompt(2, 33), 70);
     return !world.HandOffJob(job);
   };
   for (const char* id : {"a", "b"}) REQUIRE(refused(id));
@@ -44,7 +44,7 @@ TEST_CASE("DecodeEngine grants short requests no room that it keeps for a long o
   const bool keeps = GENERATE(true, false);
   if (keeps) {
     world.engine.handoff().Keep(
-        RouterStream(1), {.request_id = "long", .kv_tokens = 80, .max_new_tokens = 8, .waited = absl::Seconds(3)},
+        RouterStream(1), {.request_id = "long", .kv_tokens = 80, .expected_new_tokens = 8, .waited = absl::Seconds(3)},
         world.now);
   }
   CHECK(world.engine.load().keeps_room == keeps);

@@ -30,6 +30,7 @@ class DecodeSchedulerWorld {
   struct Spec {
     int32_t kv_tokens = 0;
     int64_t max_new_tokens = 0;
+    int64_t expected_tokens = 1;
     int32_t priority = 0;
     int64_t arrival_offset_s = 0;
     TokenId family = 0;  // prompts of one family are prefixes of each other
@@ -51,7 +52,8 @@ class DecodeSchedulerWorld {
         specs_.emplace_back(RequestSpec{.tenant = spec.tenant,
                                         .priority = spec.priority,
                                         .arrival_offset = absl::Seconds(spec.arrival_offset_s),
-                                        .sampling = {.max_tokens = static_cast<int32_t>(spec.max_new_tokens)}});
+                                        .sampling = {.max_tokens = static_cast<int32_t>(spec.max_new_tokens)},
+                                        .expected_tokens = static_cast<int32_t>(spec.expected_tokens)});
     const SequenceId id = scheduler_.Add(std::move(kv), request, now);
     names_[id] = name;
     left_[id] = spec.max_new_tokens;
@@ -137,7 +139,7 @@ class DecodeSchedulerWorld {
     return std::ranges::find(names_, name, [](const auto& entry) { return entry.second; })->first;
   }
   void Remove(SequenceId id) {
-    scheduler_.Remove(id, 1);
+    scheduler_.Remove(id);
     names_.erase(id);
     left_.erase(id);
     ends_.erase(id);
@@ -199,7 +201,7 @@ std::string Show(const Admission& admission) {
 
 TEST_CASE("DecodeScheduler plans each step as its scenarios expect") {
   const std::vector<std::string> files = ScenarioFiles({"decode_"});
-  CHECK(files.size() == 19);
+  CHECK(files.size() == 20);
   for (const std::string& file : files) {
     std::unique_ptr<DecodeSchedulerWorld> world;
     RunScenario(file, [&](const ScenarioCommand& c) -> std::string {
@@ -213,6 +215,7 @@ TEST_CASE("DecodeScheduler plans each step as its scenarios expect") {
       if (c.name == "add") {
         const bool added = world->Add(c.words.at(0), {.kv_tokens = static_cast<int32_t>(c.Number("kv")),
                                                       .max_new_tokens = c.Number("new", 1000),
+                                                      .expected_tokens = c.Number("expected", 1),
                                                       .priority = static_cast<int32_t>(c.Number("priority")),
                                                       .arrival_offset_s = c.Number("offset"),
                                                       .family = static_cast<TokenId>(c.Number("family")),
@@ -243,7 +246,8 @@ TEST_CASE("DecodeScheduler plans each step as its scenarios expect") {
         const HandoffReceiver::Outstanding outstanding{
             .reserved = c.Number("reserved"), .committed = 0, .growth_blocks = c.Number("growth")};
         return Show(world->scheduler().Consider(
-            {.kv_tokens = kv, .max_new_tokens = static_cast<int32_t>(c.Number("new"))}, BlocksFor(kv), outstanding));
+            {.kv_tokens = kv, .expected_new_tokens = static_cast<int32_t>(c.Number("expected"))}, BlocksFor(kv),
+            outstanding));
       }
       return absl::StrCat("unknown command ", c.name, "\n");
     });
@@ -405,18 +409,6 @@ TEST_CASE("DecodeScheduler runs a low priority in the end") {
   }
   CHECK(waited > 5);
   CHECK(waited < 40);  // 2 levels count as 20 seconds, and running sequences finish first
-}
-
-TEST_CASE("GrowthEstimate learns the share of max_new_tokens that is used") {
-  GrowthEstimate growth;
-  CHECK(growth.Blocks(16, 160, 1) == 5);  // half of 160 tokens, at first
-  for (int i = 0; i < 100; ++i) growth.Learn(10, 100);
-  CHECK(growth.share() == Approx(0.1).epsilon(0.02));
-  CHECK(growth.Blocks(16, 160, 1) == 2);  // for 16 or 17 tokens
-  CHECK(growth.Blocks(16, 0, 1) == 1);    // always the block of the next token
-  CHECK(growth.Blocks(17, 0, 2) == 0);
-  for (int i = 0; i < 1000; ++i) growth.Learn(0, 0);
-  CHECK(growth.share() == Approx(1.0 / 16));
 }
 
 }  // namespace

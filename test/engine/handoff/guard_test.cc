@@ -39,7 +39,7 @@ class Worker {
                                            .writer = NthWriter(Incarnation(5), 1),
                                            .keys = BlockKeys(RootKey(Digest{}, ""), tokens),
                                            .kv_tokens = 40,
-                                           .max_new_tokens = 8,
+                                           .expected_new_tokens = 8,
                                            .cache_only = cache_only},
                                           clock.Now());
     receiver.CheckInvariants();

@@ -10,7 +10,7 @@ constexpr int64_t kUsable = 20;
 
 struct Kept {
   void Keep(RouterStream router, const RequestId& id, int32_t kv_tokens, absl::Duration waited) {
-    room.Keep(router, {.request_id = id, .kv_tokens = kv_tokens, .max_new_tokens = 16, .waited = waited}, now);
+    room.Keep(router, {.request_id = id, .kv_tokens = kv_tokens, .expected_new_tokens = 16, .waited = waited}, now);
   }
   RequestId Take(bool fits = true) {
     room.CheckInvariants();
@@ -71,7 +71,7 @@ TEST_CASE("KeptRoom drops a request that does not use reported room within a lea
 
 TEST_CASE("KeptRoom keeps no more blocks than the worker can use") {
   Kept k;
-  k.room.Keep(kRouter, {.request_id = "r", .kv_tokens = 16, .max_new_tokens = 100'000}, k.now);
+  k.room.Keep(kRouter, {.request_id = "r", .kv_tokens = 16, .expected_new_tokens = 100'000}, k.now);
   CHECK(k.room.BlocksBeside("x", kUsable) == kUsable);
 }
 

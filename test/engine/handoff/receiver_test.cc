@@ -38,7 +38,7 @@ class Receiver {
             .writer = Writer(1),
             .keys = BlockKeys(RootKey(Digest{}, ""), tokens),
             .kv_tokens = 40,
-            .max_new_tokens = 8};
+            .expected_new_tokens = 8};
   }
   Reserved Reserve(const RequestId& id, int32_t family = 1) {
     auto reply = receiver.OnReserve(Request(id, family), clock.Now());
@@ -207,7 +207,7 @@ TEST_CASE("HandoffReceiver refuses a contradictory Reserve") {
   };
   CHECK(code([](auto& q) { q.writer = Receiver::Writer(99); }) == absl::StatusCode::kFailedPrecondition);
   CHECK(code([](auto& q) { q.kv_tokens = -1; }) == absl::StatusCode::kInvalidArgument);
-  CHECK(code([](auto& q) { q.max_new_tokens = -1; }) == absl::StatusCode::kInvalidArgument);
+  CHECK(code([](auto& q) { q.expected_new_tokens = -1; }) == absl::StatusCode::kInvalidArgument);
   CHECK(code([](auto& q) { q.keys.pop_back(); }) == absl::StatusCode::kInvalidArgument);
   CHECK(code([](auto& q) { q.keys.resize(100); }) == absl::StatusCode::kInvalidArgument);
   ReserveRequest huge = Receiver::Request("r", 1);
@@ -221,7 +221,7 @@ TEST_CASE("HandoffReceiver passes blocks_now to admission and returns its answer
   Receiver r;
   const Reserved first = r.Reserve("r1");
   CHECK(r.asked.kv_tokens == 40);
-  CHECK(r.asked.max_new_tokens == 8);
+  CHECK(r.asked.expected_new_tokens == 8);
   CHECK(r.asked_blocks == 3);
   REQUIRE(r.receiver.OnCommit({first.reservation, 3}, r.clock.Now()).ok());
   r.Reserve("r2");

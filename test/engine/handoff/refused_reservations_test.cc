@@ -35,7 +35,7 @@ TEST_CASE("RefusedReservations counts how many refused requests fit, the smalles
 
 TEST_CASE("RefusedReservations counts the growth of requests that fit") {
   Refused r;
-  r.refused.Add({.kv_tokens = 16, .max_new_tokens = 32}, 1);
+  r.refused.Add({.kv_tokens = 16, .expected_new_tokens = 32}, 1);
   r.Add(4);
   r.free = 6;
   r.refused.RoomMayHaveCome();

@@ -165,7 +165,7 @@ class Scenario {
     d().receiver->Keep(RouterStream(static_cast<uint64_t>(Option("router", 1))),
                        {.request_id = Word(0) == "none" ? "" : Word(0),
                         .kv_tokens = Option("tokens", 1) - 1,
-                        .max_new_tokens = Option("new", 1),
+                        .expected_new_tokens = Option("new", 1),
                         .waited = absl::Seconds(Option("waited", 0))},
                        clock_.Now());
   }

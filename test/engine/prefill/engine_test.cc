@@ -333,18 +333,18 @@ TEST_CASE("A streaming prompt fails when it gets invalid tokens, and leaves noth
   CHECK(engine.TakeActions(now).empty());
 }
 
-TEST_CASE("PrefillEngine reserves for the spec's max_tokens, or for the last append's") {
+TEST_CASE("PrefillEngine reserves for the expected length of the job or the last append") {
   PrefillEngine engine(SmallOptions());
   const absl::Time now = absl::UnixEpoch();
   PrefillJob closed = JobOf("closed", std::vector<TokenId>(17, 1));
-  closed.spec.sampling.max_tokens = 7;
+  closed.spec.expected_tokens = 7;
   closed.decode_worker = "d";
   REQUIRE_FALSE(engine.Add(closed, now).has_value());
   PrefillJob streaming = JobOf("open", std::vector<TokenId>(17, 2));
   streaming.streaming = true;
   REQUIRE_FALSE(engine.Add(streaming, now).has_value());
-  engine.Append({.request_id = "open", .last = true, .max_new_tokens = 9, .decode_worker = "d"}, now);
-  std::map<RequestId, int32_t> max_new_tokens;
+  engine.Append({.request_id = "open", .last = true, .expected_new_tokens = 9, .decode_worker = "d"}, now);
+  std::map<RequestId, int32_t> expected_new_tokens;
   for (auto actions = engine.TakeActions(now); !actions.empty(); actions = engine.TakeActions(now)) {
     for (const PrefillAction& action : actions) {
       if (const auto* link = std::get_if<SendLink>(&action)) {
@@ -355,11 +355,11 @@ TEST_CASE("PrefillEngine reserves for the spec's max_tokens, or for the last app
       } else if (const auto* connect = std::get_if<OpenConnection>(&action)) {
         engine.sender().OnConnected(connect->link, absl::OkStatus(), now);
       } else if (const auto* reserve = std::get_if<SendReserve>(&action)) {
-        max_new_tokens[reserve->request.request_id] = reserve->request.max_new_tokens;
+        expected_new_tokens[reserve->request.request_id] = reserve->request.expected_new_tokens;
       }
     }
   }
-  CHECK(max_new_tokens == std::map<RequestId, int32_t>{{"closed", 7}, {"open", 9}});
+  CHECK(expected_new_tokens == std::map<RequestId, int32_t>{{"closed", 7}, {"open", 9}});
 }
 
 TEST_CASE("PrefillDone reports how long a request queued, computed and was handed off") {
