@@ -23,11 +23,13 @@ constexpr size_t kBytesWaiting = 256u << 20;
 
 }  // namespace
 
-ClientAdmission::ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Callers& callers)
+ClientAdmission::ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Callers& callers,
+                                 int32_t default_max_tokens)
     : router_(router),
       models_(models),
       clock_(clock),
       callers_(callers),
+      default_max_tokens_(default_max_tokens),
       waiting_(std::make_shared<BodyBytes>(kBytesWaiting)),
       long_prompts_(/*threads=*/2, kLongPromptsWaiting),
       views_(/*threads=*/1, kViewsWaiting) {}
@@ -102,7 +104,9 @@ absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest& p
     return absl::DeadlineExceededError("the deadline passed before the prompt was read");
   }
   if (!models_.Contains(proto.model())) JoinDecoders();
-  ASSIGN_OR_RETURN(ClientRequest request, ReadRequest(proto, models_, absl::Now(), form, values));
+  RequestForm completed = form;
+  if (form.default_max_tokens == 0) completed.default_max_tokens = default_max_tokens_;
+  ASSIGN_OR_RETURN(ClientRequest request, ReadRequest(proto, models_, absl::Now(), completed, values));
   request.deadline = context.deadline;
   request.call = context.id;
   if (!context.span.trace_id.empty()) request.spec.traceparent = ToTraceparent(context.span);

@@ -53,8 +53,10 @@ struct CallContext {
 // Thread-safe. The destructor runs the tasks that still wait for a thread.
 class ClientAdmission {
  public:
-  // The arguments must outlive this object.
-  ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Callers& callers);
+  // The references must outlive this object. `default_max_tokens` is that of all APIs whose form
+  // has none.
+  ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Callers& callers,
+                  int32_t default_max_tokens = 0);
 
   Callers& callers() { return callers_; }
 
@@ -115,6 +117,7 @@ class ClientAdmission {
   ServedModels& models_;
   const Clock& clock_;
   Callers& callers_;
+  const int32_t default_max_tokens_;
   std::atomic<bool> draining_ = false;
   LogLimit not_joined_{absl::Hours(1)};
   // bytes of the messages that wait for Accept's threads

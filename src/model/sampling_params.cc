@@ -65,8 +65,8 @@ constexpr SamplingField kFields[] = {
     {.name = "max_tokens",
      .member = &SamplingParams::max_tokens,
      .range = {.low = 0},
-     .help = "upper bound on generated tokens; 0: only compute the prompt; default: 512, or what the prompt leaves of "
-             "the context length if less"},
+     .help = "upper bound on generated tokens; 0: only compute the prompt; default: what the prompt leaves of the "
+             "context length"},
     {.name = "logprobs", .member = &SamplingParams::logprobs, .range = {0, kMaxTopLogprobs}},
     {.name = "prompt_logprobs", .member = &SamplingParams::prompt_logprobs, .range = {0, kMaxTopLogprobs}},
     {.name = "seed",

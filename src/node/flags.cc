@@ -188,6 +188,11 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
       ->check(HostPort())
       ->capture_default_str();
   AddHttpFlags(app, o);
+  app.add_option("--default-max-tokens", o.default_max_tokens,
+                 "max_tokens of requests that set none, or what the prompt leaves of the context length if that is "
+                 "less; 0: what the prompt leaves. /v1/completions has 16, as in OpenAI's API")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
   AddThinking(app, "--thinking-minimal", o.thinking.minimal, "minimal");
   AddThinking(app, "--thinking-low", o.thinking.low, "low");
   AddThinking(app, "--thinking-medium", o.thinking.medium, "medium");

@@ -53,6 +53,9 @@ struct RouterOptions {
   // for which requests wait for a worker, or for room on one. Until the response head is sent, a
   // request may still end with a status that clients retry.
   double stream_silence = 35;
+  // Default of max_tokens, except for /v1/completions. 0 for what the prompt leaves of the context
+  // length.
+  int32_t default_max_tokens = 0;
   ThinkingBudgets thinking;
   // File of API keys. Empty if any client may call.
   std::string keys;

@@ -108,7 +108,7 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
                .shadow_prefill = options.shadow_prefill,
                .vllm_metrics = VllmModels(options, models_)},
               clock, channels, metrics),
-      admission_(router_, models_, clock, callers_),
+      admission_(router_, models_, clock, callers_, options.default_max_tokens),
       service_(router_, models_, clock, admission_),
       chat_log_(metrics, clock),
       gateway_({router_, models_, clock, metrics, admission_, chat_log_, absl::Now(), options.thinking},

@@ -52,7 +52,7 @@ struct FieldPaths {
 struct RequestForm {
   // Applies to a request without max_tokens, or what the prompt leaves of the context length if
   // that is less. 0: what the prompt leaves of the context length.
-  int32_t default_max_tokens = 512;
+  int32_t default_max_tokens = 0;
   FieldPaths paths{};  // in a ClientRequest, `prompt` is set
 };
 

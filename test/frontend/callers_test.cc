@@ -391,6 +391,32 @@ TEST_CASE("A tenant's waiting messages leave as many bytes to other tenants") {
   go.Notify();
 }
 
+TEST_CASE("ClientAdmission chooses max_tokens when neither the client nor the API does") {
+  Tenants t;
+  const auto keys = KeyRing::Load(t.directory / "keys.toml");
+  REQUIRE(keys.ok());
+  std::vector<ServedModel> list;
+  list.push_back(ByteModel("bytes"));
+  ServedModels models(std::move(list));
+  Callers callers(**keys, t.c->clock, t.c->metrics);
+  Router router({}, t.c->clock, DialTcp, t.c->metrics);
+  const CallContext context{.caller = callers.Authenticate("Bearer " + t.alpha.key, {}).value()};
+  const auto chosen = [&](int32_t by_router, int32_t by_api, size_t prompt, std::optional<int32_t> by_client) {
+    ClientAdmission admission(router, models, t.c->clock, callers, by_router);
+    v1::GenerateRequest request = Call::Request("r", std::string(prompt, 'p'));
+    request.mutable_sampling()->clear_max_tokens();
+    if (by_client) request.mutable_sampling()->set_max_tokens(*by_client);
+    const auto read = admission.Read(request, context, {.default_max_tokens = by_api});
+    REQUIRE(read.ok());
+    return read->spec.sampling.max_tokens;
+  };
+  CHECK(chosen(0, 0, 10, {}) == 54);  // the rest of the context length
+  CHECK(chosen(20, 0, 10, {}) == 20);
+  CHECK(chosen(20, 0, 60, {}) == 4);
+  CHECK(chosen(5, 16, 10, {}) == 16);
+  CHECK(chosen(5, 16, 10, 30) == 30);
+}
+
 TEST_CASE("A request counts its expected length until it ends, and its use afterwards") {
   Tenants t("tokens_per_minute = 17\n");
   const auto refusal = absl::ResourceExhaustedError("tenant 'alpha': the quota of 17 tokens per minute is used up");

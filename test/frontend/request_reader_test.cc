@@ -58,7 +58,7 @@ TEST_CASE("ReadRequest tokenises segments separately after the tokenizer's prefi
 TEST_CASE("Unset sampling fields have the documented defaults") {
   const auto read = ReadRequest(Text("hello"), OneByteModel(), absl::UnixEpoch());
   REQUIRE(read.ok());
-  CHECK(read->spec.sampling.max_tokens == 59);  // the rest of the context, which is less than 512
+  CHECK(read->spec.sampling.max_tokens == 59);  // the rest of the context
   CHECK(read->spec.sampling.draw.temperature == 1);
   CHECK_FALSE(read->spec.sampling.seed.has_value());
   CHECK(read->spec.priority == 0);

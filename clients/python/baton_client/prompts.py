@@ -87,6 +87,7 @@ class Sampling:
 
     A field that is None has the model's default. proto/inference.proto has defaults and limits."""
 
+    # None: the output may use what the prompt leaves of the context length.
     max_tokens: int | None = None
     temperature: float | None = None  # 0: greedy
     top_k: int | None = None

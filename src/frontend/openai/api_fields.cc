@@ -127,7 +127,7 @@ constexpr ApiField kLastFields[] = {
     Fixed("functions", kCompletions, "[]"),
     Fixed("function_call", kCompletions, R"("none")"),
     // Chats, and bodies that are read like a chat.
-    Supported("max_tokens", kChat, ReadChatMaxTokens),
+    Supported("max_tokens", kChat, ReadChatMaxTokens, "default: what the prompt leaves of the context length"),
     Supported("max_completion_tokens", kChat, ReadChatMaxTokens, "the later name of `max_tokens`"),
     Supported("logprobs", kChat, ReadChatLogprobs),
     Supported("top_logprobs", kChat, ReadTopLogprobs, "0 to 20"),
