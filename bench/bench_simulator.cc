@@ -22,6 +22,11 @@
 //    "sessions": [[{"model": "planner", "added": [{"ids": "name", "length": 64}], "output": 40}]]}
 //
 // The second form also takes step_tokens, increment, seed, schedule and arrivals.
+//
+//   {"model": "llama-3.1-8b", "device": "h200",
+//    "blocks": 300,          of each worker; default: the device's
+//    "prompt": 200, "warm_up": 5,       see CallersLoad
+//    "callers": [{"agent": "judge", "outputs": [20, 31]}]}
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -30,6 +35,7 @@
 #include "backend/simulated/shapes.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "simulator/callers.h"
 #include "simulator/session.h"
 #include "simulator/workflow.h"
 
@@ -82,6 +88,7 @@ absl::StatusOr<ClusterShape> ReadShape(const Json& json) {
   if (json.contains("max_sessions")) shape.sessions = SessionLimits{.sessions = json["max_sessions"].get<int32_t>()};
   shape.host_blocks =
       static_cast<int64_t>(json.value("host_gb", 0.0) * 1e9) / SimulatedKvLayout(shape.model).BlockBytes();
+  if (json.contains("blocks")) shape.blocks = json["blocks"].get<int64_t>();
   shape.shadow_prefill = json.value("shadow_prefill", true);
   shape.step_tokens = json.value("step_tokens", shape.step_tokens);
   shape.max_batch = json.value("max_batch", shape.max_batch);
@@ -161,8 +168,24 @@ absl::StatusOr<Json> RunSessions(const Json& json, const ClusterShape& shape) {
   return ToJson(result);
 }
 
+Json ToJson(const CallersResult& result) {
+  return {{"tokens_per_s", result.tokens_per_s}, {"preemptions", result.preemptions}, {"refused", result.refused}};
+}
+
+absl::StatusOr<Json> RunCallers(const Json& json, const ClusterShape& shape) {
+  CallersLoad load{.prompt = json.at("prompt"), .warm_up = json.value("warm_up", 0)};
+  for (const Json& caller : json.at("callers")) {
+    load.callers.push_back({caller.value("agent", ""), caller.at("outputs").get<std::vector<int32_t>>()});
+  }
+  ASSIGN_OR_RETURN(const CallersCompared compared, CompareLimits(shape, load));
+  return Json{{"right", ToJson(compared.right)},
+              {"none", ToJson(compared.none)},
+              {"same_tokens", compared.right.tokens == compared.none.tokens}};
+}
+
 absl::StatusOr<Json> Run(const Json& json) {
   ASSIGN_OR_RETURN(const ClusterShape shape, ReadShape(json));
+  if (json.contains("callers")) return RunCallers(json, shape);
   if (json.contains("sessions")) return RunSessions(json, shape);
   std::vector<Workflow> workflows;
   for (const Json& agents : json.at("workflows")) {

@@ -437,6 +437,12 @@ void SimulatedCluster::ArmRouter() {
   timer_.By(core_.queue, router_.NextTick(), [this] { router_process_.Run([this] { router_.Tick(); }); });
 }
 
+int64_t SimulatedCluster::Preemptions() const {
+  int64_t preemptions = 0;
+  for (const auto& [address, worker] : decodes_) preemptions += worker->engine().load(Now()).preemptions;
+  return preemptions;
+}
+
 std::map<absl::StatusCode, int64_t> SimulatedCluster::HandoffsEnded() const {
   std::map<absl::StatusCode, int64_t> ended;
   for (const auto& [address, worker] : prefills_) {

@@ -138,6 +138,8 @@ class SimulatedCluster {
   // Returns the number of hand-offs of live prefill workers, by result. RESOURCE_EXHAUSTED means
   // that a decode worker had no room.
   std::map<absl::StatusCode, int64_t> HandoffsEnded() const;
+  // Preemptions at live decode workers.
+  int64_t Preemptions() const;
   // KV bytes that all prefill workers have pushed.
   int64_t BytesPushed() const { return core_.network.pushed(); }
   // Number of streams between the router and workers that have broken at the router.
