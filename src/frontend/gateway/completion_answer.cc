@@ -29,6 +29,11 @@ CompletionAnswer::CompletionAnswer(Router& router, ChatLog& chats, const Complet
   for (size_t i = 0; i < call.choices(); ++i) choices_.emplace_back(*this, i, router);
 }
 
+void CompletionAnswer::SetPrompt(size_t prompt, std::span<const TokenId> tokens) {
+  const std::lock_guard lock(mutex_);
+  writer_.SetPrompt(prompt, tokens);
+}
+
 void CompletionAnswer::SetThinking(Thinking thinking) {
   const std::lock_guard lock(mutex_);
   writer_.SetThinking(thinking);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "frontend/admission.h"
@@ -28,7 +29,8 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
                                                 std::shared_ptr<HttpReply> reply);
 
   std::shared_ptr<CallSink> sink(size_t choice) { return {shared_from_this(), &choices_.at(choice)}; }
-  // As CompletionWriter::SetThinking.
+  // As CompletionWriter::SetPrompt and SetThinking.
+  void SetPrompt(size_t prompt, std::span<const TokenId> tokens);
   void SetThinking(Thinking thinking);
   // Returns whether the answer has ended. Requests that are not submitted yet are then not needed.
   bool over() const;

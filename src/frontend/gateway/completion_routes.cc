@@ -92,6 +92,8 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
         !fits.ok()) {
       return parts.admission.Refuse(*answer->sink(choice), fits);
     }
+    // The tokens of references and of a context are not known yet.
+    if (read->prompt.segments.empty() && read->context.id.empty()) answer->SetPrompt(prompt, read->spec.tokens);
     if (completion.chat) SetThinking(parts, completion, *read, *answer);
     for (int32_t sample = 0; sample < completion.samples && !answer->over(); ++sample, ++choice) {
       ClientRequest request = *read;

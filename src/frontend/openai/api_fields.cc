@@ -97,8 +97,8 @@ constexpr ApiField kLastFields[] = {
     // Answers have no special tokens, so the spaces between them do not matter.
     Fixed("spaces_between_special_tokens", kGenerate, "true", "false"),
     Fixed("include_stop_str_in_output", kGenerate, "false"),
-    Fixed("return_tokens_as_token_ids", kGenerate, "false"),
-    Fixed("return_token_ids", kGenerate, "false"),
+    Supported("return_tokens_as_token_ids", kGenerate, ReadTokensAsIds, "in log probabilities"),
+    Supported("return_token_ids", kGenerate, ReadReturnTokenIds, "without ids of prompts with references"),
     Fixed("return_prompt_text", kChat, "false"),
     Refused("logprob_token_ids", kGenerate),
     Fixed("stream_interval", kGenerate, "1"),

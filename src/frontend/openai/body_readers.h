@@ -13,6 +13,8 @@ void ReadModel(BodyDraft& draft, const ApiField& field);
 void ReadSamples(BodyDraft& draft, const ApiField& field);
 void ReadStream(BodyDraft& draft, const ApiField& field);
 void ReadStreamOptions(BodyDraft& draft, const ApiField& field);
+void ReadReturnTokenIds(BodyDraft& draft, const ApiField& field);
+void ReadTokensAsIds(BodyDraft& draft, const ApiField& field);
 void ReadTimeout(BodyDraft& draft, const ApiField& field);
 void ReadBestOf(BodyDraft& draft, const ApiField& field);
 void ReadPromptLogprobs(BodyDraft& draft, const ApiField& field);

@@ -56,6 +56,11 @@ struct CompletionCall {
   bool chat = false;
   bool stream = false;
   bool include_usage = false;  // if set, a last chunk reports usage
+  // If set, each chunk of a choice reports the usage of the choice so far.
+  bool continuous_usage = false;
+  bool return_token_ids = false;  // of prompts and outputs, beside the text
+  // If set, log probabilities name a token by its id: "token_id:5".
+  bool tokens_as_ids = false;
   // The text of each prompt, with which its answers begin. Empty if answers do not echo. A text is
   // UTF-8, except that it may end inside a character, which then begins the output's text.
   std::vector<std::string> echo{};

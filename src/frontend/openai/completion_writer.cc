@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/strings.h"
 #include "frontend/openai/json_text.h"
@@ -29,6 +30,8 @@ std::vector<std::string> StopsOf(const CompletionCall& call) {
   return {stops.begin(), stops.end()};
 }
 
+std::string JsonList(const std::vector<TokenId>& ids) { return StrCat("[", absl::StrJoin(ids, ","), "]"); }
+
 // An echo may end inside a character, which then begins the output's text.
 std::string_view WholeCharacters(std::string_view echo) { return echo.substr(0, echo.size() - CutOffSuffix(echo)); }
 
@@ -44,6 +47,8 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
     : chat_(call.chat),
       stream_(call.stream),
       include_usage_(call.include_usage),
+      continuous_usage_(call.continuous_usage),
+      token_ids_(call.return_token_ids),
       one_tool_call_(call.one_tool_call),
       legacy_calls_(call.legacy_calls),
       samples_(static_cast<size_t>(call.samples)),
@@ -56,14 +61,16 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       tokenizer_(*model.tokenizer),
       id_(id),
       identity_(Identity(call, model, id, created)),
-      plain_tail_(Tail(kNull, kNull)),
-      choices_(call.choices()) {
+      plain_tail_(StrCat(chat_ ? "}" : "", ",\"logprobs\":null,\"finish_reason\":null}]",
+                         include_usage_ ? ",\"usage\":null" : "", "}", kEventEnd)),
+      choices_(call.choices()),
+      prompt_ids_(call.requests.size()) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
     if (stream_) choice.head = StrCat(kData, identity_, "{\"index\":", i, chat_ ? ",\"delta\":{" : ",\"text\":");
     if (call.logprobs) {
       const int64_t offset = echo_.empty() ? 0 : CountCharacters(WholeCharacters(echo_[i / samples_]));
-      choice.logprobs.emplace(tokenizer_, chat_, offset);
+      choice.logprobs.emplace(tokenizer_, chat_, offset, call.tokens_as_ids);
     }
     choice.tool_parser = MakeToolParser(call.tools, call.tool_names);
   }
@@ -88,15 +95,56 @@ void CompletionWriter::SetThinking(Thinking thinking) {
   FindMarks(names);
 }
 
-std::string CompletionWriter::Tail(std::string_view logprobs, std::string_view finish_reason) const {
-  return StrCat(chat_ ? "}" : "", ",\"logprobs\":", logprobs, ",\"finish_reason\":", finish_reason, "}]",
-                include_usage_ ? ",\"usage\":null" : "", "}", kEventEnd);
+void CompletionWriter::SetPrompt(size_t prompt, std::span<const TokenId> tokens) {
+  for (size_t i = prompt * samples_; i < (prompt + 1) * samples_; ++i) choices_[i].prompt_tokens = std::ssize(tokens);
+  if (token_ids_) prompt_ids_[prompt].assign(tokens.begin(), tokens.end());
+}
+
+void CompletionWriter::AppendTail(Choice& choice, std::string_view logprobs, std::string_view finish_reason,
+                                  std::string& out) {
+  const auto index = static_cast<size_t>(&choice - choices_.data());
+  const bool with_prompt = !std::exchange(choice.has_shown_prompt_ids, true);
+  out += StrCat(chat_ ? "}" : "", ",\"logprobs\":", logprobs, ",\"finish_reason\":", finish_reason,
+                ChoiceIds(index, choice, with_prompt), "}]");
+  choice.ids.clear();
+  if (continuous_usage_) {
+    out += StrCat(",\"usage\":{\"prompt_tokens\":", choice.prompt_tokens,
+                  ",\"completion_tokens\":", choice.completion_tokens,
+                  ",\"total_tokens\":", choice.prompt_tokens + choice.completion_tokens, "}");
+  } else if (include_usage_) {
+    out += ",\"usage\":null";
+  }
+  out += StrCat(AnswerIds(with_prompt), "}", kEventEnd);
+}
+
+void CompletionWriter::AppendTail(Choice& choice, std::string& out) {
+  if (!continuous_usage_ && !token_ids_) {
+    out += plain_tail_;
+  } else {
+    AppendTail(choice, kNull, kNull, out);
+  }
+}
+
+std::string CompletionWriter::PromptIds(size_t prompt) const {
+  return StrCat(",\"prompt_token_ids\":", prompt_ids_[prompt].empty() ? "null" : JsonList(prompt_ids_[prompt]));
+}
+
+// As in vLLM, a chat has the ids of its prompt in the answer, and a completion in each choice.
+std::string CompletionWriter::ChoiceIds(size_t index, const Choice& choice, bool with_prompt) const {
+  if (!token_ids_) return "";
+  return StrCat(with_prompt && !chat_ ? PromptIds(index / samples_) : "", ",\"token_ids\":", JsonList(choice.ids));
+}
+
+std::string CompletionWriter::AnswerIds(bool with_prompt) const {
+  return token_ids_ && chat_ && with_prompt ? PromptIds(0) : "";
 }
 
 void CompletionWriter::Begin(Choice& choice, size_t index, std::string& out) {
   choice.begun = true;
   if (!echo_.empty()) ShowText(choice, WholeCharacters(echo_[index / samples_]), out);
-  if (chat_ && stream_) out += StrCat(choice.head, R"("role":"assistant","content":"")", plain_tail_);
+  if (!chat_ || !stream_) return;
+  out += StrCat(choice.head, R"("role":"assistant","content":"")");
+  AppendTail(choice, out);
 }
 
 // The prompt of an echo is shown when the choice begins.
@@ -114,6 +162,8 @@ void CompletionWriter::Update(size_t index, const TokenUpdate& update, std::stri
   if (update.prompt) TakePrompt(choice, index, *update.prompt);
   if (!choice.begun) Begin(choice, index, out);
   choice.updated = true;
+  choice.completion_tokens += std::ssize(update.tokens);
+  if (token_ids_) choice.ids.insert(choice.ids.end(), update.tokens.begin(), update.tokens.end());
   if (choice.logprobs) choice.logprobs->Add(update);
   choice.marks ? Read(choice, choice.marks->Push(update), out) : Read(choice, update.text, out);
 }
@@ -162,7 +212,7 @@ void CompletionWriter::SendText(Choice& choice, std::string_view member, std::st
   if (chat_) out += member;
   AppendJsonString(out, text);
   const bool has_logprobs = choice.logprobs && !choice.logprobs->empty();
-  out += has_logprobs ? Tail(choice.logprobs->Take(), kNull) : plain_tail_;
+  has_logprobs ? AppendTail(choice, choice.logprobs->Take(), kNull, out) : AppendTail(choice, out);
 }
 
 // The first event of a call has its name and empty arguments, as in OpenAI's streams.
@@ -187,8 +237,9 @@ void CompletionWriter::ShowCall(Choice& choice, const CallPart& part, std::strin
   choice.calls += StrCat(choice.calls.empty() ? "" : ",", whole);
 }
 
-void CompletionWriter::SendCall(const Choice& choice, std::string_view call, std::string& out) const {
-  out += StrCat(choice.head, Calls(call), plain_tail_);
+void CompletionWriter::SendCall(Choice& choice, std::string_view call, std::string& out) {
+  out += StrCat(choice.head, Calls(call));
+  AppendTail(choice, out);
 }
 
 std::string CompletionWriter::CallJson(const Choice& choice, std::string_view function, bool begins) const {
@@ -228,7 +279,10 @@ void CompletionWriter::End(size_t index, const RequestOutcome& outcome, std::str
   choice.cached_tokens = outcome.cached_tokens;
   choice.completion_tokens = outcome.completion_tokens;
   choice.logprobs_json = choice.logprobs ? choice.logprobs->Take() : std::string(kNull);
-  if (stream_) out += StrCat(choice.head, chat_ ? "" : "\"\"", Tail(choice.logprobs_json, choice.finish_reason));
+  if (stream_) {
+    out += StrCat(choice.head, chat_ ? "" : "\"\"");
+    AppendTail(choice, choice.logprobs_json, choice.finish_reason, out);
+  }
   ++ended_;
   if (stream_ && done()) AppendLastEvents(out);
 }
@@ -267,7 +321,8 @@ void CompletionWriter::AppendChoice(const Choice& choice, size_t index, std::str
     out += StrCat(",\"text\":", JsonString(choice.text));
   }
   if (!chat_ && prompt_logprobs_) out += StrCat(",\"prompt_logprobs\":", choice.prompt_logprobs);
-  out += StrCat(",\"logprobs\":", choice.logprobs_json, ",\"finish_reason\":", choice.finish_reason, "}");
+  out += StrCat(",\"logprobs\":", choice.logprobs_json, ",\"finish_reason\":", choice.finish_reason,
+                ChoiceIds(index, choice, /*with_prompt=*/true), "}");
 }
 
 std::string CompletionWriter::Body() const {
@@ -278,9 +333,9 @@ std::string CompletionWriter::Body() const {
     AppendChoice(choices_[i], i, out);
   }
   out += StrCat("],\"usage\":", Usage());
-  // A chat has one prompt, and the member is at vLLM's place.
+  // A chat has one prompt, and the members are at vLLM's place.
   if (chat_ && prompt_logprobs_) out += StrCat(",\"prompt_logprobs\":", choices_.front().prompt_logprobs);
-  out += '}';
+  out += StrCat(AnswerIds(/*with_prompt=*/true), "}");
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,10 @@ class CompletionWriter {
   // The model must outlive this object.
   CompletionWriter(const CompletionCall& call, const ServedModel& model, std::string id, absl::Time created);
 
+  // Sets the tokens of a prompt, for usage in each event and for ids of tokens. Without it, the
+  // prompt counts as 0 tokens until a choice ends, and its ids are null. REQUIRES: no answer to the
+  // prompt has begun.
+  void SetPrompt(size_t prompt, std::span<const TokenId> tokens);
   // Sets whether the answers of a chat may contain reasoning, or begin in it. REQUIRES: no answer
   // has begun.
   void SetThinking(Thinking thinking);
@@ -63,15 +68,23 @@ class CompletionWriter {
     std::string logprobs_json{};
     std::string prompt_logprobs{};  // in vLLM's form; empty: the call does not want them
     std::string finish_reason{};
-    int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;  // set by End
+    // Final after End. Before, the first is that of SetPrompt, and the last counts updates.
+    int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
+    std::vector<TokenId> ids{};         // that no event or body has shown yet
+    bool has_shown_prompt_ids = false;  // in an event
   };
 
   // Puts the same marks back into all choices. The choices share one search for stop strings.
   void FindMarks(const std::vector<std::string>& names);
   void Begin(Choice& choice, size_t index, std::string& out);
   void TakePrompt(Choice& choice, size_t index, const PromptLogprobs& prompt);
-  // The end of an event, from behind the text or the delta.
-  std::string Tail(std::string_view logprobs, std::string_view finish_reason) const;
+  // Appends the end of an event, from behind the text or the delta.
+  void AppendTail(Choice& choice, std::string_view logprobs, std::string_view finish_reason, std::string& out);
+  void AppendTail(Choice& choice, std::string& out);  // of a choice that continues
+  // The members with ids of tokens, if the call wants them: of a choice, and of a whole answer.
+  std::string ChoiceIds(size_t index, const Choice& choice, bool with_prompt) const;
+  std::string AnswerIds(bool with_prompt) const;
+  std::string PromptIds(size_t prompt) const;
   // Read takes the model's text. ReadContent takes the part of it that is not reasoning.
   void Read(Choice& choice, std::string_view text, std::string& out);
   void Show(Choice& choice, const ThinkingAnswer& answer, std::string& out);
@@ -83,7 +96,7 @@ class CompletionWriter {
   void SendText(Choice& choice, std::string_view member, std::string_view text, std::string& out);
   // Appends events for a part of a call, or the whole call to the list of calls.
   void ShowCall(Choice& choice, const CallPart& part, std::string& out);
-  void SendCall(const Choice& choice, std::string_view call, std::string& out) const;
+  void SendCall(Choice& choice, std::string_view call, std::string& out);
   // Returns the choice's last call, or a part of it, with these members of its function.
   std::string CallJson(const Choice& choice, std::string_view function, bool begins) const;
   // Compares the arguments of a call with the schema of its tool.
@@ -94,7 +107,7 @@ class CompletionWriter {
   std::string Usage() const;
   void AppendChoice(const Choice& choice, size_t index, std::string& out) const;
 
-  const bool chat_, stream_, include_usage_, one_tool_call_, legacy_calls_;
+  const bool chat_, stream_, include_usage_, continuous_usage_, token_ids_, one_tool_call_, legacy_calls_;
   const size_t samples_;
   const std::vector<std::string> echo_;
   const std::optional<int32_t> logprobs_, prompt_logprobs_;  // as in CompletionCall
@@ -108,6 +121,7 @@ class CompletionWriter {
   // The usual end of an event, for a choice that continues and has no log probabilities.
   const std::string plain_tail_;
   std::vector<Choice> choices_;
+  std::vector<std::vector<TokenId>> prompt_ids_;  // by prompt, if the call wants them; else empty
   size_t ended_ = 0;
   StrictCalls strict_calls_;
 };

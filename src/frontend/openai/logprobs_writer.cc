@@ -25,20 +25,6 @@ std::string TokenName(std::string_view bytes) {
   return name;
 }
 
-// Appends "token", "logprob" and "bytes" of a chat.
-void AppendToken(std::string& out, std::string_view bytes, float logprob) {
-  out += "\"token\":";
-  AppendJsonString(out, bytes);
-  out += ",\"logprob\":";
-  AppendLogprob(out, logprob);
-  out += ",\"bytes\":[";
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (i > 0) out += ',';
-    absl::StrAppend(&out, int{static_cast<unsigned char>(bytes[i])});
-  }
-  out += ']';
-}
-
 // Appends a member of an object of vLLM's prompt_logprobs.
 void AppendRanked(std::string& out, TokenId id, float logprob, int64_t rank, const Tokenizer& tokenizer) {
   absl::StrAppend(&out, out.back() == '{' ? "" : ",", "\"", id, "\":{\"logprob\":");
@@ -49,6 +35,26 @@ void AppendRanked(std::string& out, TokenId id, float logprob, int64_t rank, con
 }
 
 }  // namespace
+
+std::string LogprobsWriter::NameOf(TokenId id) const {
+  if (as_ids_) return StrCat("token_id:", id);
+  const std::string_view bytes = tokenizer_.TokenBytes(id);
+  return chat_ ? std::string(bytes) : TokenName(bytes);
+}
+
+void LogprobsWriter::AppendToken(std::string& out, TokenId id, float logprob) const {
+  const std::string_view bytes = tokenizer_.TokenBytes(id);
+  out += "\"token\":";
+  AppendJsonString(out, NameOf(id));
+  out += ",\"logprob\":";
+  AppendLogprob(out, logprob);
+  out += ",\"bytes\":[";
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i > 0) out += ',';
+    absl::StrAppend(&out, int{static_cast<unsigned char>(bytes[i])});
+  }
+  out += ']';
+}
 
 std::string PromptLogprobsJson(const PromptLogprobs& prompt, size_t top, const Tokenizer& tokenizer) {
   std::string out = "[null";
@@ -82,11 +88,11 @@ void LogprobsWriter::Add(const TokenUpdate& update) {
 
 void LogprobsWriter::AddForChat(TokenId id, const TokenLogprobs& logprobs) {
   content_ += count_ > 0 ? ",{" : "{";
-  AppendToken(content_, tokenizer_.TokenBytes(id), logprobs.logprob);
+  AppendToken(content_, id, logprobs.logprob);
   content_ += ",\"top_logprobs\":[";
   for (size_t i = 0; i < logprobs.top.size(); ++i) {
     content_ += i > 0 ? ",{" : "{";
-    AppendToken(content_, tokenizer_.TokenBytes(logprobs.top[i].first), logprobs.top[i].second);
+    AppendToken(content_, logprobs.top[i].first, logprobs.top[i].second);
     content_ += '}';
   }
   content_ += "]}";
@@ -125,7 +131,7 @@ void LogprobsWriter::BeginElement(TokenId id, int64_t offset) {
   if (!tokens_.empty()) {
     for (std::string* list : {&tokens_, &token_logprobs_, &tops_, &offsets_}) *list += ',';
   }
-  AppendJsonString(tokens_, TokenName(tokenizer_.TokenBytes(id)));
+  AppendJsonString(tokens_, NameOf(id));
   absl::StrAppend(&offsets_, offset);
 }
 
@@ -133,9 +139,9 @@ void LogprobsWriter::BeginElement(TokenId id, int64_t offset) {
 // member: the chosen token, or else the likeliest.
 void LogprobsWriter::AddLogprobs(TokenId id, const TokenLogprobs& logprobs, size_t top) {
   AppendLogprob(token_logprobs_, logprobs.logprob);
-  std::vector<std::pair<std::string, float>> tops = {{TokenName(tokenizer_.TokenBytes(id)), logprobs.logprob}};
+  std::vector<std::pair<std::string, float>> tops = {{NameOf(id), logprobs.logprob}};
   for (const auto& [likely, logprob] : std::span(logprobs.top).first(std::min(top, logprobs.top.size()))) {
-    std::string name = TokenName(tokenizer_.TokenBytes(likely));
+    std::string name = NameOf(likely);
     bool known = false;
     for (const auto& earlier : tops) known = known || earlier.first == name;
     if (!known) tops.emplace_back(std::move(name), logprob);

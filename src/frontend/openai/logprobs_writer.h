@@ -19,10 +19,10 @@ std::string PromptLogprobsJson(const PromptLogprobs& prompt, size_t top, const T
 // The log probabilities of one choice.
 class LogprobsWriter {
  public:
-  // `offset` is the number of code points before the first token's text. The tokenizer must outlive
-  // this object.
-  LogprobsWriter(const Tokenizer& tokenizer, bool chat, int64_t offset)
-      : tokenizer_(tokenizer), chat_(chat), shown_(tokenizer), offset_(offset) {}
+  // `offset` is the number of code points before the first token's text. If `as_ids` is set, the
+  // name of a token has its id. The tokenizer must outlive this object.
+  LogprobsWriter(const Tokenizer& tokenizer, bool chat, int64_t offset, bool as_ids = false)
+      : tokenizer_(tokenizer), chat_(chat), as_ids_(as_ids), shown_(tokenizer), offset_(offset) {}
 
   // Adds the tokens of a completion's prompt, which comes before the first update's tokens. `echo`
   // is the text of the prompt in the answer. `top` bounds the most likely tokens of each.
@@ -34,6 +34,10 @@ class LogprobsWriter {
   std::string Take();
 
  private:
+  // Returns the name of a token of a chat or a completion.
+  std::string NameOf(TokenId id) const;
+  // Appends "token", "logprob" and "bytes" of a chat.
+  void AppendToken(std::string& out, TokenId id, float logprob) const;
   void AddForChat(TokenId id, const TokenLogprobs& logprobs);
   void AddForCompletion(TokenId id, const TokenLogprobs& logprobs);
   // Add an element to the lists of a completion.
@@ -41,7 +45,7 @@ class LogprobsWriter {
   void AddLogprobs(TokenId id, const TokenLogprobs& logprobs, size_t top);
 
   const Tokenizer& tokenizer_;
-  const bool chat_;
+  const bool chat_, as_ids_;
   Detokenizer shown_;  // gives the offset of each token's text
   int64_t offset_;
   int64_t count_ = 0;

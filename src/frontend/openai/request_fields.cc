@@ -152,12 +152,19 @@ void ReadStreamOptions(BodyDraft& draft, const ApiField& field) {
   if (object == nullptr) return;
   FieldReader options(*object, draft.body.Path(field.name));
   draft.call.include_usage = options.Bool("include_usage").value_or(false);
-  if (options.Bool("continuous_usage_stats").value_or(false)) {
-    options.Refuse("continuous_usage_stats", "is not supported");
-  }
+  // As in vLLM, it has no effect alone.
+  draft.call.continuous_usage = options.Bool("continuous_usage_stats").value_or(false) && draft.call.include_usage;
   SkipMembers(options, StreamOptionMembers());
   draft.body.Check(options.Finish());
   if (!draft.call.stream && !object->empty()) draft.body.Refuse(field.name, "requires stream: true");
+}
+
+void ReadReturnTokenIds(BodyDraft& draft, const ApiField& field) {
+  draft.call.return_token_ids = draft.body.Bool(field.name).value_or(false);
+}
+
+void ReadTokensAsIds(BodyDraft& draft, const ApiField& field) {
+  draft.call.tokens_as_ids = draft.body.Bool(field.name).value_or(false);
 }
 
 void ReadTimeout(BodyDraft& draft, const ApiField& field) {

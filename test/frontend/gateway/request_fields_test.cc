@@ -466,5 +466,35 @@ TEST_CASE("An error about a type at /generate names the field") {
   for (const auto& [body, name] : cases) CheckNamed(ErrorOf(c, "/generate", body), name);
 }
 
+TEST_CASE("A router reads integral floats and large seeds over HTTP") {
+  Cluster c;
+  const std::string sampling = R"("max_tokens": 4.0, "seed": 18446744073709551615)";
+  for (const auto& [path, body] :
+       {std::pair("/v1/completions", StrCat(R"({"prompt": "hi", )", sampling, "}")),
+        std::pair("/generate",
+                  StrCat(R"({"segments": {"segments": [{"text": "hi"}]}, "sampling": {)", sampling, "}}"))}) {
+    CAPTURE(path);
+    const SamplingParams read = SamplingOf(c, path, body);
+    CHECK(read.max_tokens == 4);
+    CHECK(read.seed == ~uint64_t{0});
+  }
+}
+
+TEST_CASE("A router reports ids of tokens, and usage in each event") {
+  Cluster c;
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/completions", R"({"prompt": "hi", "max_tokens": 4, "return_token_ids": true, "stream": true,
+      "stream_options": {"include_usage": true, "continuous_usage_stats": true}})");
+  const RequestId id = c.prefill->Next().prefill().request_id();
+  c.prefill->Send(DoneEvent(id, Incarnation(22)));
+  c.decode->Next();
+  c.decode->Send(TokensEvent(id, "xy", FinishReason::kStop));
+  const std::string events = client.Read().body;
+  const json first = json::parse(events.substr(6, events.find('\n') - 6));
+  CHECK(first["choices"][0]["prompt_token_ids"] == json({'h', 'i'}));
+  CHECK(first["choices"][0]["token_ids"].size() == first["usage"]["completion_tokens"]);
+  CHECK(first["usage"]["prompt_tokens"] == 2);
+}
+
 }  // namespace
 }  // namespace baton

@@ -88,6 +88,8 @@ const std::map<std::string, std::string>& Examples() {
       {"prompt_cache_key", R"("u")"},
       {"prompt_cache_retention", R"("24h")"},
       {"prompt_cache_options", R"({"mode": "explicit", "ttl": "30m"})"},
+      {"return_tokens_as_token_ids", "true"},
+      {"return_token_ids", "true"},
       {"metadata", R"({"a": "b"})"},
       {"best_of", "1"},
       {"max_tokens", "3"},

@@ -158,8 +158,13 @@ TEST_CASE("ReadCompletion reads a stream and its options") {
       MustReadCompletion(R"("prompt": "a", "stream": true, "stream_options": {"include_usage": true})").include_usage);
   CHECK(CompletionError(R"("prompt": "a", "stream_options": {"include_usage": true})") ==
         "stream_options: requires stream: true");
-  CHECK(CompletionError(R"("prompt": "a", "stream": true, "stream_options": {"continuous_usage_stats": true})") ==
-        "stream_options.continuous_usage_stats: is not supported");
+  const auto continuous = [](const std::string& options) {
+    return MustReadCompletion(StrCat(R"("prompt": "a", "stream": true, "stream_options": {)", options, "}"))
+        .continuous_usage;
+  };
+  CHECK(continuous(R"("continuous_usage_stats": true, "include_usage": true)"));
+  CHECK_FALSE(continuous(R"("continuous_usage_stats": true)"));
+  CHECK_FALSE(continuous(R"("include_usage": true)"));
   CHECK(CompletionError(R"("prompt": "a", "stream": true, "stream_options": {"x": 1})") ==
         "stream_options.x: is not supported");
 }

@@ -39,6 +39,10 @@ const std::vector<std::string>& Bodies() {
       R"("add_generation_prompt":false,"documents":[],"reasoning_effort":"medium","guided_json":null})",
       R"({"model":"plain","prompt":"p","logit_bias":{"1":-100,"2":0.5},"min_tokens":3,"allowed_token_ids":[1,2],)"
       R"("bad_words":["a"," b"],"thinking_token_budget":5,"max_tokens":9})",
+      R"({"model":"plain","prompt":"p","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":)"
+      R"(true,"include_obfuscation":false},"return_token_ids":true,"return_tokens_as_token_ids":true,"logprobs":1,)"
+      R"("stop":["","x"],"seed":-1,"prompt_cache_options":{"mode":"explicit"},"stream_interval":1,"watermarking":)"
+      R"(false})",
       R"({"model":"plain","tokens":[1,2,257],"prompt":"p","add_special_tokens":false})"};
   return bodies;
 }
