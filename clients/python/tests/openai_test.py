@@ -86,6 +86,23 @@ class OpenAiTest(unittest.TestCase):
             # The request is greedy.
             self.assertEqual(chosen, max(top.values()))
 
+    def test_an_echo_has_the_logprobs_of_prompt_and_output(self):
+        plain = self.complete(logprobs=1, max_tokens=5).choices[0]
+        whole = self.complete(echo=True, logprobs=1, max_tokens=5).choices[0]
+        self.assertEqual(whole.text, TEXT + plain.text)
+        scored = whole.logprobs
+        self.assertEqual((scored.token_logprobs[0], scored.top_logprobs[0]), (None, None))
+        self.assertEqual("".join(scored.tokens[:-5]), TEXT)
+        self.assertEqual(scored.token_logprobs[-5:], plain.logprobs.token_logprobs)
+        self.assertEqual(scored.text_offset[-5], len(TEXT))
+        alone = self.complete(echo=True, logprobs=1, max_tokens=0).choices[0]
+        self.assertEqual((alone.text, alone.logprobs.token_logprobs), (TEXT, scored.token_logprobs[:-5]))
+        chunks = [chunk.choices[0] for chunk in self.complete(echo=True, logprobs=1, max_tokens=5, stream=True)]
+        self.assertEqual("".join(chunk.text for chunk in chunks), whole.text)
+        self.assertEqual((chunks[0].text, chunks[0].logprobs.token_logprobs), (TEXT, scored.token_logprobs[:-5]))
+        ids = self.complete(max_tokens=1, extra_body={"prompt_logprobs": 0}).choices[0].prompt_logprobs
+        self.assertEqual([next(iter(one.values()))["logprob"] for one in ids[1:]], scored.token_logprobs[1:-5])
+
     def test_token_ids_as_a_prompt(self):
         ids = self.client.post("/../tokenize", body={"prompt": TEXT}, cast_to=dict)["tokens"]
         self.assertEqual(self.complete(prompt=ids).choices[0].text, self.complete().choices[0].text)
