@@ -60,7 +60,9 @@ TEST_CASE("DecodeEngine forces the end of thinking at its bound") {
     prompt.push_back(begun ? FakeTokenizer::kThink : 3);
     DecodeJob job = TestJob("r", prompt, 30);
     job.spec.sampling.thinking_token_budget = 4;
-    job.spec.sampling.bad_words = {"A"};
+    // The mark is forced although it is a stop id, and does not end the output before min_tokens.
+    job.spec.sampling.stop_ids = {FakeTokenizer::kThinkEnd};
+    job.spec.sampling.min_tokens = 30;
     if (!begun) job.spec.sampling.logit_bias = {{FakeTokenizer::kThink, 100}};
     job.spec.sampling.logit_bias.push_back({FakeTokenizer::kThinkEnd, -100});
     const Output output = RunAlone(job);
