@@ -49,8 +49,8 @@ HttpConnection::HttpConnection(Socket socket, HttpShared& shared, const std::sha
 
 HttpConnection::~HttpConnection() {
   shared_.table.Remove(id_);
-  --shared_.connections;
   shared_.Report(HttpEvent::kClosed);
+  --shared_.connections;
 }
 
 void HttpConnection::MakeRoom() {

@@ -1,6 +1,7 @@
 // Limits on the connections and the memory that clients share.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <optional>
@@ -53,10 +54,15 @@ TEST_CASE("A new connection closes an idle one, and refuses one that has no answ
 }
 
 TEST_CASE("Every client gets an answer when many more come at once than have slots") {
-  constexpr int kSlots = 8, kClients = 60;
-  World w({.max_read_bytes = size_t{64} << 10, .is_encrypted = false}, [](HttpOptions& o) {
+  constexpr int kSlots = 8, kRefused = 4, kClients = 60;
+  std::atomic<int> open = 0, most = 0;
+  World w({.max_read_bytes = size_t{64} << 10, .is_encrypted = false}, [&](HttpOptions& o) {
     o.max_connections = kSlots;
-    o.max_refused = 4;
+    o.max_refused = kRefused;
+    o.on_event = [&](HttpEvent event) {
+      if (event == HttpEvent::kOpened) most = std::max<int>(most, ++open);
+      if (event == HttpEvent::kClosed) --open;
+    };
   });
   std::atomic<int> refused = 0, served = 0, other = 0;
   std::vector<std::thread> clients;
@@ -72,6 +78,7 @@ TEST_CASE("Every client gets an answer when many more come at once than have slo
   for (std::thread& client : clients) client.join();
   CHECK(other == 0);
   CHECK(served == kSlots);
+  CHECK(most <= kSlots + kRefused);
 }
 
 // As many files as the system allows, and one file for each end of a connection.
