@@ -139,8 +139,8 @@ std::vector<BlockKey> RouterKeys(const ClientRequest& request, std::span<const T
 Route ToRoute(const ClientRequest& request, std::vector<BlockKey> first = {});
 // Returns the upper bound on the output's tokens, as far as the prompt's length is known.
 int64_t OutputLimit(const ClientRequest& request);
-// Returns the value for spec.expected_tokens: the learned length, or the client's own statement if
-// that is larger. A statement thus never makes room for an output that is longer in truth.
+// Returns the value for spec.expected_tokens: the learned length, or the client's statement if that
+// is larger. A client cannot reserve less memory or quota by a small statement.
 int32_t ExpectedTokens(const ClientRequest& request, const OutputLengths& lengths);
 OutputSource SourceOf(const ClientRequest& request);
 // Returns the lengths for Workload. `uncached` is how many of the tokens so far must be computed.

@@ -19,6 +19,7 @@ ClientRequest ShadowOf(Request& request) {
   shadow.session = asked.session;
   shadow.spec = asked.spec;
   shadow.spec.sampling = {};  // a shadow prefill generates nothing
+  shadow.spec.expected_tokens = 0;
   shadow.spec.tokens.Append(made);
   shadow.context.holder = request.prefilled_by;
   shadow.context.tokens = static_cast<int32_t>(asked.spec.tokens.size());

@@ -102,6 +102,13 @@ TEST_CASE("Option --http serves HTTP on loopback, on an address or not at all") 
   CHECK_FALSE(Parse({}, "http = \"everywhere\"").file.ok());
 }
 
+TEST_CASE("Option --default-max-tokens is 0 by default and not negative") {
+  CHECK(Parse({}, "").options.default_max_tokens == 0);
+  CHECK(Parse({"--default-max-tokens", "100"}, "").options.default_max_tokens == 100);
+  CHECK(Parse({}, "default-max-tokens = 7").options.default_max_tokens == 7);
+  CHECK_FALSE(Parse({}, "default-max-tokens = -1").file.ok());
+}
+
 TEST_CASE("Option --verify-kv is an option of decode workers only") {
   WorkerOptions decode, prefill;
   CLI::App decode_app, prefill_app;
