@@ -39,6 +39,7 @@ cluster = module_from_spec(spec_from_loader("cluster", LOADER))
 LOADER.exec_module(cluster)
 
 CALLERS, BLOCK = 10, 16
+PROGRAMS = cluster.BIN
 
 
 # --- simulated -----------------------------------------------------------------------------------
@@ -180,12 +181,12 @@ async def measure(model, stop_ids, options):
     vocabulary = json.loads((model / "config.json").read_text())["vocab_size"]
     # Less than the context length, so that no request would fit with its limit.
     blocks = round(CALLERS / 2 * (48 + vocabulary / (1 + len(stop_ids)) + BLOCK) / BLOCK)
-    nodes = {"after": Node("after", model, blocks, cluster.BIN)}
+    nodes = {"after": Node("after", model, blocks, PROGRAMS)}
     if options.before:
         nodes["before"] = Node("before", model, blocks, options.before)
     settings = [("right", "after", True), ("none", "after", False)] + [("right, before", "before", True)] * bool(options.before)
     values = {kind: {name: [] for name, _, _ in settings} for kind in ("learned", "cold")}
-    numbers = {"learned": range(options.requests), "cold": range(4)}
+    numbers = {"learned": range(options.requests), "cold": range(3)}
     try:
         whole, _ = await nodes["after"].run_callers(numbers["learned"], None, "lengths", stop_ids)
         lengths = {key: len(tokens) for key, tokens in whole.items()}
@@ -235,7 +236,7 @@ def main():
         figures = {name: asyncio.run(measure(options.model.resolve(), stop_ids, options)) for name, stop_ids in PROCESS_CASES.items()}
     git = lambda *words: subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()  # noqa: E731
     if options.json:
-        machine = {} if options.simulated else {"machine": f"{os.cpu_count()} cores, {platform.processor() or platform.machine()}"}
+        machine = {"simulated": True} if options.simulated else {"machine": f"{os.cpu_count()} cores, {platform.processor() or platform.machine()}"}
         head = {"commit": git("rev-parse", "--short", "HEAD"), "date": time.strftime("%Y-%m-%d"), **machine}
         options.json.write_text(json.dumps(head | {"figures": figures}, indent=1) + "\n")
 
