@@ -23,7 +23,7 @@ struct GatewayParts {
   ClientAdmission& admission;
   ChatLog& chats;
   absl::Time started;  // wall-clock time
-  ThinkingBudgets thinking;
+  ThinkingBudgets thinking{};
 };
 
 using SharedCall = std::shared_ptr<const HttpCall>;
