@@ -56,7 +56,7 @@ std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_p
     if (rng() % 4 == 0) job.spec.sampling.logprobs = static_cast<int32_t>(rng() % 3);
     job.spec.priority = static_cast<int32_t>(rng() % 3);
     job.spec.tenant = std::string(rng() % 3, 't');
-    job.spec.expected_tokens = static_cast<int32_t>(rng() % static_cast<uint32_t>(2 * most_tokens));
+    job.spec.expected_tokens = static_cast<int32_t>(rng() % static_cast<uint32_t>(most_tokens));
     jobs.push_back(std::move(job));
   }
   return jobs;

@@ -18,7 +18,7 @@ TEST_CASE("DecodeEngine reports room once per refusal when a request has ended")
   DecodeWorld world(TestOptions(8));
   world.StartJob(TestJob("r", Prompt(1, 65), 40));
   const auto refused = [&](const RequestId& id) {
-    DecodeJob job = TestJob(id, Prompt(2, 33), 70);
+    DecodeJob job = TestJob(id, Prompt(2, 33), 100);
     return !world.HandOffJob(job);
   };
   for (const char* id : {"a", "b"}) REQUIRE(refused(id));

@@ -69,6 +69,7 @@ TEST_CASE("A router replaces images in results of tools, and counts them") {
   Cluster c;
   ServedModel model = ByteModel("bytes");
   model.chat_template = *ChatTemplate::Parse("{% for m in messages %}{{ m.content }}{% endfor %}", "", "");
+  model.context = 1024;  // the text around a result is long
   c.Serve(std::move(model));
   HttpClient client(c.node->http()->address());
   client.Post("/v1/chat/completions", R"({"max_tokens": 4, "messages": [{"role": "tool", "tool_call_id": "c",
