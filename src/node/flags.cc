@@ -222,12 +222,14 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
                  "names by which clients ask for a model, and which the router lists, instead of the directory's name: "
                  "[MODEL=]NAME. MODEL is the directory's name, which may be left out if there is one model. The "
                  "directory's name stays accepted")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option(
          "--model-alias", o.aliases,
          "further names that are accepted and not listed: PATTERN=MODEL. A '*' stands for any characters, as in "
          "claude-*=MODEL. Exact names come first, and then the narrowest pattern (docs/openai.md)")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   AddRetired(app, "--routing",
              "the router always places a request by its session, or else by the prefix of its prompt");
   app.add_option(

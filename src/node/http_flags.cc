@@ -29,11 +29,13 @@ void AddHttpFlags(CLI::App& app, RouterOptions& o) {
                  "names, beside IP addresses and localhost, under which HTTP clients may call the router; other names "
                  "get 403, except from /health. Default: without --keys and on loopback none, otherwise any")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(Checked(CheckHostName, "NAME"));
   app.add_option("--allow-origin", o.allow_origins,
                  "origins of web pages that may call the router over HTTP (CORS); * for all pages, null for sandboxed "
                  "pages and files; default: only its own page")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(Checked(CheckOrigin, "SCHEME://HOST[:PORT]|null|*"));
   app.add_option("--max-connections", o.max_connections,
                  "upper bound on HTTP connections (docs/openai.md#connections); further ones get 503")

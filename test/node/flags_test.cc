@@ -245,6 +245,14 @@ TEST_CASE("Validate refuses two models with one name") {
         "model: 'old/llama' and 'new/llama/' would both be served as 'llama': rename one directory");
 }
 
+TEST_CASE("Flags that are lists leave the argument that follows their value") {
+  for (const char* flag : {"--served-model-name", "--model-alias", "--allow-origin", "--host-name"}) {
+    INFO(flag);
+    const std::string value = std::string(flag) == "--allow-origin" ? "null" : "a";
+    CHECK_THROWS_AS(Parse({flag, value, "MODEL"}, ""), CLI::ExtrasError);
+  }
+}
+
 TEST_CASE("Validate refuses names of models that collide") {
   RouterOptions options = Parse({"--served-model-name", "a=fast,b=best", "--model-alias", "gpt-*=fast,o1=b"},
                                 "model = [\"m/a\", \"m/b\"]\n")
