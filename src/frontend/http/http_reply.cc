@@ -85,9 +85,10 @@ void HttpReply::Write(std::string_view part) {
     if (gone_ || part.empty()) return;
     BATON_CHECK((begun_ || head_) && !ended_, "parts come between the beginning and the end of an answer");
     // The client had no chance to read this part yet, so its size does not count.
-    const bool too_much = unsent_.size() + sending_ > form_.max_unread;
+    const bool too_much = unsent_.size() + sending_ > form_.max_unread + largest_part_;
     BeginLocked();
     AppendPart(part);
+    largest_part_ = std::max(largest_part_, part.size());
     if (too_much) {
       gone_ = Gone::kCutOff;
       std::string().swap(unsent_);

@@ -47,7 +47,9 @@ class HttpReply {
   // Like Send. Returns false if an answer in parts has begun.
   bool TrySend(const HttpResponse& response);
   // Begins an answer in parts. The head's body is the first part, or empty. A client is cut off if
-  // it has more than form.max_unread bytes unread when the next part is written.
+  // it has more than form.max_unread bytes besides the largest part unread when the next part is
+  // written. A steady reader may take long for one large part, such as the log probabilities of a
+  // prompt.
   void Begin(const HttpResponse& head);
   // Prepares an answer in parts, which begins with the first Write. If nothing is written for a
   // while, it begins with the comment `sign` (": waiting"), and `sign` is repeated after each such
@@ -89,7 +91,8 @@ class HttpReply {
   const std::function<void()> wake_;
   mutable std::mutex mutex_;  // guards the members below
   std::string unsent_;
-  size_t sending_ = 0;  // bytes that were taken and not yet sent
+  size_t sending_ = 0;       // bytes that were taken and not yet sent
+  size_t largest_part_ = 0;  // bytes
   int status_ = 0;
   bool begun_ = false, ended_ = false, awake_ = false, keep_alive_ = false;
   // The head of an answer that Open has prepared, until the answer has begun.

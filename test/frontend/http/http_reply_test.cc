@@ -75,5 +75,16 @@ TEST_CASE("An answer without a client drops writes and calls back once") {
   CHECK(w.Take().empty());
 }
 
+TEST_CASE("HttpReply cuts off no client for one large part that it may still be reading") {
+  constexpr size_t kMiB = 1 << 20;  // the bound on unread bytes
+  ReplyWorld w;
+  w.reply.Begin(kHead);
+  w.reply.Write(std::string(2 * kMiB, 'p'));
+  for (int i = 0; i < 900; ++i) w.reply.Write(std::string(1024, 't'));
+  CHECK_FALSE(w.reply.cut_off());
+  for (int i = 0; i < 200; ++i) w.reply.Write(std::string(1024, 't'));
+  CHECK(w.reply.cut_off());
+}
+
 }  // namespace
 }  // namespace baton
