@@ -53,7 +53,7 @@ jinja::Value WithEffort(std::string_view effort, const jinja::Value& variables) 
     if (jinja::Find(merged, name) == nullptr) merged.emplace_back(name, std::move(value));
   };
   add("reasoning_effort", std::string(effort));
-  if (effort == "none") add("enable_thinking", false);
+  for (const char* name : {"enable_thinking", "thinking"}) add(name, effort != "none");
   return jinja::Value::MakeDict(std::move(merged));
 }
 

@@ -22,9 +22,9 @@ absl::Status CheckEffort(std::string_view effort, std::string_view path);
 // Returns the bound of an effort, if it has one. The effort "none" has the bound 0. REQUIRES: the
 // effort is valid.
 std::optional<int32_t> BudgetOf(std::string_view effort, const ThinkingBudgets& budgets);
-// Returns a chat's variables with those of the effort: reasoning_effort, and for "none" also
-// enable_thinking. A variable that the chat sets itself keeps its value. `variables` is a dict or
-// None.
+// Returns a chat's variables with those of the effort: reasoning_effort, and the variables that
+// turn thinking on or off, which are enable_thinking (Qwen3) and thinking (DeepSeek-V3.1, Granite).
+// A variable that the chat sets itself keeps its value. `variables` is a dict or None.
 jinja::Value WithEffort(std::string_view effort, const jinja::Value& variables);
 
 }  // namespace baton

@@ -40,16 +40,17 @@ TEST_CASE("BudgetOf gives the configured bound of an effort") {
 TEST_CASE("ReadChat gives the effort to the template unless the chat sets the variable") {
   for (const char* effort : {"minimal", "low", "medium", "high", "xhigh", "max"}) {
     CHECK(VariablesOf(StrCat(R"("reasoning_effort": ")", effort, "\"")) ==
-          StrCat(R"({"reasoning_effort": ")", effort, "\"}"));
+          StrCat(R"({"reasoning_effort": ")", effort, R"(", "enable_thinking": true, "thinking": true})"));
     CHECK(ReadWith(StrCat(R"("reasoning_effort": ")", effort, "\""))->reasoning_effort == effort);
   }
-  CHECK(VariablesOf(R"("reasoning_effort": "none")") == R"({"reasoning_effort": "none", "enable_thinking": false})");
+  CHECK(VariablesOf(R"("reasoning_effort": "none")") ==
+        R"({"reasoning_effort": "none", "enable_thinking": false, "thinking": false})");
   CHECK(VariablesOf(R"("reasoning_effort": null)") == "null");
   CHECK(ReadWith(R"("reasoning_effort": null)")->reasoning_effort.empty());
   CHECK(VariablesOf(R"("reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": true, "x": 1})") ==
-        R"({"enable_thinking": true, "x": 1, "reasoning_effort": "none"})");
+        R"({"enable_thinking": true, "x": 1, "reasoning_effort": "none", "thinking": false})");
   CHECK(VariablesOf(R"("reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "deep"})") ==
-        R"({"reasoning_effort": "deep"})");
+        R"({"reasoning_effort": "deep", "enable_thinking": true, "thinking": true})");
 }
 
 TEST_CASE("ReadChat refuses an effort that OpenAI does not have") {
