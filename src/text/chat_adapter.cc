@@ -197,14 +197,16 @@ ChatInput AdaptChat(ChatInput input, const ChatAbilities& can) {
   const List* given = input.messages.AsList();
   if (given == nullptr) return input;
   List messages = *given;
-  if (!can.calls) {
+  const List* tools = input.tools.AsList();
+  // The block describes the text of calls and results, so they need it too.
+  const bool adds_block = !can.tools && tools != nullptr && !tools->empty();
+  if (adds_block || !can.calls) {
     messages = WriteCalls(messages);
   } else if (!can.several_calls) {
     messages = SplitCalls(messages);
   }
-  if (!can.results) messages = WriteResults(messages, can.repeated_users);
-  const List* tools = input.tools.AsList();
-  if (!can.tools && tools != nullptr && !tools->empty()) {
+  if (adds_block || !can.results) messages = WriteResults(messages, can.repeated_users);
+  if (adds_block) {
     messages = AddBlock(std::move(messages), ToolBlock(*tools), can.system);
     input.tools = jinja::None{};
   }

@@ -7,7 +7,8 @@
 namespace baton {
 
 // Returns a chat that the template can show. Parts that the template can show do not change, and
-// neither does a chat without tools, calls and results. docs/openai.md has the texts.
+// neither does a chat without tools, calls and results. docs/openai.md has the texts. If the chat
+// has tools that the template cannot show, its calls and results become text too.
 //
 // - Tools become a block of text in the system message. Without a system message, one is added. If
 //   the template has no system messages, the block precedes the text of the user's first message.

@@ -138,6 +138,19 @@ TEST_CASE("AdaptChat writes calls and results as text for a template without the
         StrCat("<|user|>go<|assistant|>", calls, "<|user|>", results, "\nnext"));
 }
 
+TEST_CASE("AdaptChat writes calls and results as text beside a block of tools") {
+  // As the template of DeepSeek-R1-Distill: it shows calls and results, and no tools.
+  const auto chat_template = Parse(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.tool_calls %}{% for c in m.tool_calls %}"
+      "[call {{ c.function.name }}]{% endfor %}{% endif %}{% if m.role == 'tool' %}[end]{% endif %}{% endfor %}");
+  REQUIRE(Show(chat_template->abilities()) == "calls several results system users");
+  const std::string with_tools = Render(*chat_template, kTwoCalls, kOneTool);
+  CHECK(with_tools.find("[call") == std::string::npos);
+  CHECK(with_tools.find("<tool_call>\n{\"name\": \"f\"") != std::string::npos);
+  CHECK(with_tools.find("<user><tool_response>\nof b\n</tool_response>") != std::string::npos);
+  CHECK(Render(*chat_template, kTwoCalls).find("<assistant>Hm.[call f][call g]<tool>of b[end]") != std::string::npos);
+}
+
 TEST_CASE("AdaptChat splits several calls for a template that shows one") {
   const auto llama = Parse(kLlamaChat);
   CHECK(Render(*llama, kTwoCalls) ==
