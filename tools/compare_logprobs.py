@@ -5,11 +5,11 @@ SmolLM2-135M if it was fetched. `baton serve` answers with `echo` and `logprobs`
 computes all tokens of the same prompts from the same weights, in fp32 arithmetic.
 
 The limit is 1e-4 for weights in f32. For weights in bf16 it is 4 * 1.5e-2 * the root mean square of
-the logits, as in test/backend/cpu/golden_test.cc. The kernels of such models round activations.
+the logits. This is the larger of the two limits in test/backend/cpu/golden_test.cc, for kernels
+that round activations.
 """
 
 import json
-import pathlib
 import sys
 import urllib.request
 
@@ -60,7 +60,7 @@ def main():
     cases = [(path, TINY_TOKENS) for path in sorted((ROOT / "test/golden").glob("tiny_*"))]
     smollm = ROOT / "models/smollm2-135m-instruct"
     if smollm.exists():
-        cases.append((pathlib.Path(smollm), SMOLLM_TOKENS))
+        cases.append((smollm, SMOLLM_TOKENS))
     # Compares all models, also after one that differs.
     if not all([compare(path, count) for path, count in cases]):
         sys.exit("logprobs: an error exceeds its limit")

@@ -62,8 +62,9 @@ absl::Status CheckScoring(const ClientRequest& request, int64_t count) {
   if (!request.prompt.segments.empty()) {
     return absl::InvalidArgumentError(StrCat(path, ": is not supported with output_of; send the output's own text"));
   }
-  if (!request.context.id.empty())
+  if (!request.context.id.empty()) {
     return absl::InvalidArgumentError(StrCat(path, ": is not supported with context_id"));
+  }
   if (count <= kMaxPromptLogprobs) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat(path, ": ", count, " log probabilities of prompts, limit ",
                                            kMaxPromptLogprobs, " per call (prompt tokens times ",

@@ -188,8 +188,8 @@ class Dispatcher {
   RouterCore core_;
   // Outputs of the live requests, and of requests that ended recently.
   AgentGraph graph_;
+  OutputLengths lengths_;  // learned from the same requests
   // Sets the order of the same requests. Unset: first come, first served.
-  OutputLengths lengths_;
   std::optional<Workload> workload_;
   ContextStore contexts_{ContextLimits()};
   std::optional<SessionGate> gate_;  // requests with a session

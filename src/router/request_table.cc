@@ -48,11 +48,11 @@ void RequestTable::NameForWorkers(Request& request) {
   by_worker_name_.emplace(request.worker_id, &request);
 }
 
-// The map's keys point into the strings, so a string that moves is entered anew.
 void RequestTable::NameForPlacement(Request& request) {
   if (!std::exchange(request.named_ahead, false)) NameForWorkers(request);
 }
 
+// The map's keys point into the strings, so a string that moves is entered anew.
 void RequestTable::NameHedge(Request& request) {
   BATON_CHECK(request.former_id.empty(), request.id);
   by_worker_name_.erase(request.worker_id);

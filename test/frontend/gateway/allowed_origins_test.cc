@@ -4,6 +4,7 @@
 #include <string>
 
 #include "catch.h"
+#include "frontend/gateway/keyed_router.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
 #include "shell/router_cluster.h"
@@ -71,27 +72,8 @@ TEST_CASE("PreflightHeaders allow the headers that the browser names") {
   CHECK_FALSE(IsPreflight(request));
 }
 
-// A router with one key, which the pages of https://app.example may call.
-struct PagedRouter {
-  TempDir directory;
-  NewKey key = DrawKey();
-  Cluster c;
-
-  PagedRouter() {
-    directory.Write("keys.toml", "[alpha]\nkeys = [\"" + key.hash + "\"]\n");
-    c.options.keys = directory / "keys.toml";
-    c.options.allow_origins = {"https://app.example"};
-    c.Serve(ByteModel("bytes"));
-  }
-  HttpAnswer Ask(const std::string& line, const std::string& headers) {
-    HttpClient client(c.node->http()->address());
-    client.Send(line + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
-    return client.Read();
-  }
-};
-
 TEST_CASE("A router answers an allowed page's preflight without a key") {
-  PagedRouter w;
+  KeyedRouter w({"https://app.example"});
   const std::string asks = "access-control-request-method: POST\r\naccess-control-request-headers: authorization\r\n";
   HttpAnswer answer = w.Ask("OPTIONS /v1/chat/completions", "origin: https://app.example\r\n" + asks);
   CHECK(answer.status == 204);
@@ -111,7 +93,7 @@ TEST_CASE("A router answers an allowed page's preflight without a key") {
 }
 
 TEST_CASE("Every answer to an allowed page can be read by the page") {
-  PagedRouter w;
+  KeyedRouter w({"https://app.example"});
   const std::string page = "origin: https://app.example\r\n", mine = "authorization: Bearer " + w.key.key + "\r\n";
   const auto status_if_readable = [&](const std::string& line, const std::string& headers) {
     const HttpAnswer answer = w.Ask(line, page + headers);
@@ -129,7 +111,7 @@ TEST_CASE("Every answer to an allowed page can be read by the page") {
 }
 
 TEST_CASE("An allowed page's origin does not outlive its request") {
-  PagedRouter w;
+  KeyedRouter w({"https://app.example"});
   HttpClient client(w.c.node->http()->address());
   client.Send("GET /health HTTP/1.1\r\nHost: x\r\norigin: https://app.example\r\n\r\n");
   CHECK(client.Read().headers.contains("access-control-allow-origin"));
@@ -156,7 +138,7 @@ TEST_CASE("A router answers to the names of --host-name, and to any name at /hea
 }
 
 TEST_CASE("A router with keys checks the host only if it has names") {
-  PagedRouter w;
+  KeyedRouter w({"https://app.example"});
   const auto ask = [&] {
     HttpClient client(w.c.node->http()->address());
     client.Send("GET /version HTTP/1.1\r\nHost: any.example\r\nx-api-key: " + w.key.key + "\r\n\r\n");

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/logging.h"
+#include "frontend/gateway/keyed_router.h"
 #include "http_client.h"
 #include "metric_value.h"
 #include "nlohmann/json.hpp"
@@ -16,23 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-struct World {
-  TempDir directory;
-  NewKey key = DrawKey();
-  Cluster c;
-
-  // Restarts the router with one key.
-  World() {
-    directory.Write("keys.toml", "[alpha]\nkeys = [\"" + key.hash + "\"]\n");
-    c.options.keys = directory / "keys.toml";
-    c.Serve(ByteModel("bytes"));
-  }
-  HttpAnswer Ask(const std::string& line, const std::string& headers = "") {
-    HttpClient client(c.node->http()->address());
-    client.Send(line + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
-    return client.Read();
-  }
-  std::string Mine() const { return "authorization: Bearer " + key.key + "\r\n"; }
+struct World : KeyedRouter {
   double Count(const std::string& code) {
     return MetricValue(c.metrics, absl::StrCat("baton_http_responses_total{code=\"", code, "\"}"));
   }

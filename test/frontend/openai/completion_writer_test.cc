@@ -6,6 +6,7 @@
 #include "base/json/json_body.h"
 #include "base/strings.h"
 #include "catch.h"
+#include "frontend/openai/answer_calls.h"
 #include "frontend/openai/answer_text.h"
 #include "frontend/openai/openai_model.h"
 #include "seeds.h"
@@ -14,18 +15,6 @@
 
 namespace baton {
 namespace {
-
-CompletionCall Call(bool chat, bool stream, size_t prompts = 1) {
-  CompletionCall call;
-  call.requests.resize(prompts);
-  call.chat = chat;
-  call.stream = stream;
-  return call;
-}
-
-CompletionWriter Writer(const CompletionCall& call, const char* model = "plain") {
-  return CompletionWriter(call, **TestModels().Find(model), "7", absl::FromUnixSeconds(1000));
-}
 
 TokenUpdate Update(TokenId id, std::string text, float logprob, std::vector<std::pair<TokenId, float>> top) {
   TokenUpdate update;
@@ -56,7 +45,7 @@ constexpr char kUsage[] =
     R"({"prompt_tokens":5,"completion_tokens":3,"total_tokens":8,"prompt_tokens_details":{"cached_tokens":2}})";
 
 TEST_CASE("A whole completion is one JSON body") {
-  CompletionWriter writer = Writer(Call(/*chat=*/false, /*stream=*/false));
+  CompletionWriter writer = AnswerWriter(AnswerCall(/*chat=*/false, /*stream=*/false));
   std::string out;
   writer.Update(0, Text("Hi \"you\""), out);
   CHECK_FALSE(writer.done());
@@ -70,7 +59,7 @@ TEST_CASE("A whole completion is one JSON body") {
 }
 
 TEST_CASE("A whole chat is one JSON body") {
-  CompletionWriter writer = Writer(Call(/*chat=*/true, /*stream=*/false));
+  CompletionWriter writer = AnswerWriter(AnswerCall(/*chat=*/true, /*stream=*/false));
   std::string out;
   writer.Update(0, Text("Hi"), out);
   writer.End(0, Outcome(FinishReason::kStop), out);
@@ -80,9 +69,9 @@ TEST_CASE("A whole chat is one JSON body") {
 }
 
 TEST_CASE("A streamed completion ends with its usage") {
-  CompletionCall call = Call(/*chat=*/false, /*stream=*/true);
+  CompletionCall call = AnswerCall(/*chat=*/false, /*stream=*/true);
   call.include_usage = true;
-  CompletionWriter writer = Writer(call);
+  CompletionWriter writer = AnswerWriter(call);
   std::string out;
   writer.Update(0, Text("Hi"), out);
   writer.Update(0, Text(""), out);  // held back
@@ -97,7 +86,7 @@ TEST_CASE("A streamed completion ends with its usage") {
 }
 
 TEST_CASE("A streamed chat begins with the role") {
-  CompletionWriter writer = Writer(Call(/*chat=*/true, /*stream=*/true));
+  CompletionWriter writer = AnswerWriter(AnswerCall(/*chat=*/true, /*stream=*/true));
   std::string out;
   writer.Update(0, Text("Hi"), out);
   writer.End(0, Outcome(FinishReason::kLength), out);
@@ -109,7 +98,7 @@ TEST_CASE("A streamed chat begins with the role") {
 }
 
 TEST_CASE("A stream without output has its role and its end") {
-  CompletionWriter writer = Writer(Call(/*chat=*/true, /*stream=*/true));
+  CompletionWriter writer = AnswerWriter(AnswerCall(/*chat=*/true, /*stream=*/true));
   std::string out;
   writer.End(0, Outcome(FinishReason::kLength, 5, 2, 0), out);
   CHECK(out.find("\"role\":\"assistant\"") < out.find("\"finish_reason\":\"length\""));
@@ -125,10 +114,10 @@ TEST_CASE("An error in a stream is an event, and the stream is not done") {
 }
 
 TEST_CASE("Choices interleave, and a prompt with many samples counts once") {
-  CompletionCall call = Call(/*chat=*/false, /*stream=*/false, 2);
+  CompletionCall call = AnswerCall(/*chat=*/false, /*stream=*/false, 2);
   call.samples = 2;
   call.echo = {"A:", "B:"};
-  CompletionWriter writer = Writer(call);
+  CompletionWriter writer = AnswerWriter(call);
   std::string out;
   for (size_t i = 0; i < 4; ++i) writer.Update(i, Text(StrCat(i)), out);
   for (size_t i = 4; i-- > 0;) {
@@ -146,10 +135,10 @@ TEST_CASE("Choices interleave, and a prompt with many samples counts once") {
 }
 
 TEST_CASE("An echo and the output share the character between them") {
-  CompletionCall call = Call(/*chat=*/false, /*stream=*/GENERATE(false, true));
+  CompletionCall call = AnswerCall(/*chat=*/false, /*stream=*/GENERATE(false, true));
   call.echo = {"a\xF0\x9F"};
   const auto text_of = [&](const std::vector<TokenUpdate>& updates) {
-    CompletionWriter writer = Writer(call);
+    CompletionWriter writer = AnswerWriter(call);
     std::string out;
     for (const TokenUpdate& update : updates) writer.Update(0, update, out);
     writer.End(0, Outcome(FinishReason::kLength), out);
@@ -171,10 +160,10 @@ TEST_CASE("An echo and the output share the character between them") {
 }
 
 TEST_CASE("A stream's usage comes once, after all choices") {
-  CompletionCall call = Call(/*chat=*/true, /*stream=*/true);
+  CompletionCall call = AnswerCall(/*chat=*/true, /*stream=*/true);
   call.samples = 2;
   call.include_usage = true;
-  CompletionWriter writer = Writer(call);
+  CompletionWriter writer = AnswerWriter(call);
   std::string out;
   writer.End(1, Outcome(FinishReason::kStop), out);
   CHECK(out.find("[DONE]") == std::string::npos);
@@ -185,9 +174,9 @@ TEST_CASE("A stream's usage comes once, after all choices") {
 }
 
 TEST_CASE("A chat's log probabilities have tokens, bytes and alternatives") {
-  CompletionCall call = Call(/*chat=*/true, /*stream=*/false);
+  CompletionCall call = AnswerCall(/*chat=*/true, /*stream=*/false);
   call.logprobs = 2;
-  CompletionWriter writer = Writer(call);
+  CompletionWriter writer = AnswerWriter(call);
   std::string out;
   writer.Update(0, Update('H', "H", -0.5f, {{'H', -0.5f}, {'h', -1.25f}}), out);
   writer.Update(0, Update(0xc3, "", -INFINITY, {}), out);
@@ -201,9 +190,9 @@ TEST_CASE("A chat's log probabilities have tokens, bytes and alternatives") {
 }
 
 TEST_CASE("A completion's log probabilities have offsets in characters") {
-  CompletionCall call = Call(/*chat=*/false, /*stream=*/false);
+  CompletionCall call = AnswerCall(/*chat=*/false, /*stream=*/false);
   call.logprobs = 2;
-  CompletionWriter writer = Writer(call);
+  CompletionWriter writer = AnswerWriter(call);
   std::string out;
   writer.Update(0, Update(0xc3, "", -1.5f, {{'x', -0.5f}, {'x', -0.75f}}), out);
   writer.Update(0, Update(0xa9, "\u00e9", -0.25f, {{0xa9, -0.25f}}), out);
@@ -244,9 +233,9 @@ TEST_CASE("A completion's offsets are those of the final text for any tokens") {
       // The token's last character is its own, unless the token has no text.
       offsets.push_back(CountCharacters(text) - (model.tokenizer->IsSpecial(id) ? 0 : 1));
     }
-    CompletionCall call = Call(/*chat=*/false, /*stream=*/false);
+    CompletionCall call = AnswerCall(/*chat=*/false, /*stream=*/false);
     call.logprobs = 0;
-    CompletionWriter writer = Writer(call);
+    CompletionWriter writer = AnswerWriter(call);
     std::string out;
     writer.Update(0, update, out);
     writer.End(0, Outcome(FinishReason::kLength), out);
@@ -267,10 +256,10 @@ TokenUpdate WithPrompt(TokenUpdate update, std::vector<TokenId> tokens, std::vec
 Json ChoiceOf(const CompletionWriter& writer) { return (*ParseJsonBody(writer.Body()))["choices"][0]; }
 
 TEST_CASE("An echo has the log probabilities of the prompt before those of the output") {
-  CompletionCall call = Call(/*chat=*/false, /*stream=*/false);
+  CompletionCall call = AnswerCall(/*chat=*/false, /*stream=*/false);
   call.logprobs = 1;
   call.echo = {"a\u00e9"};
-  CompletionWriter writer = Writer(call);
+  CompletionWriter writer = AnswerWriter(call);
   std::string out;
   writer.Update(0, WithPrompt(Update('!', "!", -0.5f, {{'!', -0.5f}}), {'a', 0xc3, 0xa9}, {{'x', -0.25f}, {'y', -9}}),
                 out);
@@ -285,10 +274,10 @@ TEST_CASE("An echo has the log probabilities of the prompt before those of the o
 }
 
 TEST_CASE("The first event of a stream has the prompt with its log probabilities") {
-  CompletionCall call = Call(/*chat=*/false, /*stream=*/true);
+  CompletionCall call = AnswerCall(/*chat=*/false, /*stream=*/true);
   call.logprobs = 0;
   call.echo = {"ab"};
-  CompletionWriter writer = Writer(call);
+  CompletionWriter writer = AnswerWriter(call);
   std::string first, last;
   writer.Update(0, WithPrompt(Update('!', "!", -0.5f, {}), {'a', 'b'}, {}), first);
   writer.End(0, Outcome(FinishReason::kLength), last);
@@ -302,10 +291,10 @@ TEST_CASE("The first event of a stream has the prompt with its log probabilities
 
 TEST_CASE("An echo without output has the log probabilities of the prompt alone") {
   for (const bool stream : {false, true}) {
-    CompletionCall call = Call(/*chat=*/false, stream);
+    CompletionCall call = AnswerCall(/*chat=*/false, stream);
     call.logprobs = 0;
     call.echo = {"ab"};
-    CompletionWriter writer = Writer(call);
+    CompletionWriter writer = AnswerWriter(call);
     std::string out;
     TokenUpdate update;
     update.finish = FinishReason::kLength;
@@ -317,10 +306,10 @@ TEST_CASE("An echo without output has the log probabilities of the prompt alone"
 }
 
 TEST_CASE("The offsets of an echo count the names of special tokens that the echo shows") {
-  CompletionCall call = Call(/*chat=*/false, /*stream=*/false);
+  CompletionCall call = AnswerCall(/*chat=*/false, /*stream=*/false);
   call.logprobs = 0;
   call.echo = {"<|eot_id|>b"};
-  CompletionWriter writer = Writer(call);
+  CompletionWriter writer = AnswerWriter(call);
   std::string out;
   writer.Update(0, WithPrompt(Update('!', "!", -1, {}), {MarkedTokenizer::kEnd, 'b'}, {}), out);
   writer.End(0, Outcome(FinishReason::kLength), out);
@@ -329,9 +318,9 @@ TEST_CASE("The offsets of an echo count the names of special tokens that the ech
 
 TEST_CASE("prompt_logprobs have vLLM's form, in a choice or beside the choices of a chat") {
   for (const bool chat : {false, true}) {
-    CompletionCall call = Call(chat, /*stream=*/false);
+    CompletionCall call = AnswerCall(chat, /*stream=*/false);
     call.prompt_logprobs = 2;
-    CompletionWriter writer = Writer(call);
+    CompletionWriter writer = AnswerWriter(call);
     std::string out;
     writer.Update(0, WithPrompt(Text("!"), {'a', 'b'}, {{'x', -0.25f}, {'b', -1.0f}, {'z', -2.0f}}), out);
     writer.End(0, Outcome(FinishReason::kLength), out);
@@ -344,9 +333,9 @@ TEST_CASE("prompt_logprobs have vLLM's form, in a choice or beside the choices o
 }
 
 TEST_CASE("A stream's chunk has the log probabilities of its own tokens") {
-  CompletionCall call = Call(/*chat=*/true, /*stream=*/true);
+  CompletionCall call = AnswerCall(/*chat=*/true, /*stream=*/true);
   call.logprobs = 0;
-  CompletionWriter writer = Writer(call);
+  CompletionWriter writer = AnswerWriter(call);
   std::string first, second, last;
   writer.Update(0, Update('H', "H", -0.5f, {}), first);
   writer.Update(0, Update(0xc3, "", -1, {}), second);  // no text yet

@@ -6,23 +6,10 @@
 #include "base/json/json_body.h"
 #include "base/strings.h"
 #include "catch.h"
-#include "frontend/openai/completion_writer.h"
-#include "frontend/openai/openai_model.h"
+#include "frontend/openai/answer_calls.h"
 
 namespace baton {
 namespace {
-
-CompletionCall UsageCall(bool chat, bool stream, size_t prompts = 1) {
-  CompletionCall call;
-  call.requests.resize(prompts);
-  call.chat = chat;
-  call.stream = stream;
-  return call;
-}
-
-CompletionWriter UsageWriter(const CompletionCall& call) {
-  return CompletionWriter(call, **TestModels().Find("plain"), "7", absl::FromUnixSeconds(1000));
-}
 
 TokenUpdate IdsUpdate(const std::vector<TokenId>& ids, const std::string& text) {
   TokenUpdate update;
@@ -55,9 +42,9 @@ constexpr std::array<TokenId, 4> kPrompt = {1, 2, 3, 4};
 
 TEST_CASE("Each event of a stream has the usage so far if the call asks for it") {
   for (const bool chat : {false, true}) {
-    CompletionCall call = UsageCall(chat, /*stream=*/true);
+    CompletionCall call = AnswerCall(chat, /*stream=*/true);
     call.include_usage = call.continuous_usage = true;
-    CompletionWriter writer = UsageWriter(call);
+    CompletionWriter writer = AnswerWriter(call);
     writer.SetPrompt(0, kPrompt);
     std::string out;
     writer.Update(0, IdsUpdate({104}, "h"), out);
@@ -76,9 +63,9 @@ TEST_CASE("Each event of a stream has the usage so far if the call asks for it")
 }
 
 TEST_CASE("The usage in an event is that of its choice") {
-  CompletionCall call = UsageCall(/*chat=*/false, /*stream=*/true, 2);
+  CompletionCall call = AnswerCall(/*chat=*/false, /*stream=*/true, 2);
   call.include_usage = call.continuous_usage = true;
-  CompletionWriter writer = UsageWriter(call);
+  CompletionWriter writer = AnswerWriter(call);
   writer.SetPrompt(0, kPrompt);
   std::string out;
   writer.Update(0, IdsUpdate({104}, "h"), out);
@@ -95,9 +82,9 @@ TEST_CASE("The usage in an event is that of its choice") {
 }
 
 TEST_CASE("A completion has the ids of its tokens if the call asks for them") {
-  CompletionCall call = UsageCall(/*chat=*/false, /*stream=*/false, 2);
+  CompletionCall call = AnswerCall(/*chat=*/false, /*stream=*/false, 2);
   call.return_token_ids = true;
-  CompletionWriter writer = UsageWriter(call);
+  CompletionWriter writer = AnswerWriter(call);
   writer.SetPrompt(0, kPrompt);
   std::string out;
   writer.Update(0, IdsUpdate({104}, "h"), out);
@@ -113,9 +100,9 @@ TEST_CASE("A completion has the ids of its tokens if the call asks for them") {
 }
 
 TEST_CASE("A chat has the ids of its prompt once, and each choice those of its output") {
-  CompletionCall call = UsageCall(/*chat=*/true, /*stream=*/false);
+  CompletionCall call = AnswerCall(/*chat=*/true, /*stream=*/false);
   call.return_token_ids = true;
-  CompletionWriter writer = UsageWriter(call);
+  CompletionWriter writer = AnswerWriter(call);
   writer.SetPrompt(0, kPrompt);
   std::string out;
   writer.Update(0, IdsUpdate({104}, "h"), out);
@@ -128,9 +115,9 @@ TEST_CASE("A chat has the ids of its prompt once, and each choice those of its o
 
 TEST_CASE("The events of a stream together have each id once") {
   for (const bool chat : {false, true}) {
-    CompletionCall call = UsageCall(chat, /*stream=*/true);
+    CompletionCall call = AnswerCall(chat, /*stream=*/true);
     call.return_token_ids = true;
-    CompletionWriter writer = UsageWriter(call);
+    CompletionWriter writer = AnswerWriter(call);
     writer.SetPrompt(0, kPrompt);
     std::string out;
     writer.Update(0, IdsUpdate({0xc3}, ""), out);  // held back
@@ -157,10 +144,10 @@ TEST_CASE("The events of a stream together have each id once") {
 
 TEST_CASE("Log probabilities name tokens by their ids if the call asks for it") {
   for (const bool chat : {false, true}) {
-    CompletionCall call = UsageCall(chat, /*stream=*/false);
+    CompletionCall call = AnswerCall(chat, /*stream=*/false);
     call.logprobs = 1;
     call.tokens_as_ids = true;
-    CompletionWriter writer = UsageWriter(call);
+    CompletionWriter writer = AnswerWriter(call);
     TokenUpdate update = IdsUpdate({0xc3}, "");
     update.logprobs = {{.logprob = -0.5F, .top = {{'x', -0.25F}}}};
     std::string out;
