@@ -88,6 +88,15 @@ class HttpClient {
   }
   void Close() { close(std::exchange(socket_, -1)); }
 
+  // Does the handshake of TLS. REQUIRES: the client was made without TLS and has sent nothing.
+  void Encrypt(SSL_CTX* context) {
+    // OpenSSL sends without MSG_NOSIGNAL.
+    static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
+    tls_.reset(SSL_new(context));
+    SSL_set_fd(tls_.get(), socket_);
+    SSL_connect(tls_.get());
+    ERR_clear_error();
+  }
   // The state of the TLS connection. Null without TLS.
   const SSL* tls() const { return tls_.get(); }
   bool encrypted() const { return tls_ != nullptr && SSL_is_init_finished(tls_.get()) == 1; }
@@ -181,14 +190,6 @@ class HttpClient {
     }
     close(connected);
     return -1;
-  }
-  void Encrypt(SSL_CTX* context) {
-    // OpenSSL sends without MSG_NOSIGNAL.
-    static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
-    tls_.reset(SSL_new(context));
-    SSL_set_fd(tls_.get(), socket_);
-    SSL_connect(tls_.get());
-    ERR_clear_error();
   }
   bool Fill() {
     char bytes[16 << 10];

@@ -186,7 +186,8 @@ constexpr MetricFamily kTable[] = {
      {{"", &HttpCounts::connections}}},
     {"baton_http_connections_waiting",
      Kind::kGauge,
-     "HTTP connections that wait to be accepted, because the router has no free slot and too many others close.",
+     "HTTP connections that wait to be accepted, because the router has no free slot and too many others close, or "
+     "because too many TLS handshakes are under way.",
      {{"", &HttpCounts::backlog}}},
     {"baton_http_connections_shed_total",
      Kind::kCounter,

@@ -49,6 +49,7 @@ HttpConnection::HttpConnection(Socket socket, HttpShared& shared, const std::sha
 
 HttpConnection::~HttpConnection() {
   shared_.table.Remove(id_);
+  shared_.handshakes.End(id_);
   shared_.Report(HttpEvent::kClosed);
   --shared_.connections;
 }
@@ -80,8 +81,8 @@ void HttpConnection::Open() {
   socket_.non_blocking(true, ignored);
   loop_->connections.insert(shared_from_this());
   if (shared_.options.tls != nullptr) tls_ = std::make_unique<TlsSession>(shared_.options.tls->context().get());
-  Enter(tls_ == nullptr ? State::kHead : State::kHandshake,
-        refused_ ? shared_.options.linger_timeout : shared_.options.header_timeout);
+  if (tls_ == nullptr) return Enter(State::kHead, shared_.options.header_timeout);
+  Enter(State::kHandshake, refused_ ? shared_.options.linger_timeout : shared_.options.handshake_timeout);
 }
 
 template <typename Work>
@@ -113,6 +114,7 @@ void HttpConnection::StartRefused() {
 }
 
 void HttpConnection::Enter(State state, absl::Duration patience) {
+  if (state_ == State::kHandshake && state != State::kHandshake) shared_.handshakes.End(id_);
   state_ = state;
   deadline_ = patience == absl::InfiniteDuration()
                   ? TimePoint::max()
@@ -199,7 +201,8 @@ bool HttpConnection::Receive(std::string_view bytes) {
 }
 
 void HttpConnection::OnHandshake() {
-  state_ = State::kHead;  // the deadline of the handshake stays
+  if (tls_ != nullptr) shared_.handshakes.Succeed(id_, std::chrono::steady_clock::now());
+  Enter(State::kHead, shared_.options.header_timeout);
   if (refused_) RefuseForRoom();
 }
 
@@ -532,6 +535,7 @@ void HttpConnection::Close() {
   }
   socket_.close(ignored);
   shared_.table.Remove(id_);
+  shared_.handshakes.End(id_);
   loop_->connections.erase(shared_from_this());
 }
 

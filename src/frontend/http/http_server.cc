@@ -27,13 +27,13 @@ namespace {
 namespace asio = boost::asio;
 using Error = boost::system::error_code;
 
-// While the process has no descriptors left, and while connections wait for slots.
-constexpr std::chrono::milliseconds kAcceptPause(100), kFullPause(10);
+// While the process has no descriptors left, and while connections wait in the backlog.
+constexpr std::chrono::milliseconds kAcceptPause(100), kAcceptPoll(10);
 
 // Returns the period of checks for deadlines. A deadline is missed by at most a quarter.
 std::chrono::nanoseconds SweepPeriod(const HttpOptions& o) {
-  const absl::Duration least =
-      std::min({o.header_timeout, o.body_timeout, o.idle_timeout, o.linger_timeout, o.max_read_pause, o.max_silence});
+  const absl::Duration least = std::min({o.handshake_timeout, o.header_timeout, o.body_timeout, o.idle_timeout,
+                                         o.linger_timeout, o.max_read_pause, o.max_silence});
   return absl::ToChronoNanoseconds(std::clamp(least / 4, absl::Milliseconds(1), absl::Seconds(1)));
 }
 
@@ -79,7 +79,8 @@ struct HttpServer::Parts {
   void Run();
   void Accept();
   void AcceptAfter(std::chrono::milliseconds pause);
-  bool IsFull() const { return shared.connections >= shared.options.max_connections + shared.options.max_refused; }
+  // Returns why the next connection must wait in the backlog, or nullptr if it may be accepted.
+  const char* WhyWait();
   void OnAccept(const Error& error, Runner& runner, HttpConnection::Socket socket);
   void Take(Runner& runner, HttpConnection::Socket socket);
   // Logs that a new connection found no free slot. `what` completes "a new connection ...".
@@ -124,10 +125,19 @@ void HttpServer::Parts::AcceptAfter(std::chrono::milliseconds pause) {
   });
 }
 
+const char* HttpServer::Parts::WhyWait() {
+  const HttpOptions& options = shared.options;
+  if (shared.connections >= options.max_connections + options.max_refused) return "too many connections are closing";
+  if (options.tls != nullptr && !shared.handshakes.IsOpen(std::chrono::steady_clock::now())) {
+    return "too many TLS handshakes are under way";
+  }
+  return nullptr;
+}
+
 void HttpServer::Parts::Accept() {
-  if (IsFull()) {
-    Warn("waits in the backlog, because too many connections are closing");
-    return AcceptAfter(kFullPause);
+  if (const char* const why = WhyWait()) {
+    Warn(absl::StrCat("waits in the backlog, because ", why));
+    return AcceptAfter(kAcceptPoll);
   }
   Runner& runner = *runners[next++ % runners.size()];
   acceptor->async_accept(runner.loop->context, [this, &runner](const Error& error, HttpConnection::Socket socket) {
@@ -153,6 +163,7 @@ void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
   Error ignored;
   const std::string address = socket.remote_endpoint(ignored).address().to_string();
   const ConnectionTable::Id id = next_id++;
+  if (shared.options.tls != nullptr) shared.handshakes.Begin(id, std::chrono::steady_clock::now());
   const auto connection = std::make_shared<HttpConnection>(std::move(socket), shared, runner.loop, id, address);
   const ConnectionTable::Slot slot =
       shared.table.Add(id, address, [loop = runner.loop, weak = std::weak_ptr(connection)] {

@@ -44,6 +44,11 @@ struct HttpOptions {
   // Upper bound on further connections, which are answered 503. More connections wait in the
   // backlog of the socket until such a connection has closed, after at most linger_timeout.
   int max_refused = 1024;
+  // Upper bound on TLS handshakes under way. More connections wait in the backlog. A handshake that
+  // takes too long no longer counts (HandshakeGate).
+  int max_handshakes = 256;
+  absl::Duration handshake_patience = absl::Milliseconds(500);
+  absl::Duration longest_handshake_patience = absl::Seconds(2);
   // Whether API keys are required (ConnectionTable). A request with a key has an account.
   bool asks_for_keys = false;
   std::function<void(HttpEvent)> on_event{};  // called from any thread; may be empty
@@ -58,8 +63,9 @@ struct HttpOptions {
   size_t max_body_bytes = 8u << 20;
   // For all requests that are being read or kept by the handler (BodyBytes).
   size_t max_bodies_bytes = 256u << 20;
-  size_t max_read_bytes = 64u << 10;  // for one read of a socket
-  // For the TLS handshake with the wait for the first request, and for the headers of each request.
+  size_t max_read_bytes = 64u << 10;                     // for one read of a socket
+  absl::Duration handshake_timeout = absl::Seconds(30);  // of TLS
+  // For the wait for the first request, and for the headers of each request.
   absl::Duration header_timeout = absl::Seconds(10);
   absl::Duration body_timeout = absl::Seconds(30);
   absl::Duration idle_timeout = absl::Seconds(75);   // between requests

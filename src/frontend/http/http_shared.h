@@ -11,6 +11,7 @@
 #include "boost/asio/io_context.hpp"
 #include "frontend/http/body_bytes.h"
 #include "frontend/http/connection_table.h"
+#include "frontend/http/handshake_gate.h"
 #include "frontend/http/http_server.h"
 
 namespace baton {
@@ -33,6 +34,9 @@ class HttpShared {
   std::atomic<bool> draining = false;
   std::atomic<int> connections = 0;
   ConnectionTable table{options.max_connections, options.asks_for_keys};
+  HandshakeGate handshakes{static_cast<size_t>(options.max_handshakes),
+                           absl::ToChronoNanoseconds(options.handshake_patience),
+                           absl::ToChronoNanoseconds(options.longest_handshake_patience)};
   // Owned by requests too, because a handler may keep requests for longer than the server lives.
   const std::shared_ptr<BodyBytes> bodies = std::make_shared<BodyBytes>(options.max_bodies_bytes);
 

@@ -195,7 +195,7 @@ TEST_CASE("HttpServer disconnects a client that stalls in the handshake or after
   // On a slow machine, the timeout may end before the server has read the input. The test then
   // repeats with twice the time.
   for (absl::Duration timeout = absl::Milliseconds(300);; timeout *= 2) {
-    HttpsWorld w([&](HttpOptions& o) { o.header_timeout = timeout; });
+    HttpsWorld w([&](HttpOptions& o) { o.handshake_timeout = o.header_timeout = timeout; });
     const std::string hello = ClientHello(w.authority.ClientContext().get());
     HttpClient silent = w.PlainClient(), stalled = w.PlainClient(), encrypted = w.Client();
     stalled.Send(hello.substr(0, hello.size() / 2));
@@ -210,6 +210,65 @@ TEST_CASE("HttpServer disconnects a client that stalls in the handshake or after
     CHECK(answered.EndsAtLast());
     return;
   }
+}
+
+TEST_CASE("A TLS client that loses its slot in its handshake gets 503 after it") {
+  HttpsWorld w([](HttpOptions& o) { o.max_connections = 1; });
+  const auto context = w.authority.ClientContext();
+  HttpClient early = w.PlainClient();
+  Await("the first connection", [&] { return w.server->connections() == 1; });
+  HttpClient late = w.Client(context.get());
+  late.Post("/", "x");
+  CHECK(late.Read().body == "x");
+  early.Encrypt(context.get());
+  REQUIRE(early.encrypted());
+  CHECK(early.Read().status == 503);
+  CHECK(early.AtEnd());
+  CHECK(early.got_close_notify());
+}
+
+TEST_CASE("A TLS client that loses its slot and stalls in its handshake is disconnected") {
+  HttpsWorld w([](HttpOptions& o) {
+    o.max_connections = 1;
+    o.linger_timeout = absl::ZeroDuration();
+  });
+  HttpClient silent = w.PlainClient();
+  Await("the first connection", [&] { return w.server->connections() == 1; });
+  HttpClient late = w.Client();
+  CHECK(silent.AtEnd());
+  late.Post("/", "x");
+  CHECK(late.Read().body == "x");
+}
+
+TEST_CASE("A TLS connection waits in the backlog while too many handshakes are under way") {
+  std::atomic<int> waiting = 0;
+  HttpsWorld w([&](HttpOptions& o) {
+    o.max_handshakes = 2;
+    o.on_backlog = [&](int backlog) { waiting = backlog; };
+  });
+  const auto context = w.authority.ClientContext();
+  HttpClient begun = w.PlainClient(), silent = w.PlainClient(), next = w.PlainClient();
+  Await("a connection to wait", [&] { return waiting == 1; });
+  CHECK(w.server->connections() == 2);
+  SECTION("a handshake succeeds") { begun.Encrypt(context.get()); }
+  SECTION("a client leaves") { begun.Close(); }
+  SECTION("a client does not use TLS") { begun.Get("/"); }
+  SECTION("a client sends wrong bytes") { begun.Send("\x16\x03\x01\xff\xff"); }
+  next.Encrypt(context.get());
+  next.Post("/", "x");
+  CHECK(next.Read().body == "x");
+}
+
+TEST_CASE("HttpServer serves others when clients never finish their handshakes") {
+  HttpsWorld w([](HttpOptions& o) {
+    o.max_handshakes = 1;
+    o.handshake_patience = absl::Milliseconds(1);
+  });
+  std::vector<HttpClient> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(w.PlainClient());
+  HttpClient client = w.Client();
+  client.Post("/", "x");
+  CHECK(client.Read().body == "x");
 }
 
 TEST_CASE("Bodies and answers of many records arrive unchanged") {
