@@ -46,6 +46,9 @@ absl::StatusOr<ModelNames> ModelNames::Make(std::span<const std::string> models,
   ModelNames names;
   for (const std::string& model : models) names.by_name_.emplace(model, model);
   for (const std::string& element : served) RETURN_IF_ERROR(names.AddServed(models, element));
+  for (const std::string& model : models) {
+    if (!names.listed_.contains(model)) names.listed_[model].push_back(model);
+  }
   for (const std::string& element : aliases) RETURN_IF_ERROR(names.AddAlias(element));
   std::ranges::stable_sort(names.patterns_, std::less(), [](const auto& entry) { return entry.first; });
   return names;
@@ -65,10 +68,7 @@ absl::Status ModelNames::AddServed(std::span<const std::string> models, const st
   if (name.find('*') != std::string::npos) {
     return Refuse(kServedFlag, name, "has a '*', which only --model-alias may have");
   }
-  RETURN_IF_ERROR(AddName(kServedFlag, name, model));
-  std::vector<std::string>& list = served_[model];
-  if (std::ranges::find(list, name) == list.end()) list.push_back(name);
-  return absl::OkStatus();
+  return AddName(kServedFlag, name, model);
 }
 
 absl::Status ModelNames::AddAlias(const std::string& element) {
@@ -86,8 +86,13 @@ absl::Status ModelNames::AddAlias(const std::string& element) {
 
 absl::Status ModelNames::AddName(const std::string& flag, const std::string& name, const std::string& model) {
   const auto [other, is_new] = by_name_.try_emplace(name, model);
-  if (is_new || other->second == model) return absl::OkStatus();
-  return Refuse(flag, name, StrCat("cannot name '", model, "', because it names '", other->second, "'"));
+  if (other->second != model) {
+    return Refuse(flag, name, StrCat("cannot name '", model, "', because it names '", other->second, "'"));
+  }
+  // A model's own name is known before, and may be listed all the same.
+  std::vector<std::string>& list = listed_[model];
+  if (is_new || (name == model && std::ranges::find(list, name) == list.end())) list.push_back(name);
+  return absl::OkStatus();
 }
 
 absl::Status ModelNames::AddPattern(const NamePattern& pattern, const std::string& model) {
@@ -104,10 +109,9 @@ absl::Status ModelNames::AddPattern(const NamePattern& pattern, const std::strin
   return absl::OkStatus();
 }
 
-std::span<const std::string> ModelNames::ServedNames(const std::string& model) const {
-  const auto found = served_.find(model);
-  if (found == served_.end()) return {};
-  return found->second;
+std::vector<std::string> ModelNames::ListedNames(const std::string& model) const {
+  const auto found = listed_.find(model);
+  return found == listed_.end() ? std::vector{model} : found->second;
 }
 
 const std::string* ModelNames::FindName(std::string_view name) const {

@@ -14,7 +14,7 @@
 
 namespace baton {
 
-// Served names are listed, and aliases are not. An alias is a name or a pattern.
+// Served names and aliases without '*' are listed, and patterns are not.
 class ModelNames {
  public:
   // Each model has its own name only.
@@ -29,8 +29,9 @@ class ModelNames {
   static absl::StatusOr<ModelNames> Make(std::span<const std::string> models, std::span<const std::string> served,
                                          std::span<const std::string> aliases);
 
-  // Returns the served names of a model. If there are none, the model is listed by its own name.
-  std::span<const std::string> ServedNames(const std::string& model) const;
+  // Returns the names by which a model is listed: its served names, or else its own name, and then
+  // its aliases without '*'. The first name is the model's name in messages to clients.
+  std::vector<std::string> ListedNames(const std::string& model) const;
   // Returns the own name of the model with this served name or alias, or null.
   const std::string* FindName(std::string_view name) const;
   // Returns the own name of the model with the narrowest pattern that matches, or null. An empty
@@ -44,7 +45,7 @@ class ModelNames {
   absl::Status AddName(const std::string& flag, const std::string& name, const std::string& model);
   absl::Status AddPattern(const NamePattern& pattern, const std::string& model);
 
-  std::map<std::string, std::vector<std::string>> served_;     // by the model's own name
+  std::map<std::string, std::vector<std::string>> listed_;     // by the model's own name
   std::map<std::string, std::string, std::less<>> by_name_;    // by own name, served name or alias
   std::vector<std::pair<NamePattern, std::string>> patterns_;  // with the model; sorted
 };

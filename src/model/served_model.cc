@@ -77,13 +77,13 @@ absl::StatusOr<std::vector<ServedModel>> LoadServedModels(const std::vector<std:
 
 // Bytes of an unknown name that an error message repeats. Status messages travel in headers.
 constexpr size_t kShownNameBytes = 256;
+// Names that the error message lists. There may be thousands of aliases.
+constexpr size_t kShownNames = 16;
 
 ServedModels::ServedModels(std::vector<ServedModel> models, ModelNames names)
     : names_(std::move(names)), configured_(models.size()) {
   for (ServedModel& model : models) {
-    const auto served_names = names_.ServedNames(model.name);
-    model.served_names.assign(served_names.begin(), served_names.end());
-    if (served_names.empty()) model.served_names.push_back(model.name);
+    model.listed_names = names_.ListedNames(model.name);
     const auto same = std::ranges::find_if(
         models_, [&](const ServedModel& earlier) { return earlier.tokenizer->digest() == model.tokenizer->digest(); });
     model.tokenizer_id = same == models_.end() ? model.name : same->name;
@@ -107,13 +107,15 @@ const ServedModel* ServedModels::Resolve(const std::string& name) const {
 absl::StatusOr<const ServedModel*> ServedModels::Find(const std::string& name) const {
   const std::lock_guard lock(mutex_);
   if (const ServedModel* model = Resolve(name)) return model;
-  std::vector<std::string> served;
+  std::vector<std::string> listed;
   for (const ServedModel& model : models_) {
-    for (const std::string& served_name : model.served_names) served.push_back(StrCat("'", served_name, "'"));
+    for (const std::string& listed_name : model.listed_names) listed.push_back(StrCat("'", listed_name, "'"));
   }
+  const size_t shown = std::min(listed.size(), kShownNames);
+  const std::string more = listed.size() > shown ? StrCat(" or ", listed.size() - shown, " more names") : "";
   return absl::InvalidArgumentError(
-      absl::StrCat("model: expected one of ", absl::StrJoin(served, ", "), ", got ",
-                   name.empty() ? "no name" : "'" + absl::CHexEscape(name.substr(0, kShownNameBytes)) + "'"));
+      absl::StrCat("model: expected one of ", absl::StrJoin(listed.begin(), listed.begin() + shown, ", "), more,
+                   ", got ", name.empty() ? "no name" : "'" + absl::CHexEscape(name.substr(0, kShownNameBytes)) + "'"));
 }
 
 bool ServedModels::Contains(const std::string& name) const {
@@ -138,7 +140,7 @@ absl::Status ServedModels::Join(const std::string& name, const std::string& modu
   }
   ServedModel decoder = *base;
   decoder.name = name;
-  decoder.served_names = {name};
+  decoder.listed_names = {name};
   models_.push_back(std::move(decoder));
   return absl::OkStatus();
 }

@@ -23,7 +23,7 @@ namespace baton {
 struct ServedModel {
   std::string name;  // the model's own name, by which workers name it
   // The names by which the model is listed. Empty only outside of ServedModels.
-  std::vector<std::string> served_names{};
+  std::vector<std::string> listed_names{};
   int32_t context = 0;  // context length, in tokens
   int32_t vocab = 0;
   std::vector<TokenId> unnamed;  // ids that no request may contain (UnnamedIds)
@@ -36,7 +36,7 @@ struct ServedModel {
   SamplingParams sampling;                            // the model's defaults, without max_tokens
 
   // The name for messages to clients.
-  const std::string& shown_name() const { return served_names.empty() ? name : served_names.front(); }
+  const std::string& shown_name() const { return listed_names.empty() ? name : listed_names.front(); }
 };
 
 // Checks the ids that a client sent in the list `field`. INVALID_ARGUMENT: the model has no token
@@ -62,7 +62,7 @@ class ServedModels {
   explicit ServedModels(std::vector<ServedModel> models, ModelNames names = {});
   // Returns the model that a client means by `name`. A model's own name, a served name and an alias
   // without '*' come before patterns. An empty name means the only configured model. Returns
-  // INVALID_ARGUMENT with the list of served names if no model matches, or if the name is empty and
+  // INVALID_ARGUMENT with the listed names if no model matches, or if the name is empty and
   // several models are configured.
   absl::StatusOr<const ServedModel*> Find(const std::string& name) const;
   // Returns true if Find would return a model, or if the name is empty.

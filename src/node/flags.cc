@@ -226,8 +226,8 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
       ->allow_extra_args(false);
   app.add_option(
          "--model-alias", o.aliases,
-         "further names that are accepted and not listed: PATTERN=MODEL. A '*' stands for any characters, as in "
-         "claude-*=MODEL. Exact names come first, and then the narrowest pattern (docs/openai.md)")
+         "further names of a model: PATTERN=MODEL. A '*' stands for any characters, as in claude-*=MODEL. Exact names "
+         "are listed and come first, and then the narrowest pattern (docs/openai.md)")
       ->delimiter(',')
       ->allow_extra_args(false);
   AddRetired(app, "--routing",

@@ -30,17 +30,23 @@ std::string Found(const ServedModels& models, const std::string& name) {
   return model.ok() ? (*model)->name : "";
 }
 
-TEST_CASE("ServedModels lists served names, and still finds a model by its own name") {
-  const ServedModels models = Serve({"big", "small"}, {"big=org/big:1", "big=best", "small=fast"}, {"gpt-4=big"});
+TEST_CASE("ServedModels lists served names and aliases, and finds a model by its own name") {
+  const ServedModels models =
+      Serve({"big", "small"}, {"big=org/big:1", "big=best", "small=fast"}, {"gpt-4=big", "gpt-*=big"});
   CHECK(Found(models, "org/big:1") == "big");
   CHECK(Found(models, "best") == "big");
   CHECK(Found(models, "big") == "big");
   CHECK(Found(models, "fast") == "small");
   CHECK(Found(models, "gpt-4") == "big");
-  CHECK(models.all()[0]->served_names == Texts{"org/big:1", "best"});
+  CHECK(models.all()[0]->listed_names == Texts{"org/big:1", "best", "gpt-4"});
+  CHECK(models.all()[1]->listed_names == Texts{"fast"});
   CHECK(models.all()[0]->shown_name() == "org/big:1");
-  CHECK(Message(models.Find("x").status()) == "model: expected one of 'org/big:1', 'best', 'fast', got 'x'");
+  CHECK(Message(models.Find("x").status()) == "model: expected one of 'org/big:1', 'best', 'gpt-4', 'fast', got 'x'");
   CHECK(Found(Serve({"big"}, {"best"}, {}), "best") == "big");
+  CHECK(Serve({"big"}, {}, {"b=big", "a=b", "b=a"}).all()[0]->listed_names == Texts{"big", "b", "a"});
+  // A model's own name is listed beside served names if it is asked for.
+  CHECK(Serve({"big"}, {"best"}, {"big=best", "big=big"}).all()[0]->listed_names == Texts{"best", "big"});
+  CHECK(Serve({"big"}, {"best", "big"}, {}).all()[0]->listed_names == Texts{"best", "big"});
 }
 
 TEST_CASE("ServedModels prefers an exact name and then the narrowest pattern") {
@@ -103,6 +109,9 @@ TEST_CASE("ModelNames takes many aliases, and refuses more than 1,024 patterns")
   const ServedModels models = Serve({"a", "b"}, {}, names);
   CHECK(Found(models, "name-9998") == "a");
   CHECK(Found(models, "name-9999") == "b");
+  const std::string error(Message(models.Find("x").status()));
+  CHECK(error.starts_with("model: expected one of 'a', 'name-0', 'name-2', "));
+  CHECK(error.ends_with("'name-28' or 9986 more names, got 'x'"));
   CHECK(ErrorOf({"a", "b"}, {}, patterns) == "model-alias: expected at most 1024 patterns with '*'");
 }
 
@@ -117,7 +126,7 @@ TEST_CASE("ServedModels does not serve a decoder whose name belongs to another m
   CHECK(models.Join("coder", "a").ok());
   CHECK(models.Join("coder", "a").ok());
   CHECK(Found(models, "coder") == "coder");
-  CHECK(models.all()[1]->served_names == Texts{"coder"});
+  CHECK(models.all()[1]->listed_names == Texts{"coder"});
 }
 
 }  // namespace

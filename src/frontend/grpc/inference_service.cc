@@ -103,7 +103,7 @@ grpc::ServerUnaryReactor* InferenceService::ListModels(grpc::CallbackServerConte
     shared.set_vocabulary(model->vocab);
     shared.set_has_chat_template(model->chat_template != nullptr);
     shared.set_ready(router_.Readiness(model->name).ok());
-    for (const std::string& name : model->served_names) {
+    for (const std::string& name : model->listed_names) {
       v1::Model& out = *response->add_models();
       out = shared;
       out.set_name(name);

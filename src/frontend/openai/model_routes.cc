@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<TokenId>> TextTokens(std::string_view text, bool with
 std::string ModelsBody(const ServedModels& models, absl::Time created) {
   std::string list;
   for (const ServedModel* model : models.all()) {
-    for (const std::string& name : model->served_names) {
+    for (const std::string& name : model->listed_names) {
       list += StrCat(list.empty() ? "" : ",", ModelObject(*model, name, created));
     }
   }

@@ -15,7 +15,7 @@
 
 namespace baton {
 
-// GET /v1/models: one element for each served name. `created` is the time since which this router
+// GET /v1/models: one element for each listed name. `created` is the time since which this router
 // serves the models.
 std::string ModelsBody(const ServedModels& models, absl::Time created);
 // GET /v1/models/NAME. The answer has the name that was asked for, also if it is an alias. Returns

@@ -43,7 +43,7 @@ struct NamedCluster : Cluster {
   }
 };
 
-TEST_CASE("A router lists served names, and not aliases or the model's own name") {
+TEST_CASE("A router lists served names and aliases, and not patterns or the own name") {
   NamedCluster c;
   std::vector<std::string> ids;
   const json list = c.Get("/v1/models");
@@ -51,12 +51,12 @@ TEST_CASE("A router lists served names, and not aliases or the model's own name"
     ids.push_back(model["id"]);
     CHECK(model["root"] == "bytes");
   }
-  CHECK(ids == std::vector<std::string>{"org/best", "fast"});
+  CHECK(ids == std::vector<std::string>{"org/best", "fast", "gpt-4"});
   grpc::ClientContext context;
   v1::ListModelsResponse models;
   REQUIRE(c.stub->ListModels(&context, {}, &models).ok());
-  REQUIRE(models.models_size() == 2);
-  for (int i = 0; i < 2; ++i) {
+  REQUIRE(models.models_size() == 3);
+  for (int i = 0; i < 3; ++i) {
     CHECK(models.models(i).name() == ids[static_cast<size_t>(i)]);
     CHECK(models.models(i).context() == 64);
   }
@@ -66,7 +66,8 @@ TEST_CASE("A router lists served names, and not aliases or the model's own name"
     CHECK(model["id"] == (std::string(name) == "org%2Fbest" ? "org/best" : name));
     CHECK(model["root"] == "bytes");
   }
-  CHECK(c.Get("/v1/models/other")["error"]["message"] == "model: expected one of 'org/best', 'fast', got 'other'");
+  CHECK(c.Get("/v1/models/other")["error"]["message"] ==
+        "model: expected one of 'org/best', 'fast', 'gpt-4', got 'other'");
 }
 
 TEST_CASE("An answer has the model's name as the client sent it") {
