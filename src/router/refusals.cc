@@ -22,10 +22,14 @@ FailureMeaning MeaningOf(const WorkerFailure& failure, const WorkerAddress& link
   FailureMeaning meaning{.reason = failure.status};
   absl::Status& reason = meaning.reason;
   if (reason.ok()) reason = absl::InternalError("the worker failed the request without a reason");
-  // Requests were checked before. A worker refuses only prompts that its memory can never hold. A
-  // request that has begun to decode fails for its constraints, which the worker names.
-  if (absl::IsInvalidArgument(reason) && placement.state != Placement::State::kDecoding) {
-    reason = absl::InvalidArgumentError(StrCat(request.asked.form.paths.prompt, ": ", Message(reason)));
+  // Requests were checked before. A worker refuses only prompts that its memory can never hold, or
+  // log probabilities of prompts that it never computes. A request that has begun to decode fails
+  // for its constraints, which the worker names.
+  const FieldPaths& paths = request.asked.form.paths;
+  if (absl::IsUnimplemented(reason) && request.asked.scores()) {
+    reason = absl::InvalidArgumentError(StrCat(paths.prompt_logprobs, ": ", Message(reason)));
+  } else if (absl::IsInvalidArgument(reason) && placement.state != Placement::State::kDecoding) {
+    reason = absl::InvalidArgumentError(StrCat(paths.prompt, ": ", Message(reason)));
   }
   // The hand-off's lease ended before Start, or its bytes were damaged. Another hand-off may
   // succeed.

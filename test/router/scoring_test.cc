@@ -35,7 +35,7 @@ TEST_CASE("RouterCore sends a request that scores its prompt to a decode worker 
     CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r CANCELLED"});
   }
   SECTION("the worker cannot score prompts") {
-    c.core.Failed(kD, "r", {absl::InvalidArgumentError("a decoder")}, c.now);
+    c.core.Failed(kD, "r", {absl::UnimplementedError("a decoder")}, c.now);
     CHECK(Take(c.core) == Lines{"end r INVALID_ARGUMENT"});
   }
 }

@@ -112,9 +112,9 @@ absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
 
 absl::Status DecodeEngine::StartScoring(DecodeJob job, absl::Time now) {
   if (!options_.shares_output) {
-    return absl::InvalidArgumentError(
-        "log probabilities of prompts: this model is a decoder behind a frozen prefill module of other weights. It "
-        "never computes prompts, so their tokens have no log probabilities");
+    return absl::UnimplementedError(
+        "is not supported by this model, a decoder behind a frozen prefill module of other weights. It never computes "
+        "prompts, so their tokens have no log probabilities");
   }
   const RequestSpec& spec = job.spec;
   const ReserveRequest sizes{.request_id = job.request_id,

@@ -110,7 +110,9 @@ class DecodeEngine {
   // then fails with DATA_LOSS. A job with prompt_logprobs has no hand-off: its prompt is computed
   // first, in blocks that are not shared. Errors:
   // - INVALID_ARGUMENT: a field is out of range. Or the job wants log probabilities of a prompt
-  //   that can never fit, or of a decoder whose prompts another module prefills.
+  //   that can never fit.
+  // - UNIMPLEMENTED: the job wants log probabilities of a prompt, but another module prefills the
+  //   prompts of this decoder.
   // - RESOURCE_EXHAUSTED: there is no room now for the prompt of a job with prompt_logprobs.
   // - FAILED_PRECONDITION: HandoffReceiver::Start refuses, or the request is already being decoded.
   //
