@@ -183,8 +183,11 @@ OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const Cal
   return {.refusal = RefusalFor(route, head, id), .route = route, .caller = *std::move(caller)};
 }
 
+HttpHeaders OpenAiGateway::AnswerHeaders(const HttpRequest& head) {
+  return origins_.AnswerHeaders(head.header("origin"));
+}
+
 std::optional<HttpResponse> OpenAiGateway::OnHead(HttpRequest& head) {
-  head.answer_headers = origins_.AnswerHeaders(head.header("origin"));
   Decision decision = Decide(head, IdOf(head));
   if (decision.caller != nullptr) head.account = decision.caller->name;
   return std::move(decision.refusal);

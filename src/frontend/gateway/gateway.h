@@ -33,9 +33,11 @@ class OpenAiGateway final : public HttpHandler {
         checks_host_(!host_names_.empty() || (!parts.admission.callers().asks() && IsLoopback(access.listen))) {}
 
   // Answers calls without a valid key, calls of unknown paths, and preflights of browsers, before
-  // their body is read. Sets the headers of CORS for every answer.
+  // their body is read.
   std::optional<HttpResponse> OnHead(HttpRequest& head) override;
   void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
+  // Returns the headers of CORS.
+  HttpHeaders AnswerHeaders(const HttpRequest& head) override;
   HttpResponse Refusal(int status, const std::string& message) override;
 
  private:

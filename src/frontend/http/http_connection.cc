@@ -299,9 +299,17 @@ std::optional<size_t> HttpConnection::Put(Error& error) {
   return std::nullopt;
 }
 
+void HttpConnection::TakeHead() {
+  const auto& head = parser_->get();
+  request_ = parser_->is_header_done() ? HeadOf(head) : PartialHeadOf(head, input_);
+  request_.peer = peer_;
+  request_.answer_headers = shared_.handler.AnswerHeaders(request_);
+}
+
 bool HttpConnection::HeadIsFine() {
   const auto& head = parser_->get();
   http_1_0_ = head.version() == 10;
+  TakeHead();
   const auto refused = [this](int status, const std::string& message) {
     Refuse(status, message);
     return false;
@@ -310,8 +318,6 @@ bool HttpConnection::HeadIsFine() {
     return refused(problem->status, problem->message);
   }
   keep_alive_ = head.keep_alive();
-  request_ = HeadOf(head);
-  request_.peer = peer_;
   const auto answer = shared_.handler.OnHead(request_);
   if (!shared_.table.BeginRequest(id_)) {
     RefuseForRoom();
@@ -386,6 +392,8 @@ void HttpConnection::DropRequest() {
 }
 
 void HttpConnection::Refuse(int status, const std::string& message) {
+  // A web page may read the refusal too, if its origin has arrived.
+  if (parser_ && request_.method.empty()) TakeHead();
   const bool is_head = parser_ && parser_->is_header_done() && parser_->get().method() == http::verb::head;
   DropRequest();
   BeginReply({.head_only = is_head, .http_1_0 = http_1_0_, .keep_alive = false});
@@ -488,6 +496,7 @@ void HttpConnection::FinishReply(bool keep_alive) {
   has_answered_ = true;
   EndRequest();
   shared_.table.EndRequest(id_);
+  request_ = {};
   if (!keep_alive) return Linger();
   Enter(State::kHead, shared_.options.idle_timeout);
   Advance();

@@ -73,6 +73,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void Parse();
   // Returns the bytes that the parser used, or nothing if the request has been refused.
   std::optional<size_t> Put(Error& error);
+  // Takes the head into request_, or what has arrived of it.
+  void TakeHead();
   // Returns false if the request has been answered.
   bool HeadIsFine();
   // Prepares to read a body. Returns false if the request has been refused.
@@ -119,7 +121,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::string input_;        // read and not yet parsed
   bool reading_ = false, input_ended_ = false, watching_ = false;
   std::optional<Parser> parser_;  // from a request's first byte to its last
-  HttpRequest request_;           // the head without the body, from the end of the head on
+  HttpRequest request_;           // the head without the body, from its end or a refusal on
   bool keep_alive_ = false;       // the head's value
   int empty_lines_ = 0;           // ignored before the next request
   size_t head_bytes_ = 0;

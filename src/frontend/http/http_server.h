@@ -21,9 +21,11 @@ class HttpHandler {
   // another thread. The reply must be answered once, at any time and from any thread.
   virtual void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) = 0;
   // Called on the same thread before the body is read. Returns an answer to refuse the request
-  // whatever its body is. If it returns nothing, OnRequest follows. It may set
-  // head.account and head.answer_headers.
+  // whatever its body is. If it returns nothing, OnRequest follows. It may set head.account.
   virtual std::optional<HttpResponse> OnHead(HttpRequest& head) = 0;
+  // Returns headers of every answer to a request with this head, besides those of the answer
+  // itself. If the request is refused before OnHead, the head may be incomplete.
+  virtual HttpHeaders AnswerHeaders(const HttpRequest& /*head*/) { return {}; }
   // Returns the answer to a request that the server refuses before the handler sees it.
   virtual HttpResponse Refusal(int status, const std::string& message) = 0;
 };

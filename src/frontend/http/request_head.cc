@@ -1,9 +1,12 @@
 #include "frontend/http/request_head.h"
 
+#include <algorithm>
 #include <iterator>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/strings.h"
 #include "boost/beast/core/string.hpp"
 #include "boost/beast/http/field.hpp"
 
@@ -11,6 +14,8 @@ namespace baton {
 namespace {
 
 namespace http = boost::beast::http;
+
+constexpr std::string_view kLineEnd = "\r\n";
 
 std::string Text(boost::beast::string_view view) { return std::string(view.data(), view.size()); }
 
@@ -49,6 +54,19 @@ HttpRequest HeadOf(const ParsedRequest& head) {
   request.path = target.substr(0, mark);
   if (mark != std::string::npos) request.query = target.substr(mark + 1);
   for (const auto& field : head) request.headers.emplace_back(Text(field.name_string()), Text(field.value()));
+  return request;
+}
+
+HttpRequest PartialHeadOf(const ParsedRequest& head, std::string_view rest) {
+  HttpRequest request = HeadOf(head);
+  for (size_t end = rest.find(kLineEnd); end != std::string_view::npos && end > 0; end = rest.find(kLineEnd)) {
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end + kLineEnd.size());
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos || std::ranges::any_of(line, absl::ascii_iscntrl)) continue;
+    request.headers.emplace_back(line.substr(0, colon),
+                                 ToStd(absl::StripAsciiWhitespace(ToAbsl(line.substr(colon + 1)))));
+  }
   return request;
 }
 

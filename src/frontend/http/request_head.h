@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "boost/beast/http/message.hpp"
 #include "boost/beast/http/string_body.hpp"
@@ -20,6 +21,10 @@ std::optional<HttpProblem> ProblemOf(const ParsedRequest& head, int max_headers)
 // Returns the request without its body. Call it before the body is read, because a trailer's fields
 // come after the body and are no headers.
 HttpRequest HeadOf(const ParsedRequest& head);
+// Returns what has arrived of a head that is incomplete or malformed: the fields that Beast has
+// parsed, and whole lines of the `rest`, which Beast has not taken. Lines with control characters
+// are left out.
+HttpRequest PartialHeadOf(const ParsedRequest& head, std::string_view rest);
 
 // Returns the values of all headers "content-encoding", separated by commas.
 std::string EncodingsOf(const ParsedRequest& head);

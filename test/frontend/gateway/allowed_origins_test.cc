@@ -2,7 +2,9 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
+#include "base/strings.h"
 #include "catch.h"
 #include "frontend/gateway/keyed_router.h"
 #include "http_client.h"
@@ -108,6 +110,51 @@ TEST_CASE("Every answer to an allowed page can be read by the page") {
   CHECK(w.Ask("GET /v1/models", "origin: https://evil.example\r\n" + mine).status == 403);
   CHECK(w.Ask("GET /v1/models", "origin: null\r\n" + mine).status == 403);
   CHECK(w.Ask("GET /v1/models", mine).status == 200);
+}
+
+// Requests that are refused before their head is complete or checked.
+TEST_CASE("An allowed page can read a refusal if its origin has arrived") {
+  KeyedRouter w({"https://app.example"});
+  const std::string first = "GET /version HTTP/1.1\r\nHost: localhost\r\n";
+  const auto refusal = [&](const std::string& origin, const std::string& rest, const std::string& line) {
+    HttpClient client(w.c.node->http()->address());
+    client.Send(StrCat(line, "Origin:  ", origin, "\r\n", rest));
+    client.EndInput();
+    return client.Read();
+  };
+  const std::string many = [] {
+    std::string headers;
+    for (int i = 0; i < 101; ++i) absl::StrAppend(&headers, "a: b\r\n");
+    return headers + "\r\n";
+  }();
+  const std::pair<std::string, int> rests[] = {
+      {StrCat("a: ", std::string(20 << 10, 'x'), "\r\n\r\n"), 431},
+      {many, 431},
+      {"not a header\r\n\r\n", 400},
+      {"a", 400},
+      {"Host: again\r\n\r\n", 400},
+      {"authorization: a\r\nauthorization: b\r\n\r\n", 400},
+      {"transfer-encoding: gzip\r\n\r\n", 400},
+  };
+  for (const auto& [rest, status] : rests) {
+    CAPTURE(rest.substr(0, 40));
+    const HttpAnswer allowed = refusal("https://app.example", rest, first);
+    CHECK(allowed.status == status);
+    CHECK(allowed.headers.at("access-control-allow-origin") == "https://app.example");
+    CHECK_FALSE(refusal("https://evil.example", rest, first).headers.contains("access-control-allow-origin"));
+  }
+  CHECK(refusal("https://app.example", "\r\n", "no request line\r\n").headers.at("access-control-allow-origin") ==
+        "https://app.example");
+  // Beyond the end of the head, a line is no header.
+  CHECK_FALSE(refusal("", StrCat("bad\r\n\r\nOrigin: https://app.example\r\n"), first)
+                  .headers.contains("access-control-allow-origin"));
+  KeyedRouter all({"*"});
+  HttpClient client(all.c.node->http()->address());
+  client.Send(first + "Origin: https://a\rset-cookie: b\r\nbad\r\n\r\n");
+  const HttpAnswer answer = client.Read();
+  CHECK(answer.status == 400);
+  CHECK_FALSE(answer.headers.contains("access-control-allow-origin"));
+  CHECK_FALSE(answer.headers.contains("set-cookie"));
 }
 
 TEST_CASE("An allowed page's origin does not outlive its request") {

@@ -185,16 +185,20 @@ TEST_CASE("HttpServer refuses a client that sends slowly") {
       CHECK(silent.AtEnd());
       HttpClient slow(w.server->address(), 0, w.tls.get());
       if (slow.encrypted() != mode.is_encrypted) continue;
-      slow.Send("GET /echo HTT");
+      slow.Send("GET /echo HTTP/1.1\r\nOrigin: o\r\nHos");
       const HttpAnswer answer = ReadAnswer(slow);
-      if (answer.status == 0) continue;
+      if (answer.status == 0 || !answer.headers.contains("x-origin")) continue;
       CHECK(answer.status == 408);
+      CHECK(answer.headers.at("x-origin") == "o");
       break;
     }
   }
   SECTION("the client does not end its body") {
     World w([](HttpOptions& o) { o.body_timeout = absl::Milliseconds(300); });
-    CHECK(Exchange(w, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab").status == 408);
+    const HttpAnswer answer =
+        Exchange(w, "POST /echo HTTP/1.1\r\nHost: x\r\nOrigin: o\r\nContent-Length: 5\r\n\r\nab");
+    CHECK(answer.status == 408);
+    CHECK(answer.headers.at("x-origin") == "o");
   }
   SECTION("the client sends no next request") {
     World w([](HttpOptions& o) { o.idle_timeout = absl::Milliseconds(300); });

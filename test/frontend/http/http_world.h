@@ -46,6 +46,10 @@ class Handler final : public HttpHandler {
     if (head.header("authorization") != "none") return std::nullopt;
     return HttpResponse{.status = 401, .headers = {{"x-refused", "yes"}}, .body = "who?"};
   }
+  HttpHeaders AnswerHeaders(const HttpRequest& head) override {
+    const std::string_view origin = head.header("origin");
+    return origin.empty() ? HttpHeaders() : HttpHeaders{{"x-origin", std::string(origin)}};
+  }
   HttpResponse Refusal(int status, const std::string& message) override {
     return {.status = status, .headers = {{"x-refused", "yes"}}, .body = message};
   }
