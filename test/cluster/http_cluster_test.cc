@@ -1,6 +1,10 @@
 // Tests of a real router's two front ends with a tiny model. Both give the same tokens.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +14,7 @@
 #include "model/sampler.h"
 #include "nlohmann/json.hpp"
 #include "programs.h"
+#include "temp_dir.h"
 
 namespace baton {
 namespace {
@@ -115,6 +120,113 @@ TEST_CASE("An answer depends on its prompt and seed, not on its place in a call"
     for (uint64_t i = 1; i < 4; ++i) CHECK(answers(prompts[1], ChoiceSeed(seed, i), 1) == Texts{four[i]});
     const Texts both = answers("[\"Once upon a time\",\"a boat\"]", seed, 2);
     CHECK(both == Texts{alone[0], both[1], four[0], four[1]});
+  }
+}
+
+using Ids = std::vector<TokenId>;
+
+constexpr TokenId kThink = 270, kThinkEnd = 271;
+
+// Writes the tiny model with its last two tokens as the marks of thinking.
+void WriteModel(const TempDir& directory) {
+  for (const char* file : {"config.json", "generation_config.json", "model.safetensors", "tokenizer_config.json"}) {
+    std::filesystem::copy_file(kModel + "/" + file, directory / file);
+  }
+  json tokenizer = json::parse(std::ifstream(kModel + "/tokenizer.json"));
+  json& merges = tokenizer["model"]["merges"];
+  merges.erase(merges.size() - 1);
+  merges.erase(merges.size() - 1);
+  json mark = tokenizer["added_tokens"][0];
+  for (const auto& [id, text] : {std::pair(kThink, "<think>"), std::pair(kThinkEnd, "</think>")}) {
+    json& vocabulary = tokenizer["model"]["vocab"];
+    vocabulary.erase(std::ranges::find(vocabulary, json(id)));
+    mark["id"] = id;
+    mark["content"] = text;
+    tokenizer["added_tokens"].push_back(mark);
+  }
+  directory.Write("tokenizer.json", tokenizer.dump());
+}
+
+TokenId Letter(char letter) { return letter >= 'a' ? 66 + letter - 'a' : 34 + letter - 'A'; }
+
+struct ThinkingModel : TempDir {
+  ThinkingModel() { WriteModel(*this); }
+};
+
+struct Server {
+  ThinkingModel model;
+  Process process{"baton",
+                  {"serve", model.path(), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+                   "--kv-memory-mb", "8"}};
+  HttpClient http{HttpOf(process)};
+
+  json Choices(const json& body) {
+    http.Post("/v1/completions", body.dump());
+    const HttpAnswer answer = http.Read();
+    INFO(answer.body);
+    REQUIRE(answer.status == 200);
+    return json::parse(answer.body)["choices"];
+  }
+  // Returns the model's log probabilities of `output` after `prompt`.
+  json Scored(const Ids& prompt, const Ids& output) {
+    Ids all = prompt;
+    all.insert(all.end(), output.begin(), output.end());
+    const json choices = Choices({{"prompt", all}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 0}});
+    const json& of_all = choices[0]["logprobs"]["token_logprobs"];
+    return {of_all.begin() + std::ssize(prompt), of_all.end()};
+  }
+};
+
+// Checks each constraint of the test's call for one choice.
+void CheckConstraints(const json& choice, const Ids& allowed) {
+  const Ids ids = choice["token_ids"];
+  for (const TokenId id : ids) CHECK((std::ranges::count(allowed, id) > 0 || id == kThinkEnd));
+  CHECK(std::ranges::find(ids, kThinkEnd) - ids.begin() <= 5);
+  CHECK(std::ranges::count(ids, Letter('c')) == 0);
+  for (size_t i = 1; i < ids.size(); ++i) CHECK_FALSE((ids[i - 1] == Letter('a') && ids[i] == Letter('b')));
+  const std::string text = choice["text"];
+  if (choice["finish_reason"] == "stop") CHECK(ids.size() > 12);
+  CHECK(text.find('q', 20) == std::string::npos);  // of a token behind min_tokens
+}
+
+TEST_CASE("Each of several constrained choices equals the call for it alone") {
+  Server server;
+  const Ids prompt = {3, 4, 5, kThink};
+  Ids allowed;
+  for (char letter = 'a'; letter <= 'z'; ++letter) allowed.push_back(Letter(letter));
+  for (char letter = 'A'; letter <= 'Z'; ++letter) allowed.push_back(Letter(letter));
+  constexpr uint64_t kSeed = 7;
+  json body = {{"prompt", prompt},
+               {"max_tokens", 200},
+               {"temperature", 1},
+               {"seed", kSeed},
+               {"return_token_ids", true},
+               {"logprobs", 3},
+               {"min_tokens", 12},
+               {"allowed_token_ids", allowed},
+               {"bad_words", {"ab", "c"}},
+               {"logit_bias", {{std::to_string(Letter('z')), 3}, {std::to_string(Letter('d')), -100}}},
+               {"thinking_token_budget", 5},
+               {"stop", {"q", "rz"}}};
+  json alone = json::array();
+  for (uint64_t i = 0; i < 3; ++i) {
+    body["seed"] = ChoiceSeed(kSeed, i);
+    alone.push_back(server.Choices(body)[0]);
+    alone.back()["index"] = i;
+    CheckConstraints(alone.back(), allowed);
+    const Ids ids = alone.back()["token_ids"];
+    const json logprobs = alone.back()["logprobs"]["token_logprobs"], scored = server.Scored(prompt, ids);
+    REQUIRE(logprobs.size() == ids.size());
+    for (size_t k = 0; k < ids.size(); ++k)
+      CHECK(logprobs[k].get<double>() == Approx(scored[k].get<double>()).margin(1e-3));
+  }
+  body["seed"] = kSeed;
+  CHECK(std::ranges::any_of(alone, [](const json& choice) { return choice["finish_reason"] == "stop"; }));
+  for (const size_t n : {2, 3}) {
+    body["n"] = n;
+    const json choices = server.Choices(body);
+    REQUIRE(choices.size() == n);
+    for (size_t i = 0; i < n; ++i) CHECK(choices[i] == alone[i]);
   }
 }
 
