@@ -83,7 +83,7 @@ constexpr ApiField kLastFields[] = {
     Refused("repetition_detection", kGenerate),
     Fixed("watermarking", kGenerate, "false"),
     // The text and the form of answers.
-    Fixed("response_format", kGenerate, R"({"type":"text"})"),
+    Supported("response_format", kGenerate, ReadResponseFormat, "the type `text`; [members](#members-of-objects)"),
     Refused("structured_outputs", kGenerate, kNoStructure),
     Refused("structural_tag", kGenerate, kNoStructure),
     Refused("guided_json", kGenerate, kNoStructure),
@@ -132,7 +132,7 @@ constexpr ApiField kLastFields[] = {
     Supported("logprobs", kChat, ReadChatLogprobs),
     Supported("top_logprobs", kChat, ReadTopLogprobs, "0 to 20"),
     Supported("messages", kMessages, ReadMessages, "[members](#members-of-objects)"),
-    Supported("tool_choice", kMessages, ReadToolChoice, "`auto`, `none`"),
+    Supported("tool_choice", kMessages, ReadToolChoice, "`auto`, `none`; [members](#members-of-objects)"),
     Supported("function_call", kMessages, ReadFunctionCall, "`auto`, `none`"),
     Supported("parallel_tool_calls", kMessages, ReadParallelToolCalls),
     Supported("tools", kMessages, ReadTools, "[members](#members-of-objects)"),

@@ -13,6 +13,7 @@ void ReadModel(BodyDraft& draft, const ApiField& field);
 void ReadSamples(BodyDraft& draft, const ApiField& field);
 void ReadStream(BodyDraft& draft, const ApiField& field);
 void ReadStreamOptions(BodyDraft& draft, const ApiField& field);
+void ReadResponseFormat(BodyDraft& draft, const ApiField& field);
 void ReadReturnTokenIds(BodyDraft& draft, const ApiField& field);
 void ReadTokensAsIds(BodyDraft& draft, const ApiField& field);
 void ReadTimeout(BodyDraft& draft, const ApiField& field);

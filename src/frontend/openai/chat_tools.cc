@@ -115,6 +115,11 @@ void CheckBytes(FieldReader& owner, std::string_view name, const Json& value) {
 bool ReadChoice(FieldReader& body, const ApiField& field) {
   const Json* choice = body.Any(field.name);
   if (choice == nullptr || *choice == "auto") return true;
+  if (choice->is_object()) {
+    FieldReader members(*choice, body.Path(field.name));
+    SkipMembers(members, ToolChoiceMembers(), "is not supported: calls are not forced");
+    body.Check(members.Finish());
+  }
   if (*choice != "none") {
     body.Refuse(field.name, StrCat("expected 'auto' or 'none', got ", ShowJson(*choice), ", which is not supported"));
   }

@@ -88,6 +88,28 @@ constexpr KnownMember kStreamOptionMembers[] = {
     {"include_obfuscation", Rule::kEmpty},    // OpenAI: events are not padded
 };
 
+constexpr KnownMember kResponseFormatMembers[] = {
+    {"type", Rule::kRead},            // text
+    {"json_schema", Rule::kRefused},  // with the type json_schema
+    {"name", Rule::kRefused},         // in json_schema
+    {"description", Rule::kRefused},  // in json_schema
+    {"schema", Rule::kRefused},       // in json_schema
+    {"strict", Rule::kRefused},       // in json_schema
+    {"format", Rule::kRefused},       // vLLM: with the type structural_tag
+    {"structures", Rule::kRefused},   // vLLM: the older form of structural_tag
+    {"triggers", Rule::kRefused},     // vLLM: the older form of structural_tag
+};
+
+constexpr KnownMember kToolChoiceMembers[] = {
+    {"type", Rule::kRefused},           // function, allowed_tools, custom
+    {"function", Rule::kRefused},       // a forced call
+    {"custom", Rule::kRefused},         // a forced call of another type
+    {"name", Rule::kRefused},           // in the function, in custom, and in a function_call
+    {"allowed_tools", Rule::kRefused},  // the tools that may be called
+    {"mode", Rule::kRefused},           // in allowed_tools
+    {"tools", Rule::kRefused},          // in allowed_tools
+};
+
 bool IsEmpty(const Json& value) {
   if (value.is_boolean()) return !value.get<bool>();
   if (value.is_string()) return value.get_ref<const std::string&>().empty();
@@ -101,6 +123,8 @@ std::span<const KnownMember> PartMembers() { return kPartMembers; }
 std::span<const KnownMember> ToolCallMembers() { return kToolCallMembers; }
 std::span<const KnownMember> ToolMembers() { return kToolMembers; }
 std::span<const KnownMember> StreamOptionMembers() { return kStreamOptionMembers; }
+std::span<const KnownMember> ResponseFormatMembers() { return kResponseFormatMembers; }
+std::span<const KnownMember> ToolChoiceMembers() { return kToolChoiceMembers; }
 
 void SkipEmpty(FieldReader& object, std::string_view name, std::string_view why) {
   const Json* value = object.Refused(name);
@@ -111,6 +135,7 @@ void SkipMembers(FieldReader& object, std::span<const KnownMember> members, std:
   for (const KnownMember& member : members) {
     if (member.rule == Rule::kEmpty) SkipEmpty(object, member.name, why);
     if (member.rule == Rule::kIgnored) object.Any(member.name);
+    if (member.rule == Rule::kRefused && object.Refused(member.name) != nullptr) object.Refuse(member.name, why);
   }
 }
 

@@ -13,6 +13,7 @@ struct KnownMember {
     kRead,     // a reader reads it
     kIgnored,  // accepted with any value
     kEmpty,    // accepted if it is null, false, or without content
+    kRefused,  // refused unless it is null
   };
 
   std::string_view name;
@@ -20,15 +21,18 @@ struct KnownMember {
 };
 
 // Ignored members are those that clients send back as they received them, or that mark a place for
-// another server's cache. A table of calls or tools also has the members of their functions.
+// another server's cache. A table also has the members of an object's own objects, such as those of
+// a tool's function.
 std::span<const KnownMember> MessageMembers();
 std::span<const KnownMember> PartMembers();
 std::span<const KnownMember> ToolCallMembers();
 std::span<const KnownMember> ToolMembers();
 std::span<const KnownMember> StreamOptionMembers();
+std::span<const KnownMember> ResponseFormatMembers();
+std::span<const KnownMember> ToolChoiceMembers();
 
-// Takes the members of a table that no reader reads. Refuses one that must be empty and is not,
-// with the reason `why`.
+// Takes the members of a table that no reader reads. Refuses a member with the reason `why` if the
+// table refuses it, or if it must be empty and is not.
 void SkipMembers(FieldReader& object, std::span<const KnownMember> members, std::string_view why = "is not supported");
 // Takes one member that must be empty.
 void SkipEmpty(FieldReader& object, std::string_view name, std::string_view why);

@@ -159,6 +159,21 @@ void ReadStreamOptions(BodyDraft& draft, const ApiField& field) {
   if (!draft.call.stream && !object->empty()) draft.body.Refuse(field.name, "requires stream: true");
 }
 
+void ReadResponseFormat(BodyDraft& draft, const ApiField& field) {
+  const Json* object = draft.body.Object(field.name);
+  if (object == nullptr) return;
+  constexpr std::string_view kWhy = "is not supported: output is not constrained";
+  FieldReader format(*object, draft.body.Path(field.name));
+  const std::string* type = format.Text("type");
+  if (type == nullptr) {
+    format.Refuse("type", "expected 'text', got none");
+  } else if (*type != "text") {
+    format.Refuse("type", StrCat("expected 'text', got ", ShowJson(*type), ", which ", kWhy));
+  }
+  SkipMembers(format, ResponseFormatMembers(), kWhy);
+  draft.body.Check(format.Finish());
+}
+
 void ReadReturnTokenIds(BodyDraft& draft, const ApiField& field) {
   draft.call.return_token_ids = draft.body.Bool(field.name).value_or(false);
 }

@@ -99,6 +99,7 @@ const std::map<std::string, std::string>& Examples() {
       {"echo", "true"},
       {"prompt_logprobs", "3"},
       {"tool_choice", R"("auto")"},
+      {"response_format", R"({"type": "text"})"},
       {"function_call", R"("auto")"},
       {"functions", R"([{"name": "f"}])"},
       {"add_generation_prompt", "false"},

@@ -224,6 +224,8 @@ TEST_CASE("ReadChat refuses unsupported fields of tools by name") {
   CHECK(ErrorOf(WithHello(R"("tool_choice": "required")"), "qwen") ==
         "tool_choice: expected 'auto' or 'none', got 'required', which is not supported");
   CHECK(ErrorOf(WithHello(R"("tool_choice": {"type": "function", "function": {"name": "f"}})"), "qwen") ==
+        "tool_choice.type: is not supported: calls are not forced");
+  CHECK(ErrorOf(WithHello(R"("tool_choice": {})"), "qwen") ==
         "tool_choice: expected 'auto' or 'none', got an object, which is not supported");
   CHECK(ErrorOf(WithHello(R"("parallel_tool_calls": "no")")) ==
         "parallel_tool_calls: expected true or false, got 'no'");
@@ -233,7 +235,7 @@ TEST_CASE("ReadChat refuses unsupported fields of tools by name") {
   CHECK(ErrorOf(WithHello(R"("functions": [{"name": "f"}], "tools": [{"function": {"name": "f"}}])"), "qwen") ==
         "functions: expected none beside tools");
   CHECK(ErrorOf(WithHello(R"("functions": [{"name": "f"}], "function_call": {"name": "f"})"), "qwen") ==
-        "function_call: expected 'auto' or 'none', got an object, which is not supported");
+        "function_call.name: is not supported: calls are not forced");
 }
 
 TEST_CASE("ReadChat refuses fields of other kinds of answer unless they have no effect") {

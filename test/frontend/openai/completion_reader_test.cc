@@ -183,7 +183,7 @@ TEST_CASE("ReadCompletion refuses unsupported fields by name") {
   CHECK(CompletionError(R"("prompt": "a", "suffix": "s")") ==
         R"(suffix: expected "", got 's', which is not supported)");
   CHECK(CompletionError(R"("prompt": "a", "response_format": {"type": "json_object"})") ==
-        R"(response_format: expected {"type":"text"}, got an object, which is not supported)");
+        "response_format.type: expected 'text', got 'json_object', which is not supported: output is not constrained");
   CHECK(CompletionError(R"("prompt": "a", "store": true)") ==
         "store: expected false, got true, which is not supported");
 }

@@ -33,6 +33,17 @@ Json WithOptions(const Json& options) {
   return body;
 }
 
+Json WithFormat(const Json& format) {
+  Json body = WithMessage({{"role", "user"}, {"content", "hi"}});
+  body["response_format"] = format;
+  return body;
+}
+Json WithChoice(const Json& choice) {
+  Json body = WithTool({{"type", "function"}, {"function", {{"name", "f"}}}});
+  body["tool_choice"] = choice;
+  return body;
+}
+
 // A table, an object that needs none of its rows but those it has, and whole objects that have the
 // rows that the first object may not have. The rows of a function apply to `function` too.
 struct Table {
@@ -46,40 +57,43 @@ struct Table {
 std::vector<Table> Tables() {
   const Json function = {{"name", "f"}};
   const Json call = {{"id", "c"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", "{}"}}}};
-  return {{"messages",
-           MessageMembers(),
-           WithMessage,
-           {{"role", "assistant"}, {"content", "x"}},
-           {{"name", {{"role", "user"}, {"content", "x"}, {"name", "n"}}},
-            {"refusal", {{"role", "assistant"}, {"refusal", "no"}}},
-            {"reasoning_content", {{"role", "assistant"}, {"reasoning_content", "hm"}}},
-            {"reasoning", {{"role", "assistant"}, {"reasoning", "hm"}}},
-            {"tool_calls", {{"role", "assistant"}, {"tool_calls", Json::array({call})}}},
-            {"function_call", {{"role", "assistant"}, {"function_call", call["function"]}}},
-            {"tool_call_id", {{"role", "tool"}, {"content", "x"}, {"tool_call_id", "c"}}}}},
-          {"parts",
-           PartMembers(),
-           WithPart,
-           {{"type", "text"}, {"text", "x"}},
-           {{"refusal", {{"type", "refusal"}, {"refusal", "no"}}},
-            {"thinking", {{"type", "thinking"}, {"thinking", "hm"}}},
-            {"reasoning", {{"type", "reasoning"}, {"reasoning", "hm"}}},
-            {"data", {{"type", "redacted_thinking"}, {"data", "x"}}},
-            {"output_of", {{"type", "output_of"}, {"output_of", "u"}}}}},
-          {"calls", ToolCallMembers(), WithCall, call},
-          {"tools",
-           ToolMembers(),
-           WithTool,
-           {{"type", "function"}, {"function", function}},
-           {{"description", {{"function", {{"name", "f"}, {"description", "d"}}}}},
-            {"parameters", {{"function", {{"name", "f"}, {"parameters", Json::object()}}}}},
-            {"strict", {{"function", {{"name", "f"}, {"strict", true}}}}}}},
-          {"stream_options",
-           StreamOptionMembers(),
-           WithOptions,
-           Json::object(),
-           {{"include_usage", {{"include_usage", true}}},
-            {"continuous_usage_stats", {{"continuous_usage_stats", false}}}}}};
+  return {
+      {"messages",
+       MessageMembers(),
+       WithMessage,
+       {{"role", "assistant"}, {"content", "x"}},
+       {{"name", {{"role", "user"}, {"content", "x"}, {"name", "n"}}},
+        {"refusal", {{"role", "assistant"}, {"refusal", "no"}}},
+        {"reasoning_content", {{"role", "assistant"}, {"reasoning_content", "hm"}}},
+        {"reasoning", {{"role", "assistant"}, {"reasoning", "hm"}}},
+        {"tool_calls", {{"role", "assistant"}, {"tool_calls", Json::array({call})}}},
+        {"function_call", {{"role", "assistant"}, {"function_call", call["function"]}}},
+        {"tool_call_id", {{"role", "tool"}, {"content", "x"}, {"tool_call_id", "c"}}}}},
+      {"parts",
+       PartMembers(),
+       WithPart,
+       {{"type", "text"}, {"text", "x"}},
+       {{"refusal", {{"type", "refusal"}, {"refusal", "no"}}},
+        {"thinking", {{"type", "thinking"}, {"thinking", "hm"}}},
+        {"reasoning", {{"type", "reasoning"}, {"reasoning", "hm"}}},
+        {"data", {{"type", "redacted_thinking"}, {"data", "x"}}},
+        {"output_of", {{"type", "output_of"}, {"output_of", "u"}}}}},
+      {"calls", ToolCallMembers(), WithCall, call},
+      {"tools",
+       ToolMembers(),
+       WithTool,
+       {{"type", "function"}, {"function", function}},
+       {{"description", {{"function", {{"name", "f"}, {"description", "d"}}}}},
+        {"parameters", {{"function", {{"name", "f"}, {"parameters", Json::object()}}}}},
+        {"strict", {{"function", {{"name", "f"}, {"strict", true}}}}}}},
+      {"stream_options",
+       StreamOptionMembers(),
+       WithOptions,
+       Json::object(),
+       {{"include_usage", {{"include_usage", true}}}, {"continuous_usage_stats", {{"continuous_usage_stats", false}}}}},
+      {"response_format", ResponseFormatMembers(), WithFormat, {{"type", "text"}}},
+      // No object is accepted.
+      {"tool_choice", ToolChoiceMembers(), WithChoice, Json()}};
 }
 
 std::string ErrorOf(const Table& table, const Json& object) {
@@ -120,6 +134,7 @@ TEST_CASE("Each other member is ignored, or refused by name unless it is empty")
       const std::string name(row.name);
       CAPTURE(table.name, name);
       for (const Json& empty : {Json(), Json(false), Json(""), Json::array(), Json::object()}) {
+        if (row.rule == Rule::kRefused) continue;
         for (const Json& object : With(table.least, name, empty)) CHECK(ErrorOf(table, object) == "");
       }
       for (const Json& value : {Json(true), Json(0), Json(-1.5), Json("x"), Json{1}, Json{{"a", 1}}}) {
@@ -131,6 +146,32 @@ TEST_CASE("Each other member is ignored, or refused by name unless it is empty")
         }
       }
     }
+  }
+}
+
+TEST_CASE("A format or a choice of tools that constrains the answer is refused by name") {
+  const auto format = [](const char* json) {
+    return std::string(Message(ReadChat(WithFormat(Json::parse(json)), TestModels()).status()));
+  };
+  const std::string why = "which is not supported: output is not constrained";
+  for (const std::string type : {"json_object", "json_schema", "structural_tag", "grammar", ""}) {
+    CHECK(format(StrCat(R"({"type": ")", type, R"(", "json_schema": {"name": "n", "schema": {}}})").c_str()) ==
+          StrCat("response_format.type: expected 'text', got '", type, "', ", why));
+  }
+  CHECK(format(R"({})") == "response_format.type: expected 'text', got none");
+  CHECK(format(R"({"type": 1})") == "response_format.type: expected a string, got 1");
+  CHECK(format(R"({"type": "text", "json_schema": null})") == "");
+  CHECK(format(R"("text")") == "response_format: expected an object, got 'text'");
+  const auto choice = [](const char* json) {
+    return std::string(Message(ReadChat(WithChoice(Json::parse(json)), TestModels()).status()));
+  };
+  for (const char* forced :
+       {R"({"type": "function", "function": {"name": "f"}})", R"({"type": "custom", "custom": {"name": "f"}})",
+        R"({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}})"}) {
+    CHECK(choice(forced) == "tool_choice.type: is not supported: calls are not forced");
+  }
+  for (const char* other : {"{}", "[]", "1", R"("any")", R"({"type": null})"}) {
+    CHECK(choice(other).starts_with("tool_choice: expected 'auto' or 'none', got "));
   }
 }
 
