@@ -58,6 +58,7 @@ struct CompletionCall {
   bool include_usage = false;  // if set, a last chunk reports usage
   // If set, each chunk of a choice reports the usage of the choice so far.
   bool continuous_usage = false;
+  bool obfuscate = false;         // if set, events are padded (EventPadding)
   bool return_token_ids = false;  // of prompts and outputs, beside the text
   // If set, log probabilities name a token by its id: "token_id:5".
   bool tokens_as_ids = false;

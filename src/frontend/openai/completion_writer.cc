@@ -76,6 +76,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
   }
   const ToolParser* const tools = choices_.front().tool_parser.get();
   if (tools != nullptr) FindMarks(tools->marks());
+  if (call.obfuscate) padding_.emplace(id_);
 }
 
 void CompletionWriter::FindMarks(const std::vector<std::string>& names) {
@@ -147,6 +148,10 @@ void CompletionWriter::Begin(Choice& choice, size_t index, std::string& out) {
   AppendTail(choice, out);
 }
 
+void CompletionWriter::Pad(const Choice& choice, size_t begin, std::string& out) {
+  if (padding_) padding_->Pad(begin, choice.head.size() + plain_tail_.size(), out);
+}
+
 // The prompt of an echo is shown when the choice begins.
 void CompletionWriter::TakePrompt(Choice& choice, size_t index, const PromptLogprobs& prompt) {
   if (choice.logprobs && !echo_.empty()) {
@@ -159,6 +164,7 @@ void CompletionWriter::TakePrompt(Choice& choice, size_t index, const PromptLogp
 
 void CompletionWriter::Update(size_t index, const TokenUpdate& update, std::string& out) {
   Choice& choice = choices_[index];
+  const size_t begin = out.size();
   if (update.prompt) TakePrompt(choice, index, *update.prompt);
   if (!choice.begun) Begin(choice, index, out);
   choice.updated = true;
@@ -166,6 +172,7 @@ void CompletionWriter::Update(size_t index, const TokenUpdate& update, std::stri
   if (token_ids_) choice.ids.insert(choice.ids.end(), update.tokens.begin(), update.tokens.end());
   if (choice.logprobs) choice.logprobs->Add(update);
   choice.marks ? Read(choice, choice.marks->Push(update), out) : Read(choice, update.text, out);
+  Pad(choice, begin, out);
 }
 
 void CompletionWriter::Read(Choice& choice, std::string_view text, std::string& out) {
@@ -266,6 +273,7 @@ std::string CompletionWriter::Calls(std::string_view json) const {
 
 void CompletionWriter::End(size_t index, const RequestOutcome& outcome, std::string& out) {
   Choice& choice = choices_[index];
+  const size_t begin = out.size();
   BATON_CHECK(choice.finish_reason.empty(), "a choice ends twice");
   if (!choice.begun) Begin(choice, index, out);
   // An output ends the character that the prompt begins. A call without output ends it here.
@@ -282,6 +290,7 @@ void CompletionWriter::End(size_t index, const RequestOutcome& outcome, std::str
   if (stream_) {
     out += StrCat(choice.head, chat_ ? "" : "\"\"");
     AppendTail(choice, choice.logprobs_json, choice.finish_reason, out);
+    Pad(choice, begin, out);
   }
   ++ended_;
   if (stream_ && done()) AppendLastEvents(out);

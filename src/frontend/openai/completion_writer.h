@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "frontend/openai/completion_call.h"
+#include "frontend/openai/event_padding.h"
 #include "frontend/openai/logprobs_writer.h"
 #include "frontend/openai/reasoning_parser.h"
 #include "frontend/openai/special_marks.h"
@@ -77,6 +78,8 @@ class CompletionWriter {
   // Puts the same marks back into all choices. The choices share one search for stop strings.
   void FindMarks(const std::vector<std::string>& names);
   void Begin(Choice& choice, size_t index, std::string& out);
+  // Pads the events of a choice from out[begin] on, if the call wants it.
+  void Pad(const Choice& choice, size_t begin, std::string& out);
   void TakePrompt(Choice& choice, size_t index, const PromptLogprobs& prompt);
   // Appends the end of an event, from behind the text or the delta.
   void AppendTail(Choice& choice, std::string_view logprobs, std::string_view finish_reason, std::string& out);
@@ -122,6 +125,7 @@ class CompletionWriter {
   const std::string plain_tail_;
   std::vector<Choice> choices_;
   std::vector<std::vector<TokenId>> prompt_ids_;  // by prompt, if the call wants them; else empty
+  std::optional<EventPadding> padding_{};         // if the call wants it
   size_t ended_ = 0;
   StrictCalls strict_calls_;
 };

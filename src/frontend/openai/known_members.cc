@@ -85,7 +85,7 @@ constexpr KnownMember kToolMembers[] = {
 constexpr KnownMember kStreamOptionMembers[] = {
     {"include_usage", Rule::kRead},
     {"continuous_usage_stats", Rule::kRead},  // vLLM: usage in each event
-    {"include_obfuscation", Rule::kEmpty},    // OpenAI: events are not padded
+    {"include_obfuscation", Rule::kRead},     // OpenAI: pads events; default false
 };
 
 constexpr KnownMember kResponseFormatMembers[] = {

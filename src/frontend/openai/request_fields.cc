@@ -154,6 +154,7 @@ void ReadStreamOptions(BodyDraft& draft, const ApiField& field) {
   draft.call.include_usage = options.Bool("include_usage").value_or(false);
   // As in vLLM, it has no effect alone.
   draft.call.continuous_usage = options.Bool("continuous_usage_stats").value_or(false) && draft.call.include_usage;
+  draft.call.obfuscate = options.Bool("include_obfuscation").value_or(false);
   SkipMembers(options, StreamOptionMembers());
   draft.body.Check(options.Finish());
   if (!draft.call.stream && !object->empty()) draft.body.Refuse(field.name, "requires stream: true");
