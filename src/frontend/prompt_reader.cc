@@ -322,7 +322,9 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
   }
   ASSIGN_OR_RETURN(MarkedChat marked, ReadMessages(chat, *values, limit, paths));
   marked.input.now = now;
-  auto rendered = model.chat_template->Render(AdaptChat(marked.input, model.chat_template->abilities()));
+  const jinja::List* const tools = marked.input.tools.AsList();
+  const ChatTemplate& chat_template = *model.TemplateFor(tools != nullptr && !tools->empty());
+  auto rendered = chat_template.Render(AdaptChat(marked.input, chat_template.abilities()));
   if (!rendered.ok()) {
     // A chat that exceeds the template's limits would exceed them again, so the client must not
     // retry.

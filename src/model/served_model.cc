@@ -13,6 +13,17 @@
 #include "model/unnamed_ids.h"
 
 namespace baton {
+namespace {
+
+// Returns null if the model has no such template.
+absl::StatusOr<std::shared_ptr<const ChatTemplate>> LoadTemplate(const std::string& directory, std::string_view name) {
+  absl::StatusOr<std::unique_ptr<ChatTemplate>> loaded = ChatTemplate::Load(directory, name);
+  if (absl::IsNotFound(loaded.status())) return nullptr;
+  RETURN_IF_ERROR(loaded.status());
+  return *std::move(loaded);
+}
+
+}  // namespace
 
 absl::Status CheckNamed(std::string_view field, std::span<const TokenId> ids, const ServedModel& model) {
   const auto unnamed = [&](TokenId id) { return std::ranges::binary_search(model.unnamed, id); };
@@ -56,11 +67,9 @@ absl::StatusOr<ServedModel> LoadServedModel(const std::string& directory) {
   model.unnamed = UnnamedIds(*model.tokenizer, config);
   model.eos_ids = config.eos_ids;
   ASSIGN_OR_RETURN(model.sampling, LoadSamplingDefaults(directory));
-  auto chat_template = ChatTemplate::Load(directory);
-  if (chat_template.ok()) {
-    model.chat_template = *std::move(chat_template);
-  } else if (!absl::IsNotFound(chat_template.status())) {
-    return chat_template.status();
+  ASSIGN_OR_RETURN(model.chat_template, LoadTemplate(directory, ChatTemplate::kDefault));
+  if (model.chat_template != nullptr) {
+    ASSIGN_OR_RETURN(model.tool_template, LoadTemplate(directory, ChatTemplate::kToolUse));
   }
   return model;
 }

@@ -33,8 +33,13 @@ struct ServedModel {
   std::string tokenizer_id;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none
+  std::shared_ptr<const ChatTemplate> tool_template;  // of chats with tools; null: it has none
   SamplingParams sampling;                            // the model's defaults, without max_tokens
 
+  // Returns the template for a chat with or without tools, or null.
+  const ChatTemplate* TemplateFor(bool tools) const {
+    return tools && tool_template != nullptr ? tool_template.get() : chat_template.get();
+  }
   // The name for messages to clients.
   const std::string& shown_name() const { return listed_names.empty() ? name : listed_names.front(); }
 };

@@ -1,6 +1,7 @@
 #include "text/chat_template.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -58,22 +59,29 @@ std::string SpecialToken(const json& config, const char* name) {
   return "";
 }
 
-// Returns the source in "chat_template", which is a string or a list of {name, template}. In a
-// list, the template named "default" is for chats.
-absl::StatusOr<std::string> TemplateSource(const json& config, const std::string& path) {
+std::string FileOf(const std::string& directory, std::string_view name) {
+  if (name == ChatTemplate::kDefault) return directory + "/chat_template.jinja";
+  return StrCat(directory, "/additional_chat_templates/", name, ".jinja");
+}
+
+// Returns the source in "chat_template", which is a string or a list of {name, template}. A string
+// is the template named "default". Fails with NOT_FOUND if there is no template of this name.
+absl::StatusOr<std::string> TemplateSource(const json& config, const std::string& path, std::string_view name) {
   const auto entry = config.find("chat_template");
   if (entry == config.end() || entry->is_null()) {
     return absl::NotFoundError(StrCat(path, ": the model has no chat_template"));
   }
-  if (entry->is_string()) return entry->get<std::string>();
+  const bool is_default = name == ChatTemplate::kDefault;
+  if (entry->is_string() && is_default) return entry->get<std::string>();
   if (entry->is_array()) {
     for (const json& named : *entry) {
-      if (named.is_object() && named.value("name", json()) == "default" && named.contains("template") &&
+      if (named.is_object() && named.value("name", json()) == name && named.contains("template") &&
           named["template"].is_string()) {
         return named["template"].get<std::string>();
       }
     }
   }
+  if (!is_default) return absl::NotFoundError(StrCat(path, ": chat_template: no entry is named '", name, "'"));
   return absl::InvalidArgumentError(
       StrCat(path, ": chat_template: expected a string or a list with an entry named 'default'"));
 }
@@ -125,7 +133,7 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string so
                                              std::move(eos_token));
 }
 
-absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(const std::string& directory) {
+absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(const std::string& directory, std::string_view name) {
   std::string path = directory + "/tokenizer_config.json";
   absl::StatusOr<json> read = ReadObject(path);
   if (absl::IsNotFound(read.status())) {
@@ -135,14 +143,17 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(const std::stri
   if (absl::IsNotFound(read.status())) read = json::object();
   RETURN_IF_ERROR(read.status());
   const json& config = *read;
-  // Newer models have the template in its own file.
-  absl::StatusOr<std::string> source = ReadFile(directory + "/chat_template.jinja");
-  if (absl::IsNotFound(source.status())) source = TemplateSource(config, path);
+  // Newer models have each template in its own file.
+  absl::StatusOr<std::string> source = ReadFile(FileOf(directory, name));
+  if (absl::IsNotFound(source.status()) && !std::filesystem::exists(FileOf(directory, kDefault))) {
+    source = TemplateSource(config, path, name);
+  }
   RETURN_IF_ERROR(source.status());
   absl::StatusOr<std::unique_ptr<ChatTemplate>> parsed =
       Parse(*std::move(source), SpecialToken(config, "bos_token"), SpecialToken(config, "eos_token"));
-  if (!parsed.ok()) return absl::Status(parsed.status().code(), StrCat(directory, ": ", parsed.status().message()));
-  return parsed;
+  if (parsed.ok()) return parsed;
+  const std::string which = name == kDefault ? "" : StrCat("the template '", name, "': ");
+  return absl::Status(parsed.status().code(), StrCat(directory, ": ", which, Message(parsed.status())));
 }
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// The chat template of a model (Jinja), from tokenizer_config.json or chat_template.jinja.
+// The chat templates of a model (Jinja), from tokenizer_config.json or files of their own.
 #pragma once
 
 #include <memory>
@@ -31,10 +31,15 @@ absl::Status CheckTemplateVariables(const nlohmann::ordered_json& variables, std
 
 class ChatTemplate {
  public:
-  // Loads the template of a model directory. Fails with NOT_FOUND if the model has no template. If
-  // the template uses a construct that Baton does not implement, the error names the construct and
-  // its line.
-  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(const std::string& directory);
+  // Models may have a template for all chats, and another one for chats with tools.
+  static constexpr std::string_view kDefault = "default", kToolUse = "tool_use";
+
+  // Loads a named template of a model directory, as transformers does: from chat_template.jinja or
+  // additional_chat_templates/NAME.jinja, or from tokenizer_config.json if there is no
+  // chat_template.jinja. Fails with NOT_FOUND if the model has no such template. If the template
+  // uses a construct that Baton does not implement, the error names the construct and its line.
+  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(const std::string& directory,
+                                                            std::string_view name = kDefault);
   // Parses a template. `bos_token` and `eos_token` are the values of these variables and may be
   // empty.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Parse(std::string source, std::string bos_token,

@@ -158,6 +158,32 @@ TEST_CASE("ChatTemplate prefers chat_template.jinja over tokenizer_config.json")
   CHECK(absl::IsInvalidArgument(ChatTemplate::Load(dir.path()).status()));
 }
 
+TEST_CASE("ChatTemplate finds the template for chats with tools by its name") {
+  const TempDir dir;
+  const auto rendered = [&](std::string_view name) {
+    const auto loaded = ChatTemplate::Load(dir.path(), name);
+    return loaded.ok() ? *(*loaded)->Render(ChatInput()) : absl::StatusCodeToString(loaded.status().code());
+  };
+  const auto both = [&] { return std::pair(rendered(ChatTemplate::kDefault), rendered(ChatTemplate::kToolUse)); };
+  using Both = std::pair<std::string, std::string>;
+  dir.Write("tokenizer_config.json", R"({"chat_template": "1"})");
+  CHECK(both() == Both("1", "NOT_FOUND"));
+  dir.Write("tokenizer_config.json",
+            R"({"chat_template": [{"name": "default", "template": "1"}, {"name": "tool_use", "template": "2"}]})");
+  CHECK(both() == Both("1", "2"));
+  dir.Write("tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "2"}]})");
+  CHECK(both() == Both("INVALID_ARGUMENT", "2"));
+  // A file for chats replaces all templates of the configuration.
+  dir.Write("chat_template.jinja", "3");
+  CHECK(both() == Both("3", "NOT_FOUND"));
+  std::filesystem::create_directory(dir / "additional_chat_templates");
+  dir.Write("additional_chat_templates/tool_use.jinja", "4");
+  CHECK(both() == Both("3", "4"));
+  dir.Write("additional_chat_templates/tool_use.jinja", "{% include 'x' %}");
+  const absl::Status status = ChatTemplate::Load(dir.path(), ChatTemplate::kToolUse).status();
+  CHECK(status.message().find("the template 'tool_use': ") != absl::string_view::npos);
+}
+
 TEST_CASE("ChatTemplate loads chat_template.jinja without tokenizer_config.json") {
   const TempDir dir;
   dir.Write("chat_template.jinja", "{{ bos_token }}2");

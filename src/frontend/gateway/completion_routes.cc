@@ -69,7 +69,7 @@ std::string EndOf(const ClientRequest& request) {
 // Bounds the thinking of a chat by its effort, unless it has a bound of its own.
 void SetThinking(const GatewayParts& parts, const CompletionCall& completion, ClientRequest& request,
                  CompletionAnswer& answer) {
-  const Thinking thinking = ThinkingOf(*completion.model, EndOf(request));
+  const Thinking thinking = ThinkingOf(*completion.model, !completion.values.tools.IsNone(), EndOf(request));
   answer.SetThinking(thinking);
   std::optional<int32_t>& budget = request.spec.sampling.thinking_token_budget;
   if (thinking == Thinking::kNone || budget || completion.reasoning_effort.empty()) return;

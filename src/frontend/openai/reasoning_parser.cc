@@ -14,8 +14,9 @@ constexpr std::string_view kThinkEnd = "</think>";
 
 }  // namespace
 
-Thinking ThinkingOf(const ServedModel& model, std::string_view prompt_end) {
-  const std::string_view source = model.chat_template == nullptr ? "" : model.chat_template->source();
+Thinking ThinkingOf(const ServedModel& model, bool tools, std::string_view prompt_end) {
+  const ChatTemplate* const chat_template = model.TemplateFor(tools);
+  const std::string_view source = chat_template == nullptr ? "" : chat_template->source();
   if (source.find(kThinkBegin) == std::string_view::npos || source.find(kThinkEnd) == std::string_view::npos) {
     return Thinking::kNone;
   }

@@ -16,9 +16,10 @@ enum class Thinking {
   kBegun,  // the prompt ends with <think> (QwQ, DeepSeek-R1)
 };
 
-// Derived from the text of the chat template, which has the tags, and from the end of a rendered
-// prompt. If thinking is turned off, templates end the prompt with the closing tag.
-Thinking ThinkingOf(const ServedModel& model, std::string_view prompt_end);
+// Derived from the text of the template for a chat with or without tools, which has the tags, and
+// from the end of a rendered prompt. If thinking is turned off, templates end the prompt with the
+// closing tag.
+Thinking ThinkingOf(const ServedModel& model, bool tools, std::string_view prompt_end);
 
 struct ThinkingAnswer {
   std::string reasoning;

@@ -7,12 +7,13 @@
 namespace baton {
 
 absl::StatusOr<ToolFormat> ToolFormatOf(const ServedModel& model) {
-  if (model.chat_template == nullptr) {
+  const ChatTemplate* const chat_template = model.TemplateFor(/*tools=*/true);
+  if (chat_template == nullptr) {
     return absl::InvalidArgumentError(StrCat("expected a model with a chat template, got '", model.name, "'"));
   }
   // AdaptChat then shows the tools in this format.
-  if (!model.chat_template->abilities().tools) return ToolFormat::kHermes;
-  const std::string_view source = model.chat_template->source();
+  if (!chat_template->abilities().tools) return ToolFormat::kHermes;
+  const std::string_view source = chat_template->source();
   const auto has = [&](std::string_view part) { return source.find(part) != std::string_view::npos; };
   // Qwen3-Coder has the tag too, but with XML in it.
   if (has("<tool_call>") && !has("<function=")) return ToolFormat::kHermes;

@@ -3,6 +3,7 @@
 #include "base/strings.h"
 #include "catch.h"
 #include "frontend/openai/openai_model.h"
+#include "frontend/prompt_reader.h"
 
 namespace baton {
 namespace {
@@ -165,6 +166,22 @@ TEST_CASE("ReadChat refuses tools and calls of more than 1 MiB by name") {
   const std::string calls =
       StrCat(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": ")", large, "\"}}]}");
   CHECK(ErrorOf(OneMessage(calls), "qwen") == "messages[0].tool_calls: 1048618 bytes, limit 1048576");
+}
+
+TEST_CASE("A template of its own renders chats with tools and chooses the format of calls") {
+  ServedModel model = MarkedModel("m", "plain");
+  model.tool_template = *ChatTemplate::Parse(StrCat("tools:", kLlamaTemplate), "", "");
+  CHECK(*ToolFormatOf(model) == ToolFormat::kLlama);
+  const auto rendered = [&](const char* tools) {
+    v1::Chat chat;
+    chat.add_messages()->set_role("user");
+    chat.set_tools(tools);
+    const std::vector<TokenId> ids = *ChatTokens(chat, model, absl::UnixEpoch());
+    return std::string(ids.begin(), ids.end());
+  };
+  CHECK(rendered("") == "plain");
+  CHECK(rendered("[]") == "plain");
+  CHECK(rendered(R"([{"a": 1}])") == R"(tools:[{"a": 1}]<|python_tag|>)");
 }
 
 TEST_CASE("ReadChat hides tools from the model when tool_choice is none") {

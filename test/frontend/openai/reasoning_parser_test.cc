@@ -69,14 +69,15 @@ TEST_CASE("ReasoningParser holds back no text that cannot be a tag") {
 
 TEST_CASE("Template and prompt determine whether the model may think") {
   const ServedModel& think = **TestModels().Find("think");
-  CHECK(ThinkingOf(think, "<|im_start|>assistant\n") == Thinking::kMay);
-  CHECK(ThinkingOf(think, "<|im_start|>assistant\n<think>\n") == Thinking::kBegun);
-  CHECK(ThinkingOf(think, "<think>\n\n</think>\n\n") == Thinking::kNone);
-  CHECK(ThinkingOf(think, "") == Thinking::kMay);
-  CHECK(ThinkingOf(**TestModels().Find("qwen"), "<think>") == Thinking::kNone);
+  CHECK(ThinkingOf(think, false, "<|im_start|>assistant\n") == Thinking::kMay);
+  CHECK(ThinkingOf(think, false, "<|im_start|>assistant\n<think>\n") == Thinking::kBegun);
+  CHECK(ThinkingOf(think, false, "<think>\n\n</think>\n\n") == Thinking::kNone);
+  CHECK(ThinkingOf(think, false, "") == Thinking::kMay);
+  CHECK(ThinkingOf(think, true, "") == Thinking::kMay);
+  CHECK(ThinkingOf(**TestModels().Find("qwen"), false, "<think>") == Thinking::kNone);
   ServedModel none = think;
   none.chat_template = nullptr;
-  CHECK(ThinkingOf(none, "<think>") == Thinking::kNone);
+  CHECK(ThinkingOf(none, false, "<think>") == Thinking::kNone);
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ Json Receive(const Form& form, const std::string& text, bool stream, std::mt1993
   CompletionCall call = ReadForm(form, Json::parse(R"([{"role": "user", "content": "x"}])"), true);
   call.stream = stream;
   CompletionWriter writer(call, *call.model, std::to_string(random()), absl::UnixEpoch());
-  writer.SetThinking(ThinkingOf(*call.model, ""));
+  writer.SetThinking(ThinkingOf(*call.model, !call.values.tools.IsNone(), ""));
   std::string out;
   // Updates have whole characters.
   for (size_t at = 0; at < text.size();) {
