@@ -169,6 +169,29 @@ TEST_CASE("Connections without a key leave slots for keys and for each other") {
   CHECK(opened == 28);
 }
 
+TEST_CASE("HttpServer reports the connections that wait in the backlog") {
+  std::atomic<int> waiting = 0;
+  // A client of TLS would wait for its handshake.
+  World w({.max_read_bytes = size_t{64} << 10, .is_encrypted = false}, [&waiting](HttpOptions& o) {
+    o.max_connections = o.max_refused = 1;
+    o.linger_timeout = absl::Hours(1);
+    o.on_backlog = [&waiting](int connections) { waiting = connections; };
+  });
+  HttpClient first = w.Client();
+  first.Get("/wait");
+  const Handler::Kept kept = w.handler.Next();
+  // A refused connection stays open until its client closes it.
+  std::optional<HttpClient> refused = w.Client();
+  CHECK(ReadAnswer(*refused).status == 503);
+  HttpClient third = w.Client(), fourth = w.Client();
+  Await("two connections to wait", [&] { return waiting == 2; });
+  refused.reset();
+  CHECK(ReadAnswer(third).status == 503);
+  Await("one connection to wait", [&] { return waiting == 1; });
+  kept.reply->Send({});
+  CHECK(first.Read().status == 200);
+}
+
 TEST_CASE("HttpServer reads no body beyond the common budget") {
   World w([](HttpOptions& o) { o.max_bodies_bytes = 1500; });
   HttpClient first = w.Client();
