@@ -150,7 +150,7 @@ nlohmann::json Phases(const Setting& setting, bool ahead) {
     for (int64_t row = 0; row < chosen->rows; ++row) step->Sample(row, *chosen, scratch);
     take_us.push_back(MicrosecondsSince(begin));
     begin = Now();
-    engine.FinishStep(absl::OkStatus(), next_started);
+    engine.FinishStep({.next_started = next_started});
     finish_us.push_back(MicrosecondsSince(begin));
     begin = Now();
     DecodeEvents events = engine.TakeEvents();

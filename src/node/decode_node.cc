@@ -25,7 +25,8 @@ DecodeEngineOptions EngineOptions(const NodeParts& parts, const DecoderParts& de
   options.model.positions = parts.config.context;
   options.blocks = info.blocks_total;
   options.max_batch = info.max_batch;
-  options.score_tokens = parts.options.score_tokens;
+  options.scoring = {.step_tokens = parts.options.score_tokens,
+                     .step_time = absl::Milliseconds(parts.options.score_step_ms)};
   // A decoder with the prefill module's weights makes the same KV as a prefill worker.
   options.shares_output = decoder.digest == parts.digest;
   return options;

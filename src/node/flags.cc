@@ -174,6 +174,14 @@ void AddMaxBatch(CLI::App& app, WorkerOptions& o) {
                  "with logprobs, prompt_logprobs). Each has a row of logits in memory")
       ->check(CLI::Range(1, 1 << 12))
       ->capture_default_str();
+  app.add_option(
+         "--score-step-ms", o.score_step_ms,
+         "upper bound in milliseconds on the measured time of a decode step that computes prompt tokens for their log "
+         "probabilities beside tokens of other requests. From measured steps, the worker derives how many fit in this "
+         "time, at least one. If the other requests alone take more than four fifths of it, a step may take a quarter "
+         "longer than they do. 0: no bound")
+      ->check(CLI::Range(int64_t{0}, int64_t{60'000}))
+      ->capture_default_str();
 }
 
 void AddThinking(CLI::App& app, const std::string& flag, int32_t& budget, const std::string& effort) {

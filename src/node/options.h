@@ -127,6 +127,9 @@ struct WorkerOptions {
   int32_t max_batch = 0;
   // decode: upper bound on prompt tokens per step that are computed for their log probabilities.
   int32_t score_tokens = 64;
+  // decode: upper bound in milliseconds on the measured time of a step that computes such tokens
+  // beside sequences. 0 for no bound.
+  int64_t score_step_ms = 25;
   // decode: check the SHA-256 digest of each KV block before use.
   bool verify_kv = false;
   // Write KV blocks only with the write key of a reservation.

@@ -56,15 +56,15 @@ void SimulatedDecode::BeginStep() {
     record.history += slice.start;
   }
   core_.steps.push_back(record);
-  process_.After(record.time, [this, step] { FinishStep(*step); });
+  process_.After(record.time, [this, step, took = record.time] { FinishStep(*step, took); });
 }
 
-void SimulatedDecode::FinishStep(DecodeStep& step) {
+void SimulatedDecode::FinishStep(DecodeStep& step, absl::Duration took) {
   const absl::Status swapped = CopySwaps(step, backend_.slab(), SimulatedBackend::BlockBytes());
   BATON_CHECK(swapped.ok(), "host memory is always copied");
   const LogitsView logits = backend_.Forward(step.batch);
   for (int64_t row = 0; row < step.logit_rows(); ++row) step.Sample(row, logits, scratch_);
-  engine_.FinishStep(absl::OkStatus(), /*next_started=*/false);
+  engine_.FinishStep({.took = took});
   stepping_ = false;
   SendEvents();
   Wake();

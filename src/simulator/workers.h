@@ -89,7 +89,7 @@ class SimulatedDecode {
  private:
   void Wake();
   void BeginStep();
-  void FinishStep(DecodeStep& step);
+  void FinishStep(DecodeStep& step, absl::Duration took);
   void SendEvents();
   void ArmTimer();
 

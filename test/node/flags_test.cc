@@ -357,6 +357,21 @@ TEST_CASE("SetStepDefaults chooses steps for the device unless options set them"
   }
 }
 
+TEST_CASE("Option --score-step-ms accepts 0 for no bound and refuses other values out of range") {
+  const auto parse = [](const std::string& value) {
+    CLI::App app;
+    WorkerOptions options;
+    AddDecodeFlags(app, options);
+    app.parse(std::vector<std::string>{value, "--score-step-ms"});
+    return options.score_step_ms;
+  };
+  CHECK(parse("0") == 0);
+  CHECK(parse("60000") == 60'000);
+  for (const char* bad : {"-1", "60001", "2.5", "nan", "", "25ms", "99999999999999999999"}) {
+    CHECK_THROWS_AS(parse(bad), CLI::Error);
+  }
+}
+
 TEST_CASE("Option --device names one GPU for each rank or leaves the choice to the worker") {
   WorkerOptions options;
   const auto devices = [&](const char* device, int ranks) {

@@ -240,7 +240,8 @@ class DecodeWorld {
       next_started = logits.ok() && logits->next_started;
       for (int64_t i = 0; logits.ok() && i < step.logit_rows(); ++i) step.Sample(i, *logits, scratch);
     }
-    engine.FinishStep(status, next_started);
+    engine.FinishStep(
+        {.status = status, .next_started = next_started, .took = time_of ? time_of(step) : absl::ZeroDuration()});
     if (!TakesLate()) TakeEvents();
     engine.CheckInvariants();
   }
@@ -268,6 +269,8 @@ class DecodeWorld {
   // If set, a step's events are sometimes taken late, as a worker does: during the next step or
   // after it.
   std::mt19937* takes_late = nullptr;
+  // The time that a step takes, or none if unset.
+  std::function<absl::Duration(const DecodeStep&)> time_of;
   // Called after BeginNext, before the running step ends.
   std::function<void()> on_next_planned;
 

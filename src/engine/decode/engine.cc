@@ -47,7 +47,7 @@ DecodeEngine::DecodeEngine(DecodeEngineOptions options)
       pool_(options_.blocks),
       tree_(pool_),
       scheduler_({.max_batch = options_.max_batch, .positions = options_.model.positions}, pool_, tree_),
-      scorer_(options_.score_tokens),
+      scorer_(options_.scoring),
       receiver_(options_.handoff, pool_, tree_, [this](const ReserveRequest& request, int64_t blocks_now) {
         return scheduler_.Consider(request, blocks_now, Outstanding());
       }) {}
@@ -236,7 +236,7 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
     totals_.steps_ahead += next_ahead_;
   } else {
     const DecodePlan& plan = scheduler_.BeginStep();
-    PromptScorer::Plan& prompts = scorer_.BeginStep();
+    PromptScorer::Plan& prompts = scorer_.BeginStep(!plan.batch.empty());
     if (plan.empty() && prompts.slices.empty()) {
       scheduler_.FinishStep();
       return nullptr;
@@ -326,20 +326,21 @@ void DecodeEngine::DropNext() {
   }
 }
 
-void DecodeEngine::FinishStep(const absl::Status& status, bool next_started, bool device_waited) {
-  BATON_CHECK(!next_started || (next_planned_ && status.ok()), "a step is enqueued, but BeginNext did not plan it");
-  next_started_ = next_started;
-  next_ahead_ = next_started && !device_waited;
-  if (std::exchange(next_planned_, false) && !next_started) DropNext();
+void DecodeEngine::FinishStep(const DecodeStepResult& result) {
+  BATON_CHECK(!result.next_started || (next_planned_ && result.status.ok()),
+              "a step is enqueued, but BeginNext did not plan it");
+  next_started_ = result.next_started;
+  next_ahead_ = result.next_started && !result.device_waited;
+  if (std::exchange(next_planned_, false) && !result.next_started) DropNext();
   scheduler_.FinishStep();
   if (std::exchange(ended_, false)) receiver_.RoomMayHaveCome();
   ++totals_.steps;
   MakeUpdates();  // TakeEvents was not called if the step had no row or failed
   DecodeStep& step = running_.step;
   for (size_t i = 0; i < step.rows.size(); ++i) {
-    if (running_.requests[i] != nullptr) FinishRow(step.rows[i], *running_.requests[i], status);
+    if (running_.requests[i] != nullptr) FinishRow(step.rows[i], *running_.requests[i], result.status);
   }
-  FinishPrompts(status);
+  FinishPrompts(result);
   const auto settle = [&](const SwapCopy& copy) {
     const auto it = requests_.find(copy.sequence);
     if (it == requests_.end()) return;  // FinishRow has ended the request
@@ -356,8 +357,9 @@ void DecodeEngine::FinishStep(const absl::Status& status, bool next_started, boo
   }
 }
 
-void DecodeEngine::FinishPrompts(const absl::Status& forward) {
-  for (PromptScorer::Ended& ended : scorer_.FinishStep(forward)) {
+void DecodeEngine::FinishPrompts(const DecodeStepResult& result) {
+  const bool beside_sequences = !running_.step.rows.empty();
+  for (PromptScorer::Ended& ended : scorer_.FinishStep(result.status, beside_sequences, result.took)) {
     std::unique_ptr<Request> request = std::move(scoring_.extract(ended.id).mapped());
     if (request->cancelled) {
       Emit(request->stream.End(FinishReason::kCancelled));

@@ -33,8 +33,7 @@ struct DecodeEngineOptions {
   DecodeModel model;
   int64_t blocks = 0;  // of the slab
   int32_t max_batch = 64;
-  // Upper bound on tokens of prompts that a step computes for their log probabilities.
-  int32_t score_tokens = 64;
+  ScoringLimits scoring;
   // True if the decode module is the prefill module. Blocks of output then get block keys, so a
   // prompt of the next turn can share them. Only such a worker computes log probabilities of
   // prompts.
@@ -91,6 +90,14 @@ struct DecodeStep {
   void Sample(int64_t i, const LogitsView& forward, SamplerScratch& scratch);
 };
 
+// How a step ended.
+struct DecodeStepResult {
+  absl::Status status{};       // of Forward; an error fails the requests of the batch
+  bool next_started = false;   // as in LogitsView
+  bool device_waited = false;  // as in LogitsView
+  absl::Duration took{};       // the time of the step after its copies
+};
+
 // Runs the requests of a decode worker. A request is started, perhaps checked, and scheduled as a
 // sequence until it ends. The prompt of a request with prompt_logprobs is computed here before.
 //
@@ -138,9 +145,8 @@ class DecodeEngine {
   // next step cannot be planned before the running step ends. REQUIRES: called at most once in a
   // step.
   const Batch* BeginNext();
-  // Ends the running step. `status` is that of Forward. If it is an error, the requests of the
-  // batch fail. `next_started` and `device_waited` are those of LogitsView.
-  void FinishStep(const absl::Status& status, bool next_started, bool device_waited = false);
+  // Ends the running step.
+  void FinishStep(const DecodeStepResult& result);
   // Returns true if the next BeginStep returns a step that the backend has already enqueued.
   bool next_started() const { return next_started_; }
 
@@ -219,7 +225,7 @@ class DecodeEngine {
   void Began(Request& request, absl::Time now);
   void DropNext();
   void FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward);
-  void FinishPrompts(const absl::Status& forward);
+  void FinishPrompts(const DecodeStepResult& result);
   void End(const SequenceId& id, Request& request);
   void MakeUpdates();
   void SetOutputBlockKey(const SequenceId& id, const Request& request);

@@ -16,10 +16,6 @@ void PromptScorer::Row::Score(std::span<const float> logits, SamplerScratch& scr
   if (logprobs.ok()) *result = *std::move(logprobs);
 }
 
-PromptScorer::PromptScorer(int32_t step_tokens) : step_tokens_(step_tokens) {
-  BATON_CHECK(step_tokens_ >= 1, "a step computes at least one token of a prompt");
-}
-
 SequenceId PromptScorer::Add(const RequestSpec& spec, absl::Time queue_order, BlockTable blocks,
                              int64_t growth_blocks) {
   const SequenceId id{queue_order, ++added_};
@@ -69,12 +65,12 @@ std::map<std::string, PromptScorer::Tenant> PromptScorer::TenantsNow() {
   return tenants;
 }
 
-PromptScorer::Plan& PromptScorer::BeginStep() {
+PromptScorer::Plan& PromptScorer::BeginStep(bool beside_sequences) {
   BATON_CHECK(plan_.prompts.empty(), "BeginStep while a step runs");
   if (prompts_.empty()) return plan_;
   std::map<std::string, Tenant> tenants = TenantsNow();
   absl::btree_map<std::string, int64_t> charged;
-  for (int32_t left = step_tokens_; left > 0 && !tenants.empty();) {
+  for (int32_t left = share_.Tokens(beside_sequences); left > 0 && !tenants.empty();) {
     const auto first = std::ranges::min_element(tenants, {}, [](const auto& entry) {
       const Tenant& tenant = entry.second;
       return std::tuple(tenant.time, tenant.prompts[tenant.planned]->first);
@@ -112,7 +108,12 @@ void PromptScorer::AddChunk(Prompts::iterator it, int32_t tokens) {
   }
 }
 
-std::vector<PromptScorer::Ended> PromptScorer::FinishStep(const absl::Status& forward) {
+std::vector<PromptScorer::Ended> PromptScorer::FinishStep(const absl::Status& forward, bool beside_sequences,
+                                                          absl::Duration took) {
+  int64_t tokens = 0;
+  for (const SequenceSlice& slice : plan_.slices) tokens += std::ssize(slice.tokens);
+  if (forward.ok()) tokens_computed_ += tokens;
+  if (forward.ok() && beside_sequences) share_.Add(tokens, took);
   std::vector<Ended> ended;
   auto row = plan_.rows.begin();
   for (const SequenceId& id : plan_.prompts) {
@@ -121,7 +122,6 @@ std::vector<PromptScorer::Ended> PromptScorer::FinishStep(const absl::Status& fo
     absl::Status status = forward;
     const int32_t rows = prompt.spec->generated == 0 ? prompt.in_step : 0;
     for (const auto end = row + rows; row != end; ++row) status.Update(row->status);
-    if (forward.ok()) tokens_computed_ += prompt.in_step;
     prompt.computed += std::exchange(prompt.in_step, 0);
     const bool complete = prompt.computed == prompt.kv_tokens();
     if (!status.ok() || complete || prompt.cancelled) ended.push_back(Extract(it, std::move(status)));

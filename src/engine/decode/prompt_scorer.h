@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "engine/decode/scheduler.h"
+#include "engine/decode/scoring_share.h"
 #include "kv/block_table.h"
 #include "model/batch.h"
 #include "model/sampler.h"
@@ -51,8 +52,7 @@ class PromptScorer {
     PromptLogprobs prompt;
   };
 
-  // `step_tokens` is the upper bound on prompt tokens in one step.
-  explicit PromptScorer(int32_t step_tokens);
+  explicit PromptScorer(ScoringLimits limits) : share_(limits) {}
 
   // Adds a prompt. Its steps compute KV of all tokens but the last. They compute the log
   // probabilities of the client's prompt too, unless the spec has output already. REQUIRES:
@@ -61,11 +61,12 @@ class PromptScorer {
   // Ends a prompt. Returns false if the running step has it; FinishStep then returns it.
   bool Cancel(const SequenceId& id);
 
-  // Plans the chunks of a step. The plan is valid until FinishStep. REQUIRES: no step is running.
-  Plan& BeginStep();
-  // Ends the running step, and returns the prompts that end with it. `forward` is the status of the
-  // step. If it is an error, all prompts of the step end with it.
-  std::vector<Ended> FinishStep(const absl::Status& forward);
+  // Plans the chunks of a step. `beside_sequences`: the step has sequences too. The plan is valid
+  // until FinishStep. REQUIRES: no step is running.
+  Plan& BeginStep(bool beside_sequences);
+  // Ends a step, also one without prompts, and returns the prompts that end with it. `forward` is
+  // the status of the step. If it is an error, all prompts of the step end with it.
+  std::vector<Ended> FinishStep(const absl::Status& forward, bool beside_sequences, absl::Duration took);
 
   bool empty() const { return prompts_.empty(); }
   int64_t size() const { return std::ssize(prompts_); }
@@ -95,7 +96,7 @@ class PromptScorer {
   void AddChunk(Prompts::iterator it, int32_t tokens);
   Ended Extract(Prompts::iterator it, absl::Status status);
 
-  const int32_t step_tokens_;
+  ScoringShare share_;
   Prompts prompts_;
   Plan plan_;
   VirtualTimes times_;

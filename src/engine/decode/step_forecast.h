@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "engine/copy_forecast.h"
@@ -14,8 +15,8 @@ namespace baton {
 // A step copies the blocks of swaps first, and then computes.
 //
 // - The forecast of its computation is the longest one of the last sixteen steps of its kind.
-//   Batches and histories change little from one step to the next. Steps that score prompts are a
-//   kind of their own, because they compute more tokens.
+//   Batches and histories change little from one step to the next. Steps that score prompts are
+//   kinds of their own, because they compute more tokens, and without sequences the most.
 // - Swaps are rare and differ in size. Their forecast comes from their bytes, and their time does
 //   not count as the step's once they are complete.
 //
@@ -23,27 +24,31 @@ namespace baton {
 // make progress do not look like a hung step, and copies that never end do.
 class StepForecast {
  public:
-  // A step begins. It has `swapped_bytes` to copy before it computes. `scores`: it computes prompts
-  // for their log probabilities.
-  void Begin(int64_t swapped_bytes, bool scores, absl::Time now) {
+  enum class Kind { kSequences, kPrompts, kBoth };  // prompts that are scored
+
+  // A step begins. It has `swapped_bytes` to copy before it computes.
+  void Begin(int64_t swapped_bytes, Kind kind, absl::Time now) {
     began_ = now;
     copies_ = CopyForecast(swapped_bytes);
-    kind_ = scores ? 1 : 0;
+    kind_ = kind;
   }
   // The copies of the running step are complete. Need not be called if the step has none.
-  void Copied(absl::Time now) { Begin(0, kind_ == 1, now); }
-  // REQUIRES: a step runs.
-  void Finish(absl::Time now) {
-    Times& times = times_[kind_];
-    times.last[times.next++ % times.last.size()] = now - began_;
-    began_ = absl::InfiniteFuture();
+  void Copied(absl::Time now) { Begin(0, kind_, now); }
+  // Ends the running step. Returns its time without copies. REQUIRES: a step runs.
+  absl::Duration Finish(absl::Time now) {
+    const absl::Duration took = now - std::exchange(began_, absl::InfiniteFuture());
+    Times& times = times_[static_cast<size_t>(kind_)];
+    times.last[times.next++ % times.last.size()] = took;
+    return took;
   }
 
   // Returns for how long the running step has copied or, after that, computed. Zero if none runs.
   absl::Duration RunningFor(absl::Time now) const { return std::max(now - began_, absl::ZeroDuration()); }
   // Returns a forecast of the time of the running or last step, with the copies of the running step
   // until they are complete. Zero without copies before the first step of its kind has ended.
-  absl::Duration forecast() const { return *std::ranges::max_element(times_[kind_].last) + copies_; }
+  absl::Duration forecast() const {
+    return *std::ranges::max_element(times_[static_cast<size_t>(kind_)].last) + copies_;
+  }
 
  private:
   absl::Time began_ = absl::InfiniteFuture();  // InfiniteFuture: no step runs
@@ -52,8 +57,8 @@ class StepForecast {
     std::array<absl::Duration, 16> last{};  // a ring of the last steps
     size_t next = 0;
   };
-  std::array<Times, 2> times_{};  // by kind
-  size_t kind_ = 0;               // of the running or last step; 1: it scores prompts
+  std::array<Times, 3> times_{};  // by kind
+  Kind kind_ = Kind::kSequences;  // of the running or last step
 };
 
 }  // namespace baton

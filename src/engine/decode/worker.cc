@@ -18,6 +18,11 @@ DecodeEngineOptions WithBackend(DecodeEngineOptions options, Backend& backend) {
   return options;
 }
 
+StepForecast::Kind KindOf(const DecodeStep& step) {
+  if (!step.scores()) return StepForecast::Kind::kSequences;
+  return step.rows.empty() ? StepForecast::Kind::kPrompts : StepForecast::Kind::kBoth;
+}
+
 }  // namespace
 
 DecodeWorker::DecodeWorker(DecodeWorkerOptions options, Backend& backend, DecodeListener& listener, const Clock& clock)
@@ -159,7 +164,7 @@ absl::Time DecodeWorker::Step() {
     engine_.Tick(clock_.Now());
     step = engine_.BeginStep(clock_.Now());
     if (step != nullptr) {
-      forecast_.Begin(SwappedBytes(*step, backend_.kv_layout().BlockBytes()), step->scores(), clock_.Now());
+      forecast_.Begin(SwappedBytes(*step, backend_.kv_layout().BlockBytes()), KindOf(*step), clock_.Now());
     }
     if (drained()) drained_.notify_all();
   }
@@ -168,10 +173,10 @@ absl::Time DecodeWorker::Step() {
     const std::lock_guard lock(mutex_);
     return engine_.NextTick();
   }
-  const Outcome outcome = Compute(*step);
+  DecodeStepResult result = Compute(*step);
   const std::lock_guard lock(mutex_);
-  forecast_.Finish(clock_.Now());
-  engine_.FinishStep(outcome.status, outcome.next_started, outcome.device_waited);
+  result.took = forecast_.Finish(clock_.Now());
+  engine_.FinishStep(result);
   return absl::InfinitePast();
 }
 
@@ -211,7 +216,7 @@ absl::Time DecodeWorker::Check() {
   return absl::InfinitePast();
 }
 
-DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
+DecodeStepResult DecodeWorker::Compute(DecodeStep& step) {
   const bool swaps = !step.out.empty() || !step.in.empty();
   if (swaps) DeliverEvents();  // before copies, which may take long
   const absl::Status swapped = CopySwaps(step, backend_.kv_slab(), backend_.kv_layout().BlockBytes());
@@ -222,18 +227,18 @@ DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
     const std::lock_guard lock(mutex_);
     forecast_.Copied(clock_.Now());
   }
-  if (step.batch.slices.empty()) return {absl::OkStatus()};
+  if (step.batch.slices.empty()) return {};
   if (!step.batch.started) pace_.Begin(clock_.Now());
   const absl::StatusOr<LogitsView> logits = backend_.Forward(
       step.batch, [](int64_t) { return true; }, {[this] { DeliverEvents(); }, [this] { return BeginNext(); }});
   const bool device_waited = logits.ok() && logits->device_waited;
   pace_.Finish(clock_.Now(), device_waited);
-  if (!logits.ok()) return {logits.status()};
+  if (!logits.ok()) return {.status = logits.status()};
   BATON_CHECK(logits->rows == step.logit_rows(), "the backend returned a wrong number of rows");
   BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows,
               "the backend sampled a wrong number of rows");
   Sample(step, *logits);
-  return {absl::OkStatus(), logits->next_started, device_waited};
+  return {.next_started = logits->next_started, .device_waited = device_waited};
 }
 
 void DecodeWorker::Sample(DecodeStep& step, const LogitsView& logits) {

@@ -81,12 +81,8 @@ class DecodeWorker {
   absl::Time Check();
   void DeliverEvents();
   const Batch* BeginNext();
-  // The result of Forward for a step.
-  struct Outcome {
-    absl::Status status;
-    bool next_started = false, device_waited = false;
-  };
-  Outcome Compute(DecodeStep& step);
+  // Runs the step. The result does not have its time.
+  DecodeStepResult Compute(DecodeStep& step);
   void Sample(DecodeStep& step, const LogitsView& logits);
   bool drained() const;
 

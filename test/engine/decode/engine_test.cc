@@ -211,7 +211,7 @@ TEST_CASE("DecodeEngine reports a step's tokens before later events") {
   REQUIRE(step != nullptr);
   const absl::StatusOr<LogitsView> logits = world.backend.Forward(step->batch, [](int64_t) { return true; });
   for (int64_t i = 0; i < std::ssize(step->rows); ++i) step->Sample(i, *logits, world.scratch);
-  world.engine.FinishStep(absl::OkStatus(), /*next_started=*/false);
+  world.engine.FinishStep({});
   CHECK(world.engine.load().tokens_out == 9);
   CHECK(world.engine.load().finished == 1);
   CHECK(world.engine.load().running == 2);
@@ -232,7 +232,7 @@ TEST_CASE("DecodeEngine reports a step's tokens before later events") {
     failure = absl::UnavailableError("the device is lost");
     finish = std::nullopt;
     REQUIRE(world.engine.BeginStep(world.now) != nullptr);
-    world.engine.FinishStep(failure, /*next_started=*/false);
+    world.engine.FinishStep({.status = failure});
   }
   SECTION("the requests are cancelled in the next step and receive its token") {
     step = world.engine.BeginStep(world.now);

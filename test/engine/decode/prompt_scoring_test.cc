@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 
 #include "catch.h"
 #include "engine/decode/engine.h"
@@ -19,7 +20,7 @@ using Ahead = FakeBackend::Ahead;
 DecodeEngineOptions ScoringOptions(int64_t blocks, int32_t score_tokens = 8) {
   DecodeEngineOptions options = TestOptions(blocks);
   options.shares_output = true;
-  options.score_tokens = score_tokens;
+  options.scoring.step_tokens = score_tokens;
   return options;
 }
 
@@ -80,6 +81,7 @@ void StartScoring(DecodeWorld& world, const DecodeJob& job) {
 
 TEST_CASE("DecodeEngine scores prompts to the same bits in any chunks and beside any neighbours") {
   int64_t preemptions = 0, ahead = 0;
+  std::set<size_t> sizes;  // tokens of prompts in steps
   const Seeds seeds = ForEachSeed(60, [&](uint64_t seed) {
     std::mt19937 rng(seed);
     std::vector<DecodeJob> jobs;
@@ -92,8 +94,15 @@ TEST_CASE("DecodeEngine scores prompts to the same bits in any chunks and beside
       job.spec.priority = static_cast<int32_t>(rng() % 3);
       jobs.push_back(std::move(job));
     }
-    const std::array<int32_t, 4> chunks = {1, 7, 16, 64};
-    DecodeWorld world(ScoringOptions(seed % 2 == 0 ? 9 : 12, chunks[seed % 4]));
+    const std::array<int32_t, 5> chunks = {1, 7, 16, 33, 64};
+    DecodeWorld world(ScoringOptions(seed % 2 == 0 ? 9 : 12, chunks[seed % 5]));
+    // Beside sequences, chunks follow these times.
+    if (seed % 2 == 1) {
+      world.time_of = [&](const DecodeStep& step) {
+        sizes.insert(step.prompt_rows.size());
+        return absl::Milliseconds(rng() % 50);
+      };
+    }
     world.backend.samples = seed % 3 != 0;
     world.backend.ahead = std::array{Ahead::kNever, Ahead::kAtOnce, Ahead::kLate, Ahead::kDeclined}[seed / 4 % 4];
     for (const DecodeJob& job : jobs) {
@@ -121,12 +130,15 @@ TEST_CASE("DecodeEngine scores prompts to the same bits in any chunks and beside
   if (seeds.all()) {
     CHECK(preemptions > 20);
     CHECK(ahead > 100);
+    CHECK(sizes.size() > 30);
   }
 }
 
 TEST_CASE("DecodeEngine computes at most score_tokens prompt tokens a step, and all sequences progress") {
   std::mt19937 rng(3);
-  DecodeWorld world(ScoringOptions(64, 8));
+  DecodeEngineOptions options = ScoringOptions(64, 8);
+  options.scoring.step_time = absl::ZeroDuration();
+  DecodeWorld world(options);
   for (int i = 0; i < 4; ++i) world.StartJob(TestJob(absl::StrCat("neighbour", i), RandomPrompt(rng, 5), 200));
   StartScoring(world, ScoringJob("long", RandomPrompt(rng, 100), 1));
   StartScoring(world, ScoringJob("short", RandomPrompt(rng, 4), 1));
@@ -151,6 +163,75 @@ TEST_CASE("DecodeEngine computes at most score_tokens prompt tokens a step, and 
   }
   CHECK(scored == 102);
   CHECK(world.engine.load().scored_tokens == 102);
+}
+
+// Runs steps until no prompt is scored. Returns their numbers of prompt tokens.
+std::vector<int64_t> ChunksOf(DecodeWorld& world) {
+  std::vector<int64_t> chunks;
+  while (world.engine.load().scoring > 0) {
+    DecodeStep* step = world.Begin();
+    REQUIRE(step != nullptr);
+    chunks.push_back(std::ssize(step->prompt_rows));
+    world.Finish(*step);
+  }
+  return chunks;
+}
+
+TEST_CASE("DecodeEngine bounds the time of steps that score prompts beside sequences") {
+  std::mt19937 rng(12);
+  DecodeEngineOptions options = ScoringOptions(64, 64);
+  absl::Duration each = absl::Milliseconds(1);
+  std::vector<int64_t> expected(16, 20);
+  SECTION("chunks fill the bound") {
+    expected[0] = 0;  // measures the sequences alone
+    expected[1] = 1;
+    expected[15] = 19;
+  }
+  SECTION("a device that is too slow computes one token a step") {
+    each = absl::Hours(1);
+    expected.assign(298, 1);
+    for (size_t i = 0; i < expected.size(); i += 17) expected[i] = 0;
+  }
+  SECTION("there is no bound") {
+    options.scoring.step_time = absl::ZeroDuration();
+    expected = {64, 64, 64, 64, 24};
+  }
+  DecodeWorld world(options);
+  world.time_of = [&](const DecodeStep& step) { return absl::Milliseconds(5) + each * std::ssize(step.prompt_rows); };
+  world.StartJob(TestJob("neighbour", RandomPrompt(rng, 5), 400));
+  const DecodeJob job = ScoringJob("r", RandomPrompt(rng, 281), 0);
+  StartScoring(world, job);
+  CHECK(ChunksOf(world) == expected);
+  CheckPrompt(world.outputs["r"], job);
+}
+
+TEST_CASE("DecodeEngine scores as many tokens as it can in steps without sequences") {
+  std::mt19937 rng(13);
+  DecodeWorld world(ScoringOptions(64, 64));
+  world.time_of = [](const DecodeStep& step) {
+    // Only the time of steps with sequences counts.
+    return absl::Milliseconds(step.rows.empty() ? 5000 : 5 + std::ssize(step.prompt_rows));
+  };
+  world.StartJob(TestJob("neighbour", RandomPrompt(rng, 5), 4));
+  StartScoring(world, ScoringJob("r", RandomPrompt(rng, 402), 0));
+  CHECK(ChunksOf(world) == std::vector<int64_t>{0, 1, 20, 20, 64, 64, 64, 64, 64, 40});
+  world.StartJob(TestJob("other", RandomPrompt(rng, 5), 50));
+  StartScoring(world, ScoringJob("s", RandomPrompt(rng, 51), 0));
+  CHECK(ChunksOf(world) == std::vector<int64_t>{20, 20, 10});
+}
+
+TEST_CASE("DecodeEngine measures the sequences in steps without scored prompts") {
+  std::mt19937 rng(14);
+  DecodeWorld world(ScoringOptions(64, 64));
+  world.backend.samples = true;
+  world.backend.ahead = GENERATE(Ahead::kNever, Ahead::kAtOnce);
+  world.time_of = [](const DecodeStep& step) { return absl::Milliseconds(5 + std::ssize(step.prompt_rows)); };
+  world.StartJob(TestJob("neighbour", RandomPrompt(rng, 5), 50));
+  for (int i = 0; i < 5; ++i) world.Step();
+  StartScoring(world, ScoringJob("r", RandomPrompt(rng, 62), 0));
+  std::vector<int64_t> chunks = ChunksOf(world);
+  std::erase(chunks, 0);  // of a step that was enqueued before
+  CHECK(chunks == std::vector<int64_t>{1, 20, 20, 20});
 }
 
 TEST_CASE("DecodeEngine neither reads nor leaves cached KV when it scores a prompt") {

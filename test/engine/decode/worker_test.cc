@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <latch>
+#include <map>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -272,6 +274,34 @@ TEST_CASE("DecodeWorker delivers updates while the device computes") {
   CHECK(recorder.WaitForEnd("b").tokens == FakeBackend::Greedy(SeededPrompt(2, 9), 1));
   backend.Pass();  // no step follows this one
   CHECK(recorder.WaitForEnd("a").tokens == FakeBackend::Greedy(SeededPrompt(1, 9), 3));
+}
+
+TEST_CASE("DecodeWorker measures the steps that score prompts beside sequences") {
+  ManualClock clock;
+  std::latch all_started(1);
+  std::map<int32_t, size_t> chunks;  // sizes by start; read after Shutdown
+  FakeBackend backend(32);
+  backend.at_layer = [&](int64_t layer) {
+    if (layer == 0) all_started.wait();
+  };
+  backend.at_logits = [&](const SequenceSlice& slice, std::span<float>) {
+    if (!slice.all_logits) return;
+    chunks[slice.start] = slice.tokens.size();
+    clock.Advance(absl::Seconds(1));
+  };
+  Recorder recorder;
+  DecodeWorkerOptions options = WorkerOptions();
+  options.engine.shares_output = true;
+  DecodeWorker worker(std::move(options), backend, recorder, clock);
+  REQUIRE(worker.OnLink(TestLink()).ok());
+  StartJob(worker, backend, TestJob("neighbour", SeededPrompt(1, 5), 20));
+  DecodeJob job = TestJob("r", SeededPrompt(2, 4), 0);
+  job.spec.sampling.prompt_logprobs = 1;
+  REQUIRE(worker.Start(job).ok());
+  all_started.count_down();
+  CHECK(recorder.WaitForEnd("r").prompt->logprobs.size() == 3);
+  worker.Shutdown(absl::InfiniteDuration());
+  CHECK(chunks == std::map<int32_t, size_t>{{0, 1}, {1, 1}, {2, 1}});
 }
 
 TEST_CASE("DecodeWorker answers messages while a step computes") {

@@ -1,0 +1,48 @@
+#include "engine/decode/scoring_share.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kStepsBetween = 16;  // between two steps that measure the sequences alone
+
+}  // namespace
+
+ScoringShare::ScoringShare(ScoringLimits limits) : limits_(limits) {
+  BATON_CHECK(limits_.step_tokens >= 1, "a step computes at least one token of a prompt");
+}
+
+absl::Duration ScoringShare::RecentMedian::value() const {
+  std::array<absl::Duration, 5> sorted = times_;
+  const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(std::min(added_, sorted.size()));
+  const auto median = sorted.begin() + (end - sorted.begin()) / 2;
+  std::nth_element(sorted.begin(), median, end);
+  return *median;
+}
+
+int32_t ScoringShare::Tokens(bool beside_sequences) const {
+  if (!beside_sequences || limits_.step_time == absl::ZeroDuration()) return limits_.step_tokens;
+  if (!alone_.known() || since_alone_ >= kStepsBetween) return 0;
+  if (!each_.known()) return 1;
+  const absl::Duration alone = alone_.value();
+  const double tokens = absl::FDivDuration(std::max(limits_.step_time - alone, alone / 4), each_.value());
+  return static_cast<int32_t>(std::clamp<double>(tokens, 1, limits_.step_tokens));
+}
+
+void ScoringShare::Add(int64_t prompt_tokens, absl::Duration took) {
+  if (prompt_tokens == 0) {
+    alone_.Add(took);
+    since_alone_ = 0;
+    return;
+  }
+  ++since_alone_;
+  if (!alone_.known()) return;
+  // The sequences may take less time than they did. Prompt tokens count as at least 1/16 of the
+  // step, so that the share does not grow without bound then.
+  each_.Add(std::max(took - alone_.value(), took / 16) / prompt_tokens);
+}
+
+}  // namespace baton
