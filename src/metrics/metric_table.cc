@@ -158,9 +158,9 @@ constexpr MetricFamily kTable[] = {
      {{"role=prefill", &RouterCounts::lost_prefill_workers}, {"role=decode", &RouterCounts::lost_decode_workers}}},
     {"baton_resumed_requests_total",
      Kind::kCounter,
-     "Requests with output whose decode worker was lost or avoided, by `result`: resumed (another worker sent further "
-     "tokens; "
-     "counted each time), failed (the request ended with an error before).",
+     "Requests with output whose decode worker was lost, avoided or outgrown, by `result`: resumed (another worker "
+     "sent "
+     "further tokens; counted each time), failed (the request ended with an error before).",
      {{"result=resumed", &RouterCounts::resumed}, {"result=failed", &RouterCounts::not_resumed}}},
     {"baton_workers_avoided",
      Kind::kGauge,

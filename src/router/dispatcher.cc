@@ -347,7 +347,10 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   update.request_id = request.id;
   const auto tokens = static_cast<int32_t>(update.tokens.size());
   const bool first = request.completion_tokens == 0;
-  if (!core_.TokensArrived(link, request, tokens, update.finish.has_value())) return;
+  if (!core_.TokensArrived(link, request, update, now)) {
+    NoteWaiting(request);
+    return Act(now);
+  }
   const absl::Duration wait = now - (first ? request.stages.complete : request.last_update);
   request.stages.Updated(update, now);
   request.last_update = now;

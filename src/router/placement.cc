@@ -199,6 +199,10 @@ std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* c
   return large.empty() ? std::vector(candidates.begin(), candidates.end()) : large;
 }
 
+std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* const> decodes, const Request& request) {
+  return LargeEnough(LargeEnough(decodes, request.tokens_so_far() + 1), request.TokensToHold());
+}
+
 int64_t UncachedTokens(const AttachedWorker& worker, const Request& request) {
   const int64_t hits = worker.prefix_memory ? worker.prefix_memory->LeadingHits(request.placement.route.keys) : 0;
   const int64_t held = worker.link == request.asked.context.holder ? request.asked.context.tokens : 0;
@@ -239,7 +243,7 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, 
 const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> all, const Request& request,
                                    const AttachedWorker* ahead, const PlacementOptions& options) {
   if (all.empty()) return nullptr;
-  const auto candidates = LargeEnough(all, request.most_tokens());
+  const auto candidates = LargeEnough(all, request);
   return PolicyOf(options).decode(candidates, request, ahead, options);
 }
 

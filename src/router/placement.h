@@ -195,6 +195,10 @@ struct PlacementOptions {
 // Returns the workers whose context length and pool can hold `tokens` tokens at all. If there are
 // none, returns all of them, so that one of them refuses the request.
 std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* const> candidates, int64_t tokens);
+// Returns the decode workers that can hold Request::TokensToHold. If there are none, returns those
+// that can hold one token more than the request has. If there are none either, returns all. An
+// output that has outgrown a worker thus goes to larger ones only.
+std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* const> decodes, const Request& request);
 
 // Returns how many of the prompt's tokens the worker would have to compute.
 int64_t UncachedTokens(const AttachedWorker& worker, const Request& request);

@@ -134,6 +134,13 @@ int32_t Request::ExpectedTokensLeft() const {
       ExpectedLeft(asked.spec.expected_tokens, completion_tokens, asked.spec.sampling.max_tokens));
 }
 
+int64_t Request::TokensToHold() const {
+  const int64_t limit = asked.spec.sampling.max_tokens;
+  const int64_t likely = kRoomPerExpected * (int64_t{completion_tokens} + ExpectedTokensLeft());
+  const bool whole = asked.has_max_tokens || !may_wait();
+  return std::ssize(asked.spec.tokens) + (whole ? limit : std::min(limit, likely));
+}
+
 KeepRoom Request::AskForRoom(const RouterAction& action) const {
   return {.request_id = worker_id,
           .kv_tokens = placement.prompt_tokens - 1,

@@ -11,6 +11,7 @@
 #include "agent/agent_graph.h"
 #include "request/answers.h"
 #include "request/jobs.h"
+#include "request/priority.h"
 #include "request/request_stages.h"
 #include "router/client_request.h"
 #include "router/placement.h"
@@ -26,6 +27,10 @@ namespace baton {
 const std::string& TenantOf(const ClientRequest& request);
 // Returns the request's session under its tenant. SessionGate admits sessions tenant by tenant.
 SessionKey SessionOf(const ClientRequest& request);
+
+// A decode worker should have room for this many times the expected output. If the lengths of
+// outputs are exponentially distributed, one output in 55 outgrows its worker.
+inline constexpr int64_t kRoomPerExpected = 4;
 
 struct RouterAction;
 
@@ -116,8 +121,14 @@ struct Request {
   // upstream request that failed may have voided the tokens of the last ones.
   std::vector<BlockKey> CurrentKeys() const;
 
-  // Returns the largest number of tokens that prompt and output together may have.
-  int64_t most_tokens() const { return std::ssize(asked.spec.tokens) + asked.spec.sampling.max_tokens; }
+  // Returns whether the request may wait for a worker after it was placed.
+  bool may_wait() const { return !placement.route.at_holder && !IsLowPriority(asked.spec.priority); }
+  // Returns the number of tokens of prompt and output so far.
+  int64_t tokens_so_far() const { return std::ssize(asked.spec.tokens) + completion_tokens; }
+  // Returns how many tokens of prompt and output a decode worker should be able to hold. The
+  // client's own max_tokens counts whole. A default counts up to kRoomPerExpected times the
+  // expected length only, if the request may move when its output grows longer.
+  int64_t TokensToHold() const;
   // Returns how many more tokens the output is expected to have.
   int32_t ExpectedTokensLeft() const;
   // Makes the output part of the prompt that is placed next.

@@ -26,7 +26,8 @@ struct RequestOutcome {
   int32_t cached_tokens = 0;  // all with KV that this request's prefill did not compute
   int32_t shared_tokens = 0;  // part of cached_tokens: computed or copied back by another request
   int32_t completion_tokens = 0;
-  // How often another decode worker went on with the output, because the one before was lost.
+  // How often another decode worker went on with the output, because the one before was lost,
+  // avoided or outgrown.
   int32_t resumed = 0;
   // How often the request was hedged, and how often it left an avoided worker without a hedge.
   int32_t hedged = 0, moved = 0;

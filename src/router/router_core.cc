@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "request/priority.h"
 
 namespace baton {
 namespace {
@@ -310,7 +309,7 @@ void RouterCore::PassOnRoom(const Placement& placement) {
   if (waiting_.size() > 0 || worker->HandoffsUnderWay() > 1) room_left_.insert(placement.decode);
 }
 
-bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, int32_t tokens, bool finished) {
+bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, const TokenUpdate& update, absl::Time now) {
   Placement& placement = request.placement;
   if (placement.decode != link) return false;
   const bool first = placement.state == State::kStarting || placement.state == State::kScoring;
@@ -320,11 +319,15 @@ bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, int3
   placement.state = State::kDecoding;
   placement.in_step = true;
   placement.lost_workers = placement.failed_starts = placement.moves = placement.hangs = 0;
-  request.completion_tokens += tokens;
-  if (finished) {
-    assignments_.LeaveDecode(request);
-    End(request, absl::OkStatus());
+  const bool outgrows = choice_.Outgrows(request, update);
+  if (update.finish) assignments_.LeaveDecode(request);  // the worker holds nothing of the request
+  if (outgrows) {
+    request.ExtendByOutput();
+    PlaceOrWait(request, now);
+    return false;
   }
+  request.completion_tokens += static_cast<int32_t>(update.tokens.size());
+  if (update.finish) End(request, absl::OkStatus());
   return true;
 }
 
@@ -389,7 +392,7 @@ void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
   LeaveWorkers(request);
   if (TryPlace(request, now)) return;
   if (placement.former) return GiveUpHedge(request, /*refused=*/true);
-  if (!placement.route.at_holder && !IsLowPriority(request.asked.spec.priority)) return Wait(request, now);
+  if (request.may_wait()) return Wait(request, now);
   End(request,
       absl::UnavailableError("no prefill worker can take this low-priority job now; such a job does not wait"));
 }
@@ -442,7 +445,7 @@ void RouterCore::MoveFromAvoided(absl::Time now) {
 // Starts a request elsewhere, if workers that are not avoided can take it.
 void RouterCore::Move(Request& request, absl::Time now) {
   Placement& placement = request.placement;
-  if (placement.route.at_holder || IsLowPriority(request.asked.spec.priority)) return;
+  if (!request.may_wait()) return;
   const absl::Status hang = registry_.BlameHang(placement);
   if (!hang.ok() && placement.hangs + 1 >= kMostLostWorkers) return End(request, hang);
   if (placement.moves >= kMostMoves) return;

@@ -17,6 +17,7 @@
 // - A request whose worker is silent or hung (WorkerWatch) moves to another worker. In kPrefilling,
 //   its job at an avoided prefill worker goes on beside the new one, a hedge, and the first commit
 //   wins.
+// - An output that outgrows its decode worker goes on at a larger one, if such a one is attached.
 // - Every accepted request ends exactly once, by one kEnd action. The core asks workers that may
 //   still hold KV of the request to cancel it.
 //
@@ -127,9 +128,10 @@ class RouterCore {
   // its waiting requests ask it again. `kept` asks before them, since the worker has kept room for
   // it. Null: there is no such request.
   void OnRoom(const WorkerAddress& link, int64_t requests, Request* kept, absl::Time now);
-  // Returns whether the tokens may be passed on, and counts them in that case. If `finished`, they
-  // are the last, and kEnd with OK follows.
-  bool TokensArrived(const WorkerAddress& link, Request& request, int32_t tokens, bool finished);
+  // Returns whether the update may be passed on, and counts its tokens in that case. If it is the
+  // last, kEnd with OK follows. If the output has outgrown the worker (WorkerChoice::Outgrows), the
+  // last update is void, and a larger worker resumes the request.
+  bool TokensArrived(const WorkerAddress& link, Request& request, const TokenUpdate& update, absl::Time now);
   // Ends all live requests with UNAVAILABLE, because the router shuts down.
   void EndAll();
 

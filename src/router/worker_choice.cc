@@ -10,20 +10,19 @@
 namespace baton {
 namespace {
 
-// Returns the candidates that are large enough for `tokens` tokens, and of those the healthiest.
-// Avoided workers are among them only if no other worker is large enough. A refusal plays no part:
-// while the well workers are full, a request waits and does not go to a silent worker.
-WorkerChoice::Candidates Usable(const WorkerChoice::Candidates& candidates, int64_t tokens) {
+// Returns the healthiest of the candidates, which are large enough. Avoided workers are among them
+// only if no other worker is large enough. A refusal plays no part: while the well workers are
+// full, a request waits and does not go to a silent worker.
+WorkerChoice::Candidates Healthiest(WorkerChoice::Candidates candidates) {
   const auto rank = [](const AttachedWorker* worker) {
     if (IsAvoided(worker->health)) return 3;
     if (worker->load.draining) return 2;  // it refuses new requests
     return worker->health == WorkerHealth::kReturning ? 1 : 0;
   };
-  WorkerChoice::Candidates usable = LargeEnough(candidates, tokens);
-  if (usable.empty()) return usable;
-  const int best = rank(*std::ranges::min_element(usable, {}, rank));
-  std::erase_if(usable, [&](const AttachedWorker* worker) { return rank(worker) > best; });
-  return usable;
+  if (candidates.empty()) return candidates;
+  const int best = rank(*std::ranges::min_element(candidates, {}, rank));
+  std::erase_if(candidates, [&](const AttachedWorker* worker) { return rank(worker) > best; });
+  return candidates;
 }
 
 }  // namespace
@@ -71,8 +70,29 @@ WorkerChoice::Candidates WorkerChoice::DecodesFor(const Request& request) const 
   return decodes;
 }
 
+WorkerChoice::Candidates WorkerChoice::ReachableDecodes(const Request& request) const {
+  Candidates decodes = DecodesFor(request);
+  if (request.asked.scores()) return decodes;
+  const Candidates prefills = workers_.Prefills(request.asked.served->name, request.asked.prefill_only, decodes);
+  std::erase_if(decodes, [&](const AttachedWorker* decode) {
+    return std::ranges::none_of(prefills, [&](const auto* prefill) { return CanShareKv(prefill->info, decode->info); });
+  });
+  return decodes;
+}
+
+bool WorkerChoice::Outgrows(const Request& request, const TokenUpdate& last) const {
+  const int64_t made = request.completion_tokens + std::ssize(last.tokens);
+  const bool cut_off = last.finish == FinishReason::kLength && made < request.asked.spec.sampling.max_tokens;
+  if (!cut_off || !request.may_wait()) return false;
+  const auto can_hold_more = [tokens = request.tokens_so_far() + 1](const AttachedWorker* worker) {
+    return worker->info.CanHold(tokens);
+  };
+  return !can_hold_more(&workers_.workers().at(request.placement.decode)) &&
+         std::ranges::any_of(ReachableDecodes(request), can_hold_more);
+}
+
 WorkerChoice::Workers WorkerChoice::ChooseToScore(const Request& request) const {
-  Candidates decodes = Usable(DecodesFor(request), request.most_tokens());
+  Candidates decodes = Healthiest(LargeEnough(ReachableDecodes(request), request));
   std::erase_if(decodes, [&](const AttachedWorker* worker) { return request.placement.refusals.Has(worker->link); });
   return {nullptr, ChooseDecode(decodes, request, /*ahead=*/nullptr, options_)};
 }
@@ -82,16 +102,13 @@ WorkerChoice::Workers WorkerChoice::Choose(const Request& request) const {
   const ClientRequest& asked = request.asked;
   if (asked.scores()) return ChooseToScore(request);
   const auto refused = [&](const AttachedWorker* worker) { return placement.refusals.Has(worker->link); };
-  Candidates decodes = DecodesFor(request);
-  Candidates prefills = workers_.Prefills(asked.served->name, asked.prefill_only, decodes);
-  // A well decode worker whose KV no prefill worker computes does not rule out the others.
-  std::erase_if(decodes, [&](const AttachedWorker* decode) {
-    return std::ranges::none_of(prefills, [&](const auto* prefill) { return CanShareKv(prefill->info, decode->info); });
-  });
-  decodes = Usable(decodes, request.most_tokens());
+  // A well decode worker that the request cannot reach does not rule out the others.
+  Candidates decodes = Healthiest(LargeEnough(ReachableDecodes(request), request));
   std::erase_if(decodes, refused);
   // A worker that holds the prompt without the output so far serves too.
-  prefills = Usable(workers_.Prefills(asked.served->name, asked.prefill_only, decodes), std::ssize(asked.spec.tokens));
+  const int64_t prompt = std::ssize(asked.spec.tokens);
+  Candidates prefills =
+      Healthiest(LargeEnough(workers_.Prefills(asked.served->name, asked.prefill_only, decodes), prompt));
   std::erase_if(prefills, [&](const AttachedWorker* worker) {
     return refused(worker) || (placement.former && placement.former->prefill == worker->link);
   });
@@ -114,7 +131,7 @@ WorkerChoice::Workers WorkerChoice::ChooseToMove(const Request& request) const {
 const AttachedWorker* WorkerChoice::DecodeFor(const Request& request, const AttachedWorker& prefill) const {
   Candidates decodes = DecodesFor(request);
   std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill.info, decode->info); });
-  return DecodeFor(request, prefill, Usable(decodes, request.most_tokens()));
+  return DecodeFor(request, prefill, Healthiest(LargeEnough(decodes, request)));
 }
 
 const AttachedWorker* WorkerChoice::DecodeFor(const Request& request, const AttachedWorker& prefill,

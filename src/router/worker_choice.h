@@ -43,6 +43,9 @@ class WorkerChoice {
   // Chooses the workers of a request that leaves an avoided worker. None of them is avoided. A
   // stream of a drained worker stays there until another worker has room.
   Workers ChooseToMove(const Request& request) const;
+  // Returns whether a larger worker than the request's decode worker is attached, and `last` ends
+  // the output only because the present worker cannot hold another token.
+  bool Outgrows(const Request& request, const TokenUpdate& last) const;
   // Chooses the decode worker for KV of this prefill worker, with or without a refusal. Null if
   // none can use the KV.
   const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill) const;
@@ -51,6 +54,9 @@ class WorkerChoice {
   Workers ChooseToScore(const Request& request) const;
   // Returns the decode workers for the request's model, and for its output if it has any.
   Candidates DecodesFor(const Request& request) const;
+  // Returns those that the request can reach: a prefill worker computes KV for them, unless the
+  // request scores its prompt.
+  Candidates ReachableDecodes(const Request& request) const;
   const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill, Candidates decodes) const;
 
   const WorkerRegistry& workers_;

@@ -80,7 +80,11 @@ SimulatedCluster::SimulatedCluster(ClusterShape shape)
   }
   if (!shape_.groups.empty()) return;
   for (int32_t i = 0; i < shape_.prefill_workers; ++i) add_prefill(kModel);
-  for (int32_t i = 0; i < shape_.decode_workers; ++i) add_decode(StrCat("decode", i), {kModel, kModel});
+  for (size_t i = 0; std::cmp_less(i, shape_.decode_workers); ++i) {
+    Decoder decoder{kModel, kModel};
+    if (i < shape_.decode_blocks.size()) decoder.blocks = shape_.decode_blocks[i];
+    add_decode(StrCat("decode", i), decoder);
+  }
   if (shape_.pace) add_decode("paced", {kPaced, kModel, /*makes_same_kv=*/true, shape_.pace});
 }
 
@@ -158,7 +162,8 @@ EventQueue::Event SimulatedCluster::Introduction(const Worker& worker, const Wor
 }
 
 void SimulatedCluster::StartDecode(const WorkerAddress& address, const Decoder& decoder) {
-  const WorkerInfo info = InfoOf(address, decoder.model, decoder.module, WorkerRole::kDecode);
+  WorkerInfo info = InfoOf(address, decoder.model, decoder.module, WorkerRole::kDecode);
+  info.blocks_total = decoder.blocks.value_or(blocks_);
   SimulatedDecode::Options options{.engine = {},
                                    .model = shape_.model,
                                    .device = shape_.device,
@@ -171,7 +176,7 @@ void SimulatedCluster::StartDecode(const WorkerAddress& address, const Decoder& 
   options.engine.handoff.transport_descriptor = StrCat(address, "#", info.incarnation.value());
   options.engine.model = {
       .tokenizer = &tokenizer_, .vocab = SimulatedBackend::kVocab, .eos_ids = {}, .positions = shape_.model.context};
-  options.engine.blocks = blocks_;
+  options.engine.blocks = info.blocks_total;
   options.engine.max_batch = info.max_batch;
   options.engine.shares_output = decoder.makes_same_kv;
   options.send = [this, address](DecodeEvents events) { SendEvents(address, std::move(events)); };

@@ -45,6 +45,8 @@ struct ClusterShape {
   std::vector<GroupShape> groups{};
   // KV blocks of each worker. If unset, the number that the device holds beside the model.
   std::optional<int64_t> blocks{};
+  // KV blocks of the decode workers that serve kModel. Those beyond its end have `blocks`.
+  std::vector<int64_t> decode_blocks{};
   // Blocks of host memory for evicted KV, per prefill worker.
   int64_t host_blocks = 0;
   int64_t disk_blocks = 0;    // the same for a disk behind it
@@ -155,6 +157,7 @@ class SimulatedCluster {
     // The decoder has the module's weights.
     bool makes_same_kv = true;
     std::optional<absl::Duration> pace{};
+    std::optional<int64_t> blocks{};  // unset: as other workers
   };
   void StartDecode(const WorkerAddress& address, const Decoder& decoder);
   // Returns the event that attaches the worker at the router.

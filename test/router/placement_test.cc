@@ -6,6 +6,7 @@
 
 #include "catch.h"
 #include "model/byte_model.h"
+#include "request/priority.h"
 #include "router/client_request.h"
 #include "router/rendezvous.h"
 #include "router/request.h"
@@ -368,6 +369,44 @@ TEST_CASE("Placement leaves out workers that are too small unless all are") {
   request.max_new_tokens = 50;
   CHECK(ChooseDecode(decodes, request, nullptr, {}) == &wide);
   CHECK(ChooseDecode(decodes, request, &narrow, {}) == &wide);
+}
+
+TEST_CASE("ChooseDecode prefers room for four times the expected output, or for more than none") {
+  AttachedWorker small = Decode("small"), large = Decode("large");
+  small.info.context = large.info.context = 10'000;
+  small.info.blocks_total = 10;  // 160 tokens
+  large.info.blocks_total = 20;
+  large.load.running_requests = 9;
+  const std::vector<const AttachedWorker*> decodes{&small, &large};
+  const auto chosen = [&](const RouteRequest& request) { return ChooseDecode(decodes, request, nullptr, {}); };
+  RouteRequest request{.id = "r", .prompt_tokens = 100, .max_new_tokens = 9000, .expected_tokens = 15};
+  CHECK(chosen(request) == &small);
+  SECTION("the output is expected to be longer") {
+    request.expected_tokens = 16;
+    CHECK(chosen(request) == &large);
+    request.max_new_tokens = 60;
+    CHECK(chosen(request) == &small);
+  }
+  SECTION("the client has set max_tokens") {
+    request.has_max_tokens = true;
+    request.max_new_tokens = 61;
+    CHECK(chosen(request) == &large);
+  }
+  SECTION("the request cannot wait for another worker later") {
+    request.max_new_tokens = 61;
+    const bool low_priority = GENERATE(true, false);
+    (low_priority ? request.priority = kLowPriority : request.at_holder = true);
+    CHECK(chosen(request) == &large);
+  }
+  SECTION("no worker has room for so much") {
+    request.expected_tokens = 9000;
+    request.prompt_tokens = 159;
+    CHECK(chosen(request) == &small);
+    request.prompt_tokens = 160;
+    CHECK(chosen(request) == &large);
+    request.prompt_tokens = 320;
+    CHECK(chosen(request) == &small);
+  }
 }
 
 TEST_CASE("RendezvousWeight is the same in every build") {

@@ -80,6 +80,46 @@ TEST_CASE("Dispatcher hands off the prompt alone when no prefill worker holds th
   CHECK(d.Take() == Lines{"decode-1: decode r#ab.2 p" + std::string(16, 'a') + ", 16 of them output"});
 }
 
+TEST_CASE("Dispatcher resumes an output that outgrows its decode worker, with no token twice") {
+  Driven d;
+  (*d).WorkerLost(kD, d.now);
+  WorkerInfo small = BytesWorker(WorkerRole::kDecode, kD, 22);
+  small.blocks_total = 1;
+  (*d).WorkerAttached(kD, small, d.now);
+  ClientRequest chat = d.Request("r", "p", 40);
+  chat.has_max_tokens = false;
+  REQUIRE(d.Submit(chat).ok());
+  d.Take();
+  d.Prefilled("r");
+  d.Made(d.NameOf("r"), std::string(15, 'a'), {});
+  (*d).WorkerAttached("decode-2", BytesWorker(WorkerRole::kDecode, "decode-2", 23), d.now);
+  d.Take();
+  const RequestId first_name = d.NameOf("r");
+  // The text has what the worker held back, which is not the text of the whole output.
+  d.Made(first_name, "?", FinishReason::kLength);
+  CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.2 p" + std::string(15, 'a')});
+  PrefillDone done;
+  done.request_id = d.NameOf("r");
+  done.decode_incarnation = Incarnation(23);
+  (*d).OnPrefillDone(kP, done, d.now);
+  CHECK(d.Take() == Lines{"decode-2: decode r#ab.2 p" + std::string(15, 'a') + ", 15 of them output"});
+  TokenUpdate last;
+  last.request_id = d.NameOf("r");
+  last.tokens = {'b', 'c'};
+  last.text = "bc";
+  last.finish = FinishReason::kStop;
+  (*d).OnUpdate("decode-2", last, d.now);
+  const std::vector<DispatchAction> actions = (*d).TakeActions();
+  REQUIRE(actions.size() == 2);
+  CHECK(std::get<RequestProgress>(actions[0]).update.text == "bc");
+  const RequestOutcome& outcome = std::get<RequestEnded>(actions[1]).outcome;
+  CHECK(outcome.status.ok());
+  CHECK(outcome.finish == FinishReason::kStop);
+  CHECK(outcome.prompt_tokens == 1);
+  CHECK(outcome.completion_tokens == 17);
+  CHECK(outcome.resumed == 1);
+}
+
 TEST_CASE("Dispatcher does not go on with an output at a worker with other weights") {
   Driven d;
   d.Run("r", "ab", {});

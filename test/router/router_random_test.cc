@@ -89,6 +89,8 @@ class RandomCluster {
     } else {
       WorkerInfo info{.role = role, .address = link, .incarnation = Incarnation(++next_incarnation_), .model = "m"};
       info.max_batch = 3;
+      info.context = 1000;
+      info.blocks_total = n == 2 ? 4 : 40;
       // The last worker shares KV with no other, and attaches when the others leave.
       info.module_digest[0] = n == 4;
       if (!core_.registry().MayAttach(info).ok()) return;
@@ -113,6 +115,7 @@ class RandomCluster {
     RouteRequest request{.id = absl::StrCat(++next_id_), .model = "m", .prompt_tokens = 1 + Draw(100)};
     if (Draw(2) == 0) request.session = absl::StrCat("s", Draw(4));
     if (Draw(2) == 0) request.deadline = now_ + absl::Milliseconds(Draw(3000));
+    if (Draw(2) == 0) request.max_new_tokens = 1 + Draw(200);
     request.prefill_only = Draw(5) == 0;
     request.scores = !request.prefill_only && Draw(4) == 0;
     request.streaming = !request.scores && Draw(3) == 0;
@@ -157,7 +160,10 @@ class RandomCluster {
         return;
       }
     } else {
-      core_.TokensArrived(link, id, Draw(3) == 0);
+      TokenUpdate update;
+      update.tokens.resize(static_cast<size_t>(Draw(3)));
+      if (Draw(3) == 0) update.finish = Draw(2) == 0 ? FinishReason::kLength : FinishReason::kStop;
+      core_.TokensArrived(link, id, update, now_);
     }
     if (Draw(4) != 0) jobs_[link].erase(id);
   }

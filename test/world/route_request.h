@@ -21,6 +21,8 @@ struct RouteRequest {
   std::vector<BlockKey> keys{};
   int32_t prompt_tokens = 0;
   int32_t max_new_tokens = 0;
+  bool has_max_tokens = false;
+  int32_t expected_tokens = 0;  // 0: max_new_tokens
   bool streaming = false;
   RequestId upstream{};
   int32_t priority = 0;
@@ -50,7 +52,8 @@ inline void Fill(Request& record, RouteRequest route) {
   record.asked.spec.tenant = std::move(route.tenant);
   record.asked.spec.tokens = PromptOf(route.prompt_tokens);
   record.asked.spec.sampling.max_tokens = route.max_new_tokens;
-  record.asked.spec.expected_tokens = route.max_new_tokens;
+  record.asked.has_max_tokens = route.has_max_tokens;
+  record.asked.spec.expected_tokens = route.expected_tokens > 0 ? route.expected_tokens : route.max_new_tokens;
   record.asked.spec.priority = route.priority;
   if (route.scores) record.asked.spec.sampling.prompt_logprobs = 0;
   record.asked.prefill_only = route.prefill_only;

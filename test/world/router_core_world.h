@@ -84,7 +84,12 @@ class CoreById {
     core_.OnRoom(link, 0, &At(id), now);
   }
   bool TokensArrived(const WorkerAddress& link, const RequestId& id, bool finished) {
-    return core_.TokensArrived(link, At(id), /*tokens=*/0, finished);
+    TokenUpdate update;
+    if (finished) update.finish = FinishReason::kStop;
+    return TokensArrived(link, id, update, absl::UnixEpoch());
+  }
+  bool TokensArrived(const WorkerAddress& link, const RequestId& id, const TokenUpdate& update, absl::Time now) {
+    return core_.TokensArrived(link, At(id), update, now);
   }
   void EndAll() { core_.EndAll(); }
   void Tick(absl::Time now) { core_.Tick(now); }

@@ -172,6 +172,41 @@ TEST_CASE("DecodeEngine resumes an output with the tokens and text that were to 
   }
 }
 
+TEST_CASE("DecodeEngine goes on in a larger pool with the output that filled a smaller one") {
+  int64_t incomplete = 0;  // small pools whose last update ended an incomplete character
+  const Seeds seeds = ForEachSeed(60, [&](uint64_t seed) {
+    std::mt19937 rng(seed);
+    DecodeJob job = TestJob("r", RandomPrompt(rng, 20 + rng() % 8), 60);
+    job.spec.sampling.draw.temperature = 1;
+    job.spec.sampling.seed = seed;
+    job.spec.sampling.logprobs = 0;
+    job.spec.sampling.allowed_token_ids = {0, 1, 2, 26, 27};
+    const Output whole = RunAlone(job);
+
+    DecodeWorld small(TestOptions(3));
+    small.StartJob(job);
+    const size_t room = 3 * kBlockTokens - job.spec.tokens.size();
+    while (small.outputs["r"].tokens.size() < room) REQUIRE(small.Step());
+    const Output before = small.outputs["r"];
+    CHECK_FALSE(before.ended());
+    small.RunAll();
+    // The router drops the last update, and so its token.
+    CHECK(small.outputs["r"].tokens.size() == room + 1);
+    CHECK(small.outputs["r"].finish == FinishReason::kLength);
+    incomplete += !whole.text.starts_with(small.outputs["r"].text);
+
+    DecodeWorld large(TestOptions(64));
+    StartResumed(large, job, before.tokens, /*has_kv=*/rng() % 2 == 0);
+    large.RunAll();
+    Output joined = large.outputs["r"];
+    joined.tokens.insert(joined.tokens.begin(), before.tokens.begin(), before.tokens.end());
+    joined.logprobs.insert(joined.logprobs.begin(), before.logprobs.begin(), before.logprobs.end());
+    joined.text = before.text + joined.text;
+    CheckSame(joined, whole, /*backend_samples=*/false);
+  });
+  if (seeds.all()) CHECK(incomplete > 0);
+}
+
 TEST_CASE("DecodeEngine reports a prefix of the output and one end when a request is cut") {
   int64_t cancelled = 0, failed = 0;
   const Seeds seeds = ForEachSeed(60, [&](uint64_t seed) {
