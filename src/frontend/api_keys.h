@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "router/tenant_quotas.h"
+#include "tenants/tenant_quotas.h"
 
 namespace baton {
 

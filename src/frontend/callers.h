@@ -13,8 +13,8 @@
 #include "frontend/api_keys.h"
 #include "metrics/metrics.h"
 #include "router/client_request.h"
-#include "router/tenant_quotas.h"
 #include "shell/router.h"
+#include "tenants/tenant_quotas.h"
 
 namespace baton {
 

@@ -44,12 +44,12 @@
 #include "router/room_keeper.h"
 #include "router/router_action.h"
 #include "router/tenant_order.h"
-#include "router/tenant_shares.h"
 #include "router/waiting_queue.h"
 #include "router/worker_choice.h"
 #include "router/worker_registry.h"
 #include "router/worker_state.h"
 #include "router/worker_watch.h"
+#include "tenants/tenant_shares.h"
 
 namespace baton {
 

@@ -7,7 +7,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
-#include "router/tenant_shares.h"
+#include "tenants/tenant_shares.h"
 
 namespace baton {
 namespace {

@@ -1,4 +1,4 @@
-#include "router/tenant_shares.h"
+#include "tenants/tenant_shares.h"
 
 #include "catch.h"
 #include "request/priority.h"

@@ -1,4 +1,4 @@
-#include "router/tenant_shares.h"
+#include "tenants/tenant_shares.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"

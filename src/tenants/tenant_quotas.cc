@@ -1,4 +1,4 @@
-#include "router/tenant_quotas.h"
+#include "tenants/tenant_quotas.h"
 
 #include <algorithm>
 
