@@ -14,7 +14,8 @@ class BuildWithProtocol(build_py):
             # An editable package makes the descriptor at import, with the protoc on the PATH.
             return
         package = pathlib.Path(self.build_lib) / "baton_client"
-        arguments = ["protoc", f"--proto_path={package}", f"--descriptor_set_out={package / 'inference.binpb'}"]
+        arguments = ["protoc", f"--proto_path={package}", "--include_imports",
+                     f"--descriptor_set_out={package / 'inference.binpb'}"]
         if protoc.main([*arguments, "inference.proto"]) != 0:
             raise SystemExit("protoc failed on inference.proto")
 

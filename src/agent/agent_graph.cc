@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/root_cause.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "kv/block_layout.h"
@@ -12,13 +13,20 @@
 namespace baton {
 namespace {
 
+bool MayRetry(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsResourceExhausted(status); }
+
 // Returns the status that the downstream request's client gets. Errors that a client may retry keep
-// their code.
+// their code. The message has the root cause only, however many requests are between the two.
 absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& status) {
-  const bool may_retry = absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
-  return absl::Status(may_retry ? status.code() : absl::StatusCode::kAborted,
-                      absl::StrCat("output_of '", NameOf(upstream), "': ", absl::StatusCodeToString(status.code()),
-                                   ": ", absl::string_view(status.message())));
+  const std::string name = NameOf(upstream);
+  const RootCause cause = *RootCauseOf(AsRootCause(status, name, ""));
+  const std::string agent = cause.agent.empty() ? "" : absl::StrCat(" (agent '", cause.agent, "')");
+  const std::string where =
+      cause.request == name ? agent : absl::StrCat(": request '", cause.request, "'", agent, " failed");
+  return WithRootCause(absl::Status(MayRetry(status) ? status.code() : absl::StatusCode::kAborted,
+                                    absl::StrCat("output_of '", name, "'", where, ": ",
+                                                 absl::StatusCodeToString(cause.code), ": ", cause.message)),
+                       cause);
 }
 
 // Returns whether one of these references is not settled.
@@ -47,16 +55,34 @@ AgentOutput* AgentGraph::Find(const RequestId& id) const {
   return node == nullptr ? nullptr : node->output.get();
 }
 
-absl::Status AgentGraph::CheckUpstream(const Reference& reference) const {
-  if (reference.announced || Find(reference.upstream) != nullptr) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat(reference.path, ": no request '", NameOf(reference.upstream),
-                                          "' of this cache_salt is at this router, or its output is no longer kept (",
-                                          absl::FormatDuration(limits_.keep_output), " after its end, and ",
-                                          limits_.kept_bytes >> 20,
-                                          " MiB of all outputs); set `announced` if it is submitted later"));
+const AgentGraph::Refusal* AgentGraph::RefusalOf(const RequestId& id, absl::Time now) const {
+  const Refusal* refusal = refused_.Find(id);
+  return refusal == nullptr || refusal->expires <= now ? nullptr : refusal;
 }
 
-absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& spec) const {
+absl::Status AgentGraph::CheckUpstream(const Reference& reference, absl::Time now) const {
+  if (reference.announced || Find(reference.upstream) != nullptr) return absl::OkStatus();
+  if (reference.on_failure != OnFailure::kAbort || RefusalOf(reference.upstream, now) != nullptr) {
+    return absl::OkStatus();
+  }
+  return NotFound(reference.upstream, reference.path);
+}
+
+absl::Status AgentGraph::NotFound(const RequestId& upstream, std::string_view path) const {
+  return absl::NotFoundError(StrCat(path, ": no request '", NameOf(upstream),
+                                    "' of this cache_salt is at this router, or its output is no longer kept (",
+                                    absl::FormatDuration(limits_.keep_output), " after its end, and ",
+                                    limits_.kept_bytes >> 20,
+                                    " MiB of all outputs); set `announced` if it is submitted later"));
+}
+
+bool AgentGraph::Announces(const Reference& reference, absl::Time now) const {
+  if (Find(reference.upstream) != nullptr) return false;
+  const Refusal* refusal = RefusalOf(reference.upstream, now);
+  return refusal == nullptr ? reference.announced : refusal->fails > now;
+}
+
+absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& spec, absl::Time now) const {
   int64_t references = 0, announces = 0;
   for (const PromptSegment& segment : spec.segments) {
     const Reference* reference = AsReference(segment);
@@ -64,9 +90,9 @@ absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& 
     if (reference->upstream == id) {
       return absl::InvalidArgumentError(reference->path + ": a request cannot wait for itself");
     }
-    RETURN_IF_ERROR(CheckUpstream(*reference));
+    RETURN_IF_ERROR(CheckUpstream(*reference, now));
     ++references;
-    announces += Find(reference->upstream) == nullptr;
+    announces += Announces(*reference, now);
   }
   if (counts_.announced + announces > limits_.announced) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -124,6 +150,7 @@ absl::Status AgentGraph::CheckId(const AgentNode& node) const {
 // REQUIRES: CheckId is OK.
 void AgentGraph::Enter(AgentNode& node, const Tokenizer& tokenizer) {
   replaced_ = nullptr;
+  refused_.Erase(*node.id);
   const auto found = outputs_.find(*node.id);
   if (found != outputs_.end() && found->second->state == State::kAnnounced) {
     node.output = Drop(*node.id);
@@ -132,6 +159,7 @@ void AgentGraph::Enter(AgentNode& node, const Tokenizer& tokenizer) {
     if (found != outputs_.end()) replaced_ = Drop(*node.id);
     node.output = std::make_unique<AgentOutput>();
   }
+  node.output->refusal = absl::OkStatus();
   node.output->state = State::kLive;
   node.output->producer = &node;
   node.output->text = std::make_unique<Output>(tokenizer);
@@ -145,25 +173,25 @@ absl::Status AgentGraph::Add(AgentNode& node, const Tokenizer& tokenizer) {
 
 absl::StatusOr<PromptIncrement> AgentGraph::Submit(AgentNode& node, const PromptSpec& spec, absl::Time now) {
   RETURN_IF_ERROR(CheckId(node));
-  RETURN_IF_ERROR(CheckReferences(*node.id, spec));
+  RETURN_IF_ERROR(CheckReferences(*node.id, spec, now));
   Enter(node, *spec.tokenizer);
   node.streaming = std::make_unique<StreamingPrompt>(StreamingPrompt{.prompt = Prompt(spec)});
   Link(node, now);
-  if (const absl::Status settled = SettleKnown(node); !settled.ok()) {
+  if (const absl::Status settled = SettleKnown(node, now); !settled.ok()) {
     // Downstream prompts see the same failure as if the upstream request had failed a little later.
     Ended(node, settled, now);
     return settled;
   }
   absl::StatusOr<PromptIncrement> increment = NextIncrement(node);
   if (!increment.ok()) {
-    Refused(node);
+    Undo(node);
   } else if (increment->complete) {
     StopStreaming(node);
   }
   return increment;
 }
 
-void AgentGraph::Refused(AgentNode& node) {
+void AgentGraph::Undo(AgentNode& node) {
   if (node.output == nullptr) return;
   StopStreaming(node);
   ForgetActions(node);
@@ -177,6 +205,24 @@ void AgentGraph::Refused(AgentNode& node) {
   Keep(*node.id, std::move(replaced_), until);
 }
 
+void AgentGraph::Refused(const RequestId& id, const std::string& agent, const absl::Status& status,
+                         absl::Duration retry_after, absl::Time now) {
+  // ALREADY_EXISTS concerns a request that was accepted.
+  AgentOutput* output = Find(id);
+  if (absl::IsAlreadyExists(status) || (output != nullptr && output->state != State::kAnnounced)) return;
+  const absl::Status cause = AsRootCause(status, NameOf(id), agent);
+  const absl::Time fails = MayRetry(status) ? now + retry_after + limits_.wait_retry : now;
+  refused_.Put(id, {cause, fails, fails + limits_.keep_output});
+  if (output == nullptr) return;
+  if (fails <= now) {
+    timers_.erase({output->expires, TimerKind::kOutput, id, 0});
+    return FailAnnounced(id, *output, cause);
+  }
+  std::unique_ptr<AgentOutput> announced = Drop(id);
+  announced->refusal = cause;
+  Announce(id, std::move(announced), fails);
+}
+
 // Makes `output` an announced output, whose request must be submitted before `until`.
 void AgentGraph::Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
   output->state = State::kAnnounced;
@@ -188,6 +234,17 @@ void AgentGraph::Announce(const RequestId& id, std::unique_ptr<AgentOutput> outp
   outputs_[id] = std::move(output);
 }
 
+// Announces the upstream request of a reference. Returns null if the request counts as failed or
+// unknown.
+AgentOutput* AgentGraph::AnnounceFor(const Reference& reference, absl::Time now) {
+  if (!Announces(reference, now)) return nullptr;
+  auto output = std::make_unique<AgentOutput>();
+  const Refusal* refusal = RefusalOf(reference.upstream, now);
+  if (refusal != nullptr) output->refusal = refusal->status;
+  Announce(reference.upstream, std::move(output), refusal == nullptr ? now + limits_.wait_announced : refusal->fails);
+  return outputs_.at(reference.upstream).get();
+}
+
 // Enters the new prompt's references in the outputs that they refer to.
 void AgentGraph::Link(AgentNode& node, absl::Time now) {
   StreamingPrompt& streaming = *node.streaming;
@@ -196,13 +253,12 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
   for (size_t i = 0; i < streaming.prompt.references(); ++i) {
     const Reference& reference = streaming.prompt.reference(i);
     AgentOutput* upstream = Find(reference.upstream);
-    if (upstream == nullptr) {
-      Announce(reference.upstream, std::make_unique<AgentOutput>(), now + limits_.wait_announced);
-      upstream = outputs_.at(reference.upstream).get();
-    }
-    upstream->downstreams.insert(&node);
+    if (upstream == nullptr) upstream = AnnounceFor(reference, now);
     streaming.sources.push_back(upstream);
-    streaming.upstreams[upstream].push_back(i);
+    if (upstream != nullptr) {
+      upstream->downstreams.insert(&node);
+      streaming.upstreams[upstream].push_back(i);
+    }
     streaming.deadlines.push_back(now + reference.timeout);
     if (reference.timeout != absl::InfiniteDuration()) {
       timers_.insert({now + reference.timeout, TimerKind::kReference, *node.id, i});
@@ -210,12 +266,19 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
   }
 }
 
-// Settles all references to outputs of ended requests. This happens before the first report of the
-// new prompt, so these outputs never cause a PromptRestarted.
-absl::Status AgentGraph::SettleKnown(AgentNode& node) {
+// Settles all references to outputs of ended requests, and to refused and unknown requests. This
+// happens before the first report of the new prompt, so these never cause a PromptRestarted.
+absl::Status AgentGraph::SettleKnown(AgentNode& node, absl::Time now) {
   for (size_t i = 0; i < node.streaming->prompt.references(); ++i) {
-    const AgentOutput& upstream = *node.streaming->sources[i];
-    if (upstream.state == State::kEnded) RETURN_IF_ERROR(Settle(node, i, upstream.text->status()));
+    const AgentOutput* upstream = node.streaming->sources[i];
+    if (upstream == nullptr) {
+      const Reference& reference = node.streaming->prompt.reference(i);
+      const Refusal* refusal = RefusalOf(reference.upstream, now);
+      RETURN_IF_ERROR(
+          Settle(node, i, refusal == nullptr ? NotFound(reference.upstream, reference.path) : refusal->status));
+    } else if (upstream->state == State::kEnded) {
+      RETURN_IF_ERROR(Settle(node, i, upstream->text->status()));
+    }
   }
   return absl::OkStatus();
 }
@@ -281,18 +344,18 @@ absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Statu
   Prompt& prompt = node.streaming->prompt;
   if (prompt.settled(index)) return absl::OkStatus();
   const Reference& reference = prompt.reference(index);
-  const AgentOutput& upstream = *node.streaming->sources[index];
+  const AgentOutput* upstream = node.streaming->sources[index];
+  Output* text = upstream == nullptr ? nullptr : upstream->text.get();
   if (!status.ok() && reference.on_failure == OnFailure::kAbort) return UpstreamFailed(reference.upstream, status);
   if (!status.ok() && reference.on_failure == OnFailure::kSubstitute) {
     if (prompt.Replace(index, reference.substitute)) {
       node.streaming->unreported.clear();
       actions_.push_back(PromptRestarted{&node});
     }
-  } else if (upstream.state == State::kEnded) {
+  } else if (upstream != nullptr && upstream->state == State::kEnded) {
     prompt.Settle(index);
   } else {
-    const auto so_far =
-        upstream.text == nullptr ? std::span<const TokenId>() : upstream.text->TokensFor(*prompt.spec().tokenizer);
+    const auto so_far = text == nullptr ? std::span<const TokenId>() : text->TokensFor(*prompt.spec().tokenizer);
     prompt.Cut(index, std::vector<TokenId>(so_far.begin(), so_far.end()));
   }
   return absl::OkStatus();
@@ -440,13 +503,11 @@ void AgentGraph::Tick(absl::Time now) {
     }
     AgentOutput& output = *outputs_.at(id);
     if (output.state == State::kAnnounced) {
-      SettleDownstreams(output,
-                        absl::DeadlineExceededError(absl::StrCat("the request was announced and not submitted for ",
-                                                                 absl::FormatDuration(limits_.wait_announced))));
-      if (!outputs_.contains(id)) continue;  // the last downstream prompt dropped it
-      // The remaining prompts have settled their references to the output and go on without it.
-      for (AgentNode* downstream : output.downstreams) Unlink(*downstream->streaming, output);
-      Drop(id);
+      FailAnnounced(id, output,
+                    output.refusal.ok()
+                        ? absl::DeadlineExceededError(absl::StrCat("the request was announced and not submitted for ",
+                                                                   absl::FormatDuration(limits_.wait_announced)))
+                        : output.refusal);
     } else if (output.downstreams.empty()) {
       Drop(id);
     } else {
@@ -455,6 +516,15 @@ void AgentGraph::Tick(absl::Time now) {
       timers_.insert({output.expires, TimerKind::kOutput, id, 0});
     }
   }
+}
+
+// Ends the wait for an announced request, and drops its output. REQUIRES: the output has no timer.
+void AgentGraph::FailAnnounced(const RequestId& id, AgentOutput& output, const absl::Status& status) {
+  SettleDownstreams(output, status);
+  if (!outputs_.contains(id)) return;  // the last downstream prompt dropped it
+  // The remaining prompts have settled their references to the output and go on without it.
+  for (AgentNode* downstream : output.downstreams) Unlink(*downstream->streaming, output);
+  Drop(id);
 }
 
 std::vector<AgentNode*> AgentGraph::DownstreamsOf(const AgentNode& node) {

@@ -29,6 +29,7 @@
 #include "agent/prompt.h"
 #include "agent/scoped_id.h"
 #include "base/ids.h"
+#include "base/lru_map.h"
 
 namespace baton {
 
@@ -39,6 +40,11 @@ struct AgentLimits {
   int64_t kept_bytes = int64_t{256} << 20;
   // How long prompts wait for an announced request to be submitted.
   absl::Duration wait_announced = absl::Minutes(2);
+  // How long they wait for another submission after a refusal that may be retried, beyond the
+  // retry delay that the client received.
+  absl::Duration wait_retry = absl::Seconds(10);
+  // Upper bound on the refused requests whose reasons are kept. The oldest is dropped first.
+  int32_t refused = 16384;
   // Upper bound on announced requests.
   int32_t announced = 65536;
   // Upper bound on the references of all streaming prompts.
@@ -63,6 +69,8 @@ struct AgentOutput {
   absl::Time expires = absl::InfiniteFuture();
   // Value of `expires` before the request was submitted.
   absl::Time announced_until = absl::InfiniteFuture();
+  // kAnnounced: why the last submission was refused. OK if none was.
+  absl::Status refusal{};
   int64_t bytes = 0;  // as counted in kept_bytes
 };
 
@@ -109,7 +117,8 @@ class AgentGraph {
  public:
   // Finds the node of a live request by its id. Returns null if no such request is live.
   using FindNode = std::function<AgentNode*(const RequestId& id)>;
-  AgentGraph(AgentLimits limits, FindNode find) : limits_(limits), find_(std::move(find)) {}
+  AgentGraph(AgentLimits limits, FindNode find)
+      : limits_(limits), find_(std::move(find)), refused_(static_cast<size_t>(limits.refused)) {}
 
   // Adds a request whose prompt is complete. Other prompts can refer to its output from now on.
   // Fails with ALREADY_EXISTS, as Submit does.
@@ -124,18 +133,27 @@ class AgentGraph {
   // Errors that leave the graph as it was:
   // - ALREADY_EXISTS: a request with this id is live, or a prompt still reads the output of an
   //   ended request with this id.
-  // - NOT_FOUND: an upstream request is unknown and not announced, or its output is no longer kept.
+  // - NOT_FOUND: an upstream request is unknown and not announced, or its output is no longer kept,
+  //   and its reference is OnFailure::kAbort.
   // - INVALID_ARGUMENT: the references form a cycle, or the prompt is empty or too long.
   // - RESOURCE_EXHAUSTED: there are too many announced requests or too many references.
   //
-  // If an upstream request has failed and its reference is OnFailure::kAbort, Submit returns the
-  // status that PromptFailed would have. The request then counts as ended with this status, and its
-  // downstream prompts are settled.
+  // An upstream request that was refused counts as failed, and so does an unknown one whose
+  // reference is not OnFailure::kAbort. If an upstream request has failed and its reference is
+  // OnFailure::kAbort, Submit returns the status that PromptFailed would have. The request then
+  // counts as ended with this status, and its downstream prompts are settled.
   absl::StatusOr<PromptIncrement> Submit(AgentNode& node, const PromptSpec& spec, absl::Time now);
   // Undoes Add or Submit, for a caller that cannot go on with the request. Prompts that refer to
-  // the request as an announced one wait for another request with this id. Does nothing if Add or
-  // Submit failed. REQUIRES: no other request was added since.
-  void Refused(AgentNode& node);
+  // the request as an announced one wait for another request with this id, until Refused. Does
+  // nothing if Add or Submit failed. REQUIRES: no other request was added since.
+  void Undo(AgentNode& node);
+  // A submission with this id was refused. Later prompts that refer to the id receive this reason
+  // for `keep_output`, unless a further submission is accepted. The prompts that refer to it as an
+  // announced one fail now. If the refusal may be retried, they wait for `retry_after`, the delay
+  // that the client received, and for `wait_retry`, and fail then. `agent` is the request's agent
+  // name. Does nothing if a live request or a kept output has the id.
+  void Refused(const RequestId& id, const std::string& agent, const absl::Status& status, absl::Duration retry_after,
+               absl::Time now);
   // Begins the request's output after its prompt, as Output::BeginAfter. Does nothing if the graph
   // does not have the request.
   void BeginAfter(AgentNode& node, std::span<const TokenId> before);
@@ -143,8 +161,8 @@ class AgentGraph {
   // graph does not have the request.
   void Made(AgentNode& node, std::span<const TokenId> tokens, std::string_view text);
   // Ends the request. No later action concerns it. If `status` is not OK, its output counts as
-  // failed, and its text so far as partial. A streaming prompt of the request is dropped. Does
-  // nothing if the graph does not have the request.
+  // failed, and its text so far as partial. `status` may carry a root cause. A streaming prompt of
+  // the request is dropped. Does nothing if the graph does not have the request.
   void Ended(AgentNode& node, const absl::Status& status, absl::Time now);
   // Like Ended, but drops the output. REQUIRES: no prompt refers to the output.
   void EndedWithoutOutput(AgentNode& node);
@@ -174,18 +192,29 @@ class AgentGraph {
  private:
   using State = AgentOutput::State;
   enum class TimerKind { kOutput, kReference };
+  // `fails` is the time from which the request counts as failed. Its status has a root cause.
+  struct Refusal {
+    absl::Status status{};
+    absl::Time fails, expires;
+  };
   using Timer = std::tuple<absl::Time, TimerKind, RequestId, size_t>;
 
   // Finds an announced, live or kept output. Returns null if there is none.
   AgentOutput* Find(const RequestId& id) const;
   absl::Status CheckId(const AgentNode& node) const;
   void Enter(AgentNode& node, const Tokenizer& tokenizer);
-  absl::Status CheckReferences(const RequestId& id, const PromptSpec& spec) const;
-  absl::Status CheckUpstream(const Reference& reference) const;
+  absl::Status CheckReferences(const RequestId& id, const PromptSpec& spec, absl::Time now) const;
+  const Refusal* RefusalOf(const RequestId& id, absl::Time now) const;
+  absl::Status CheckUpstream(const Reference& reference, absl::Time now) const;
+  absl::Status NotFound(const RequestId& upstream, std::string_view path) const;
+  // Whether the reference makes its upstream request an announced one, or would do so.
+  bool Announces(const Reference& reference, absl::Time now) const;
   bool IsCycle(const RequestId& id, const PromptSpec& spec) const;
   void Link(AgentNode& node, absl::Time now);
   void Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until);
-  absl::Status SettleKnown(AgentNode& node);
+  AgentOutput* AnnounceFor(const Reference& reference, absl::Time now);
+  void FailAnnounced(const RequestId& id, AgentOutput& output, const absl::Status& status);
+  absl::Status SettleKnown(AgentNode& node, absl::Time now);
   absl::Status Settle(AgentNode& node, size_t index, const absl::Status& status);
   void SettleAndAdvance(AgentNode& node, std::span<const size_t> indices, const absl::Status& status);
   void SettleDownstreams(AgentOutput& output, const absl::Status& status);
@@ -204,6 +233,7 @@ class AgentGraph {
   absl::flat_hash_set<AgentNode*> streaming_;  // nodes with streaming prompts
   // The kept output that the last Add or Submit replaced, for Refused.
   std::unique_ptr<AgentOutput> replaced_;
+  LruMap<RequestId, Refusal> refused_;
   std::set<Timer> timers_;
   Counts counts_;  // except `streaming`
   std::vector<AgentAction> actions_;

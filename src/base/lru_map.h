@@ -38,6 +38,14 @@ class LruMap {
     index_.emplace(key, entries_.begin());
   }
 
+  // Does nothing if the key is absent.
+  void Erase(const Key& key) {
+    const auto found = index_.find(key);
+    if (found == index_.end()) return;
+    entries_.erase(found->second);
+    index_.erase(found);
+  }
+
   size_t size() const { return index_.size(); }
 
  private:

@@ -11,6 +11,7 @@
 #include "base/logging.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "rpc/status_table.h"
 
 namespace baton {
 namespace {
@@ -79,22 +80,23 @@ void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest> request,
   if (!IsShort(bytes)) {
     charge = std::make_shared<BodyCharge>(waiting_, context.caller->name);
     if (!charge->Add(request->ByteSizeLong())) {
-      return Refuse(*sink,
+      return Refuse(*sink, context.caller, *request,
                     absl::ResourceExhaustedError("overloaded: too many bytes of large requests wait for a thread"));
     }
   }
-  const absl::Status run = Run(*context.caller, bytes, [this, request = std::move(request), context, sink, charge] {
-    Admit(*request, context, sink);
-  });
-  if (!run.ok()) Refuse(*sink, run);
+  const absl::Status run =
+      Run(*context.caller, bytes, [this, request, context, sink, charge] { Admit(*request, context, sink); });
+  if (!run.ok()) Refuse(*sink, context.caller, *request, run);
 }
 
 void ClientAdmission::Admit(const v1::GenerateRequest& proto, const CallContext& context,
                             const std::shared_ptr<CallSink>& sink) {
   // A long prompt may have waited for a thread. Its client may have left since then.
-  if (sink->handle().cancelled()) return Refuse(*sink, absl::CancelledError("the client cancelled"));
+  if (sink->handle().cancelled()) {
+    return Refuse(*sink, context.caller, proto, absl::CancelledError("the client cancelled"));
+  }
   absl::StatusOr<ClientRequest> request = Read(proto, context);
-  if (!request.ok()) return Refuse(*sink, request.status());
+  if (!request.ok()) return Refuse(*sink, context.caller, proto, request.status());
   Submit(*std::move(request), context, sink);
 }
 
@@ -122,6 +124,8 @@ std::optional<RequestTicket> ClientAdmission::Submit(ClientRequest request, cons
   if (callers_.asks()) request.spec.expected_tokens = router_.ExpectedTokens(request);
   Callers::Counted counted = callers_.Count(context.caller, request, sink, context.further);
   if (counted.sink == nullptr) {
+    router_.Refused(ScopedId(request.spec.cache_domain, request.id), request.agent, counted.status,
+                    RetryDelayOf(counted.status, counted.retry_after));
     Refuse(*sink, counted.status, counted.retry_after);
     return std::nullopt;
   }
@@ -153,6 +157,20 @@ void ClientAdmission::AddPrefillHint(const Caller& caller, const RequestTicket& 
 void ClientAdmission::Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after) {
   router_.metrics().OnRefused(status.code());
   sink.Refuse(status, retry_after);
+}
+
+void ClientAdmission::Refuse(CallSink& sink, const Caller& caller, const v1::GenerateRequest& request,
+                             const absl::Status& status, absl::Duration retry_after) {
+  NoteRefused(caller, request, status, retry_after);
+  Refuse(sink, status, retry_after);
+}
+
+void ClientAdmission::NoteRefused(const Caller& caller, const v1::GenerateRequest& request, const absl::Status& status,
+                                  absl::Duration retry_after) {
+  // The router keeps these names, so they have the bounds of the API.
+  if (request.request_id().empty() || !CheckNames(request).ok()) return;
+  router_.Refused(ScopedId(CacheDomainOf(*caller, request.cache_salt()), request.request_id()), request.agent(), status,
+                  RetryDelayOf(status, retry_after));
 }
 
 }  // namespace baton

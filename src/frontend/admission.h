@@ -105,6 +105,15 @@ class ClientAdmission {
   // accepted, because the router counts its own refusals.
   void Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after = {});
 
+  // Like Refuse, for a request whose name is known. Prompts that refer to it fail.
+  void Refuse(CallSink& sink, const Caller& caller, const v1::GenerateRequest& request, const absl::Status& status,
+              absl::Duration retry_after = {});
+  // A request of the caller was refused before Submit. Prompts that refer to it fail, at once or
+  // when no further submission comes. Does nothing for a request without an id. Uses only its
+  // request_id, cache_salt and agent. `retry_after` is the delay that the refusal states.
+  void NoteRefused(const Caller& caller, const v1::GenerateRequest& request, const absl::Status& status,
+                   absl::Duration retry_after = {});
+
   // 128 random bits. A client cannot derive another request's id, or the number of requests, from
   // an id.
   static RequestId DrawId();

@@ -48,15 +48,7 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Pro
   const ServedModel& model = limit.model;
   ClientRequest out;
   out.served = &model;
-  RETURN_IF_ERROR(CheckLength("session_id", in.session_id().size(), kMaxNameBytes));
-  if (std::ranges::any_of(in.session_id(), [](unsigned char c) { return c < 0x20; })) {
-    // Operators read session ids, in `baton status` and at /ui.
-    return absl::InvalidArgumentError("session_id: expected no control characters");
-  }
-  RETURN_IF_ERROR(CheckLength("cache_salt", in.cache_salt().size(), kMaxNameBytes));
-  RETURN_IF_ERROR(CheckLength("workflow", in.workflow().size(), kMaxAgentBytes));
-  RETURN_IF_ERROR(CheckLength("agent", in.agent().size(), kMaxAgentBytes));
-  RETURN_IF_ERROR(CheckRequestId("request_id", in.request_id()));
+  RETURN_IF_ERROR(CheckNames(in));
   if (in.priority() < -kMaxPriority || in.priority() > kMaxPriority) {
     return absl::InvalidArgumentError(
         StrCat("priority: expected [", -kMaxPriority, ", ", kMaxPriority, "], got ", in.priority()));
@@ -146,6 +138,18 @@ size_t TextBytes(const v1::Chat& chat) {
     for (const v1::Segment& part : message.parts()) bytes += TextBytes(part);
   }
   return bytes;
+}
+
+absl::Status CheckNames(const v1::GenerateRequest& request) {
+  RETURN_IF_ERROR(CheckLength("session_id", request.session_id().size(), kMaxNameBytes));
+  if (std::ranges::any_of(request.session_id(), [](unsigned char c) { return c < 0x20; })) {
+    // Operators read session ids, in `baton status` and at /ui.
+    return absl::InvalidArgumentError("session_id: expected no control characters");
+  }
+  RETURN_IF_ERROR(CheckLength("cache_salt", request.cache_salt().size(), kMaxNameBytes));
+  RETURN_IF_ERROR(CheckLength("workflow", request.workflow().size(), kMaxAgentBytes));
+  RETURN_IF_ERROR(CheckLength("agent", request.agent().size(), kMaxAgentBytes));
+  return CheckRequestId("request_id", request.request_id());
 }
 
 absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,

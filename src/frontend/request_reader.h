@@ -18,6 +18,10 @@ inline bool IsControlCharacter(char c) { return static_cast<unsigned char>(c) < 
 size_t TextBytes(const v1::Segments& segments);
 size_t TextBytes(const v1::Chat& chat);
 
+// Checks session_id, cache_salt, workflow, agent and request_id. Returns INVALID_ARGUMENT if one is
+// too long or has characters that it may not have.
+absl::Status CheckNames(const v1::GenerateRequest& request);
+
 // Reads and checks a request of an API of this form, in time linear in the text. `now` and `values`
 // are as in ReadPrompt. In the result, the id is empty if the client sent none, and the deadline is
 // not set. Returns INVALID_ARGUMENT if a field is wrong. An error about a field is meant to name

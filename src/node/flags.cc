@@ -218,6 +218,9 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
   AddSeconds(app, "--room-wait", o.limits.room_wait, 3600,
              "seconds for which a request waits for KV memory of full decode workers before one of them keeps the "
              "memory that comes free for it; 0: at once");
+  AddSeconds(app, "--announced-retry", o.agents.wait_retry, 3600,
+             "seconds, beyond the retry delay of a refused request, for which prompts that refer to it as an announced "
+             "one wait for another submission");
   AddSeconds(app, "--silence", o.limits.watch.silence, 60,
              "seconds without a report after which a worker gets no new requests and its requests go on elsewhere; 0: "
              "no worker is avoided");

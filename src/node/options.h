@@ -74,6 +74,7 @@ struct RouterOptions {
   // Time limit for one name. No flag sets it.
   std::chrono::milliseconds dns_timeout{4000};
   RouterLimits limits;
+  AgentLimits agents;
   Schedule schedule = Schedule::kFirstCome;
   std::string max_sessions = "auto";  // a number, "auto" or "off"
   bool shadow_prefill = true;

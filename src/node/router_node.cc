@@ -102,6 +102,7 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
       router_({.prefill_workers = AddressesIn(options.prefill_workers),
                .decode_workers = AddressesIn(options.decode_workers),
                .limits = options.limits,
+               .agents = options.agents,
                .shortest_first =
                    options.schedule == Schedule::kShortestFirst ? std::optional(WorkloadOptions{}) : std::nullopt,
                .sessions = SessionLimitsOf(options),

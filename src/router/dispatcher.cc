@@ -1,9 +1,7 @@
 #include "router/dispatcher.h"
 
 #include <algorithm>
-#include <functional>
 #include <memory>
-#include <tuple>
 
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
@@ -35,7 +33,12 @@ Dispatcher::Dispatcher(const Options& options)
 // --- clients -------------------------------------------------------------------------------------
 
 absl::Status Dispatcher::Begin(ClientRequest& request, absl::Time now) {
-  return request.context.id.empty() ? absl::OkStatus() : BeginContext(contexts_, request, now);
+  if (request.context.id.empty()) return absl::OkStatus();
+  absl::Status begun = BeginContext(contexts_, request, now);
+  if (!begun.ok()) {
+    Refused(ScopedId(request.spec.cache_domain, request.id), request.agent, begun, absl::ZeroDuration(), now);
+  }
+  return begun;
 }
 
 absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepared, absl::Time now) {
@@ -54,16 +57,22 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
   if (request.asked.prompt.segments.empty()) request.stages.complete = now;
   if (absl::Status status = Enter(request, now); !status.ok()) {
     EndContext(contexts_, request.asked, "", now);
-    graph_.Refused(request.node);
+    graph_.Undo(request.node);
     if (workload_) workload_->Ended(request, now);
     if (gate_) gate_->Ended(request, now);
+    const std::string agent = request.asked.agent;
     requests_.Remove(request);
-    // The request may have failed at once, and with it its downstream requests.
-    Act(now);
+    Refused(ticket.id, agent, status, absl::ZeroDuration(), now);
     return status;
   }
   Act(now);
   return ticket;
+}
+
+void Dispatcher::Refused(const RequestId& id, const std::string& agent, const absl::Status& status,
+                         absl::Duration retry_after, absl::Time now) {
+  graph_.Refused(id, agent, status, retry_after, now);
+  Act(now);
 }
 
 absl::Status Dispatcher::Enter(Request& request, absl::Time now) {
@@ -531,9 +540,10 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   outcome.retry_after = action.retry_after;
   outcome.context = LeaseOf(contexts_, request.asked);
   request.stages.ended = now;
-  if (!request.asked.workflow.empty()) timeline_.Keep(request.Life(outcome));
+  lives_.Keep(request, outcome);
   EndContext(contexts_, request.asked, outcome.status.ok() ? request.prefilled_by : "", now);
-  request.prefill_hint ? graph_.EndedWithoutOutput(request.node) : graph_.Ended(request.node, outcome.status, now);
+  request.prefill_hint ? graph_.EndedWithoutOutput(request.node)
+                       : graph_.Ended(request.node, request.ForDownstreams(outcome.status), now);
   const bool cut_off = !outcome.status.ok() || outcome.finish != FinishReason::kStop;
   lengths_.Learn(SourceOf(request.asked), request.completion_tokens, cut_off);
   if (workload_) workload_->Ended(request, now);
@@ -551,38 +561,6 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
 }
 
 // --- views ---------------------------------------------------------------------------------------
-
-Timeline::Lives Dispatcher::LivesOf(const std::string& workflow, const std::string& cache_domain, absl::Time now) {
-  Timeline::Lives lives = timeline_.Find(workflow, cache_domain, now);
-  for (const auto& [id, request] : requests_.live()) {
-    if (request->asked.workflow != workflow || request->asked.spec.cache_domain != cache_domain) continue;
-    lives.push_back(std::make_shared<const RequestLife>(request->Life(request->Outcome(absl::OkStatus(), now))));
-  }
-  return lives;
-}
-
-std::vector<WorkflowView> Dispatcher::WorkflowsOf(const std::string& cache_domain, size_t most, absl::Time now) {
-  absl::flat_hash_map<std::string, WorkflowView> views;
-  const auto count = [&views](const std::string& name, absl::Time arrived, bool live) {
-    WorkflowView& view = views[name];
-    view.name = name;
-    ++view.requests;
-    view.live += live;
-    view.latest = std::max(view.latest, arrived);
-  };
-  for (const auto& life : timeline_.OfCacheDomain(cache_domain, now))
-    count(life->workflow, life->stages.arrived, false);
-  for (const auto& [id, request] : requests_.live()) {
-    if (request->asked.workflow.empty() || request->asked.spec.cache_domain != cache_domain) continue;
-    count(request->asked.workflow, request->stages.arrived, true);
-  }
-  std::vector<WorkflowView> sorted;
-  for (auto& [name, view] : views) sorted.push_back(std::move(view));
-  std::ranges::sort(sorted, std::greater<>(),
-                    [](const WorkflowView& view) { return std::tie(view.latest, view.name); });
-  if (sorted.size() > most) sorted.resize(most);
-  return sorted;
-}
 
 void Dispatcher::CheckInvariants() const {
   core_.CheckInvariants();

@@ -30,10 +30,10 @@
 #include "router/client_request.h"
 #include "router/prefill_ahead.h"
 #include "router/request.h"
+#include "router/request_lives.h"
 #include "router/request_table.h"
 #include "router/router_core.h"
 #include "router/session_gate.h"
-#include "router/timeline.h"
 #include "router/workload.h"
 
 namespace baton {
@@ -86,15 +86,18 @@ class Dispatcher {
 
   // --- clients -----------------------------------------------------------------------------------
   // Puts the tokens of the request's context, if any, before the request's own. Returns the errors
-  // of baton::BeginContext.
+  // of baton::BeginContext, with the effect of Refused.
   absl::Status Begin(ClientRequest& request, absl::Time now);
   // Starts a request. It ends by exactly one RequestEnded action, unless Submit returns an error:
   // - ALREADY_EXISTS: a live request of the cache domain has the id.
   // - the errors of AgentGraph, RouterCore, SessionGate, SettleMaxTokens and ContextStore
   //
-  // An error changes nothing for other requests. Prompts that refer to the request as an announced
-  // one go on waiting. REQUIRES: Begin was OK, and the request has an id.
+  // An error has no effect but that of Refused. REQUIRES: Begin was OK, and the request has an id.
   absl::StatusOr<RequestTicket> Submit(std::unique_ptr<Request> prepared, absl::Time now);
+  // A request with this id was refused (AgentGraph::Refused). Prompts that refer to it fail, at
+  // once or when no further submission comes.
+  void Refused(const RequestId& id, const std::string& agent, const absl::Status& status, absl::Duration retry_after,
+               absl::Time now);
   // Starts a prefill hint, as PrefillAhead::AddPrefillHint does. Returns NOT_FOUND if the call has
   // ended.
   absl::Status AddPrefillHint(const RequestTicket& call, ClientRequest prompt, absl::Time now);
@@ -131,10 +134,7 @@ class Dispatcher {
   const ContextStore& contexts() const { return contexts_; }
   // Null if there is no limit on sessions.
   const SessionGate* gate() const { return gate_ ? &*gate_ : nullptr; }
-  // Returns the requests of a workflow that are live or ended recently.
-  Timeline::Lives LivesOf(const std::string& workflow, const std::string& cache_domain, absl::Time now);
-  // Returns the workflows of a cache domain, the latest first.
-  std::vector<WorkflowView> WorkflowsOf(const std::string& cache_domain, size_t most, absl::Time now);
+  RequestLives& lives() { return lives_; }
   void CheckInvariants() const;
 
  private:
@@ -196,8 +196,7 @@ class Dispatcher {
   PrefillAhead ahead_;
   // Live requests without a client, whose outputs other requests wait for.
   absl::btree_set<Request*, Request::ById> detached_;
-  // Ended requests with a workflow.
-  Timeline timeline_{TimelineLimits{}};
+  RequestLives lives_{requests_};
   // Commands that TakeActions has returned for each attached worker since it attached.
   absl::flat_hash_map<WorkerAddress, int64_t> commands_sent_;
   std::vector<DispatchAction> actions_;

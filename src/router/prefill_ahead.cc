@@ -117,7 +117,7 @@ absl::Status PrefillAhead::AddPrefillHint(const Request& call, ClientRequest pro
   hint.stages.arrived = now;
   hint.prefill_hint = true;
   if (absl::Status status = Enter(hint, now); !status.ok()) {
-    graph_.Refused(hint.node);
+    graph_.Undo(hint.node);
     requests_.Remove(hint);
     return status;
   }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "agent/scoped_id.h"
+#include "base/root_cause.h"
 #include "base/strings.h"
 #include "base/trace_context.h"
 #include "request/output_lengths.h"
@@ -185,6 +186,10 @@ RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) cons
     outcome.router_queue = std::max(stages.placed - stages.complete, absl::ZeroDuration());
   }
   return outcome;
+}
+
+absl::Status Request::ForDownstreams(const absl::Status& status) const {
+  return status.ok() ? status : AsRootCause(status, asked.id, asked.agent);
 }
 
 RequestLife Request::Life(RequestOutcome outcome) const {

@@ -156,6 +156,8 @@ struct Request {
   // context.
   RequestOutcome Outcome(const absl::Status& status, absl::Time now) const;
   RequestLife Life(RequestOutcome outcome) const;
+  // Returns the status with which the request ended for the requests that depend on it.
+  absl::Status ForDownstreams(const absl::Status& status) const;
 
  private:
   // Returns the PrefillDone that usage counts.

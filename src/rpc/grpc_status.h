@@ -11,6 +11,7 @@ namespace baton {
 // number of milliseconds until a retry may succeed.
 inline constexpr char kRetryAfterKey[] = "retry-after-ms";
 
+// A root cause becomes a v1::StatusDetails in the status's details.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 // Converts any number from the wire. An unassigned number becomes UNKNOWN.

@@ -180,8 +180,9 @@ void Router::Refuse(const WorkerAddress& link, const absl::Status& why) {
 
 absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_ptr<RequestSink> sink) {
   if (!request.context.id.empty()) {
-    const std::lock_guard lock(mutex_);
-    RETURN_IF_ERROR(dispatcher_.Begin(request, clock_.Now()));
+    absl::Status begun;
+    Drive([&](Dispatcher& dispatcher, absl::Time now) { begun = dispatcher.Begin(request, now); });
+    RETURN_IF_ERROR(begun);
   }
   auto prepared = std::make_unique<Request>(std::move(request));
   absl::StatusOr<RequestTicket> ticket;
@@ -192,6 +193,11 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
         std::make_shared<ClientOutbox>([this, sink = std::move(sink)](ClientEvent& event) { Deliver(*sink, event); });
   });
   return ticket;
+}
+
+void Router::Refused(const RequestId& id, const std::string& agent, const absl::Status& status,
+                     absl::Duration retry_after) {
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Refused(id, agent, status, retry_after, now); });
 }
 
 int32_t Router::ExpectedTokens(const ClientRequest& request) const {
@@ -511,7 +517,7 @@ absl::StatusOr<Router::Trace> Router::TraceOf(const std::string& workflow, const
   {
     const std::lock_guard lock(mutex_);
     trace.now = clock_.Now();
-    trace.lives = dispatcher_.LivesOf(workflow, cache_domain, trace.now);
+    trace.lives = dispatcher_.lives().Of(workflow, cache_domain, trace.now);
   }
   if (trace.lives.empty()) {
     return absl::NotFoundError(absl::StrCat("workflow: no request of '", workflow, "' is live or ended in the last ",
@@ -528,7 +534,7 @@ absl::StatusOr<Router::Trace> Router::TraceOf(const std::string& workflow, const
 Router::Workflows Router::WorkflowsOf(const std::string& cache_domain) {
   const std::lock_guard lock(mutex_);
   const absl::Time now = clock_.Now();
-  return {dispatcher_.WorkflowsOf(cache_domain, kMostWorkflows, now), now};
+  return {dispatcher_.lives().Workflows(cache_domain, kMostWorkflows, now), now};
 }
 
 }  // namespace baton

@@ -59,6 +59,9 @@ class Router {
   // Submits a request. If this succeeds, the sink receives one OnEnd. REQUIRES: the request has an
   // id.
   absl::StatusOr<RequestTicket> Submit(ClientRequest request, std::shared_ptr<RequestSink> sink);
+  // A request with this ScopedId was refused before Submit. Prompts that refer to it fail, at once
+  // or when no further submission comes (AgentGraph::Refused).
+  void Refused(const RequestId& id, const std::string& agent, const absl::Status& status, absl::Duration retry_after);
   // Returns the expected length of the request's output, as learned by now.
   int32_t ExpectedTokens(const ClientRequest& request) const;
   // Prefills a prefill hint of `call`, as Dispatcher::AddPrefillHint. Returns whether the hint was

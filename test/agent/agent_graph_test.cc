@@ -10,12 +10,6 @@ namespace {
 
 using Code = absl::StatusCode;
 
-Ids Bytes(std::string_view text) { return TextIds(ByteTokens(), text); }
-
-NamedPrompt Spec(const RequestId& id, std::vector<PromptSegment> segments) {
-  return {{.segments = std::move(segments)}, id};
-}
-
 TEST_CASE("AgentGraph completes a prompt without references at once") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("one "), Bytes("two")})).ok());
@@ -296,9 +290,9 @@ TEST_CASE("AgentGraph keeps an announcement when its request is refused") {
   CHECK(world.Submit(longer).code() == Code::kInvalidArgument);
   // Refused by the caller of Add.
   REQUIRE(world.graph.Add(world.Node("a"), ByteTokens()).ok());
-  world.graph.Refused(world.Node("a"));
+  world.graph.Undo(world.Node("a"));
   REQUIRE(world.Submit(Spec("a", {Reference{.upstream = "c", .announced = true}})).ok());
-  world.graph.Refused(world.Node("a"));
+  world.graph.Undo(world.Node("a"));
   CHECK(world.graph.counts().announced == 1);
   CHECK(world.graph.counts().streaming == 1);
 
@@ -321,9 +315,9 @@ TEST_CASE("AgentGraph keeps an earlier output of an id when a request is refused
   world.End("a");
   REQUIRE(world.graph.Add(world.Node("a"), ByteTokens()).ok());
   CHECK(world.graph.counts().kept == 0);
-  world.graph.Refused(world.Node("a"));
+  world.graph.Undo(world.Node("a"));
   // Has no effect.
-  world.graph.Refused(world.Node("a"));
+  world.graph.Undo(world.Node("a"));
   REQUIRE(world.Submit(Spec("b", {Reference{"a"}})).ok());
   CHECK(world.Text("b") == "kept");
 }

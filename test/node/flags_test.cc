@@ -144,6 +144,11 @@ TEST_CASE("The waits of a router are options in seconds") {
   CHECK(limits.watch.longest_silence == absl::Seconds(6.5));
 }
 
+TEST_CASE("Option --announced-retry takes seconds") {
+  CHECK(Parse({"--announced-retry", "2.5"}, "").options.agents.wait_retry == absl::Seconds(2.5));
+  CHECK(Parse({}, "").options.agents.wait_retry == absl::Seconds(10));
+}
+
 TEST_CASE("Option --peer-silence takes seconds and is an option of prefill workers only") {
   WorkerOptions decode, prefill;
   CLI::App decode_app, prefill_app;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kContext = 128;
 constexpr int kNames = 6;
-constexpr size_t kUnbound = SIZE_MAX;
+constexpr size_t kUnbound = SIZE_MAX, kUnknown = SIZE_MAX - 1;
 
 using TenantName = std::string;
 using Name = std::pair<TenantName, RequestId>;
@@ -35,6 +35,7 @@ struct Accepted {
   int placed = 0;  // number of times that a prefill worker received it
   std::vector<PromptSegment> segments{};
   // The upstream request of each reference, as an index into `all_`. kUnbound: not submitted yet.
+  // kUnknown: the reference found no request.
   std::vector<size_t> upstreams{};
   bool prefill_only = false;
   bool disturbed = false;  // cancelled, or failed by a worker
@@ -46,6 +47,7 @@ struct Accepted {
   absl::Time stepping = absl::InfiniteFuture();  // as the decode worker reported it
   std::string made{};
   bool over = false;
+  bool refused = false;  // was not accepted, and fails the prompts that refer to it
   absl::Status status{};
 };
 
@@ -72,7 +74,7 @@ class RandomRequests {
   void CheckInvariants() const { dispatcher_.CheckInvariants(); }
   void Settle() {
     for (const char* domain : {"", "tenant-b"}) {
-      for (const auto& life : dispatcher_.LivesOf("w", domain, now_)) CheckPhases(*life, now_);
+      for (const auto& life : dispatcher_.lives().Of("w", domain, now_)) CheckPhases(*life, now_);
     }
     now_ += absl::Minutes(5);  // later than wait_announced
     dispatcher_.Tick(now_);
@@ -279,21 +281,60 @@ class RandomRequests {
       const auto* reference = std::get_if<Reference>(&segment);
       if (reference == nullptr) continue;
       const auto found = latest_.find({request.spec.cache_domain, reference->upstream});
-      accepted.upstreams.push_back(found == latest_.end() ? kUnbound : found->second);
+      const bool waits = reference->announced || IsAwaited(accepted, reference->upstream);
+      accepted.upstreams.push_back(found != latest_.end() ? found->second : waits ? kUnbound : kUnknown);
     }
     const auto ticket = dispatcher_.Submit(std::make_unique<Request>(request), now_);
     if (ticket.ok()) {
       accepted.ticket = ticket->number;
       const size_t index = all_.size();
       latest_[accepted.name] = index;
+      awaited_.erase(accepted.name);
       for (Accepted& downstream : all_) Bind(downstream, accepted.name, index);
       all_.push_back(std::move(accepted));
     } else {
       ++refusals[ticket.status().code()];
       CheckRefusal(request, ticket.status());
-      if (Message(ticket.status()).starts_with("output_of '")) FailedAtOnce(std::move(accepted), ticket.status());
+      if (Message(ticket.status()).starts_with("output_of '")) {
+        FailedAtOnce(std::move(accepted), ticket.status());
+      } else if (!absl::IsAlreadyExists(ticket.status())) {
+        Refused(std::move(accepted), ticket.status());
+      }
     }
     Take();
+  }
+
+  // Returns whether prompts wait for a request of this name, or would wait for it after a refusal.
+  bool IsAwaited(const Accepted& accepted, const RequestId& upstream) const {
+    const auto waits = [&](const Accepted& downstream) {
+      size_t k = 0;
+      for (const PromptSegment& segment : downstream.segments) {
+        const auto* reference = std::get_if<Reference>(&segment);
+        if (reference == nullptr) continue;
+        if (k == downstream.upstreams.size()) return false;  // of `accepted`: the references so far
+        if (downstream.upstreams[k++] == kUnbound && reference->upstream == upstream) return true;
+      }
+      return false;
+    };
+    return awaited_.contains({accepted.name.first, upstream}) || waits(accepted) ||
+           std::ranges::any_of(all_, [&](const Accepted& other) {
+             return !other.over && other.name.first == accepted.name.first && waits(other);
+           });
+  }
+
+  // A refusal that may be retried makes prompts wait, and any other one fails them. It has no
+  // effect if a request has the name.
+  void Refused(Accepted refused, const absl::Status& status) {
+    const auto latest = latest_.find(refused.name);
+    if (latest != latest_.end()) {
+      if (!all_[latest->second].refused) return;
+      latest_.erase(latest);
+    }
+    awaited_.insert(refused.name);
+    if (absl::IsResourceExhausted(status)) return;
+    awaited_.erase(refused.name);
+    refused.refused = true;
+    FailedAtOnce(std::move(refused), status);
   }
 
   // Records a request that failed at once because its upstream request had failed.
@@ -302,6 +343,7 @@ class RandomRequests {
     failed.status = status;
     const size_t index = all_.size();
     latest_[failed.name] = index;
+    awaited_.erase(failed.name);
     for (Accepted& downstream : all_) Bind(downstream, failed.name, index);
     all_.push_back(std::move(failed));
   }
@@ -418,12 +460,13 @@ class RandomRequests {
       }
       const auto& reference = std::get<Reference>(segment);
       const size_t upstream = request.upstreams[k++];
-      const bool failed = upstream == kUnbound || !all_[upstream].status.ok();
-      REQUIRE((upstream == kUnbound || all_[upstream].over));
+      const bool known = upstream < all_.size();
+      const bool failed = !known || !all_[upstream].status.ok();
+      REQUIRE((!known || all_[upstream].over));
       REQUIRE_FALSE((failed && reference.on_failure == OnFailure::kAbort));
       if (failed && reference.on_failure == OnFailure::kSubstitute) {
         expected.append(reference.substitute.begin(), reference.substitute.end());
-      } else if (upstream != kUnbound) {
+      } else if (known) {
         expected += all_[upstream].made;
       }
     }
@@ -448,7 +491,7 @@ class RandomRequests {
       const auto* reference = std::get_if<Reference>(&segment);
       if (reference == nullptr) continue;
       const size_t upstream = request.upstreams[k++];
-      const bool failed = upstream == kUnbound || (all_[upstream].over && !all_[upstream].status.ok());
+      const bool failed = upstream >= all_.size() || (all_[upstream].over && !all_[upstream].status.ok());
       aborts |= failed && reference->on_failure == OnFailure::kAbort;
     }
     // Otherwise the prompt is too long or empty.
@@ -465,6 +508,7 @@ class RandomRequests {
   std::vector<Hint> hints_;
   Hint* adding_ = nullptr;  // the prefill hint that AddPrefillHint is submitting
   std::map<Name, size_t> latest_;
+  std::set<Name> awaited_;  // a submission was refused, and may be retried
 };
 
 TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") {

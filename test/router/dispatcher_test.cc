@@ -34,7 +34,7 @@ TEST_CASE("Dispatcher reports the first kMostUpstreams upstreams and counts the 
     down.prompt.segments.emplace_back(Reference{.upstream = absl::StrCat("up", i), .announced = true});
   }
   REQUIRE(d.Submit(down).ok());
-  const Timeline::Lives lives = (*d).LivesOf("w", "", d.now);
+  const Timeline::Lives lives = (*d).lives().Of("w", "", d.now);
   REQUIRE(lives.size() == 1);
   CHECK(lives[0]->upstreams.size() == kMostUpstreams);
   CHECK(lives[0]->upstreams.back() == "up63");
@@ -52,7 +52,7 @@ TEST_CASE("Dispatcher lists the workflows of a cache domain, the latest first") 
   };
   const auto listed = [&d](const std::string& cache_domain, size_t most = 9) {
     std::string text;
-    for (const WorkflowView& view : (*d).WorkflowsOf(cache_domain, most, d.now)) {
+    for (const WorkflowView& view : (*d).lives().Workflows(cache_domain, most, d.now)) {
       absl::StrAppend(&text, view.name, " ", view.requests, "/", view.live, " ",
                       absl::FormatDuration(d.now - view.latest), "; ");
     }
@@ -89,7 +89,7 @@ TEST_CASE("Dispatcher reports cached tokens of decoded and prefill-only requests
     done.shared_tokens = 4;
     done.held_tokens = prefill_only ? 0 : 20;
     (*d).OnPrefillDone(kP, done, d.now);
-    const Timeline::Lives lives = (*d).LivesOf(request.id, "", d.now);
+    const Timeline::Lives lives = (*d).lives().Of(request.id, "", d.now);
     REQUIRE(lives.size() == 1);
     CHECK(lives[0]->outcome.cached_tokens == (prefill_only ? 16 : 36));
   }
@@ -122,12 +122,12 @@ TEST_CASE("Dispatcher resets the stages of a request that is placed again") {
   d.now += absl::Seconds(1);
   (*d).WorkerLost(kD, d.now);
   CHECK(d.Take().empty());
-  CHECK((*d).LivesOf("w", "", d.now).at(0)->stages.placed == absl::InfiniteFuture());
-  CHECK((*d).LivesOf("w", "", d.now).at(0)->stages.prefilled == absl::InfiniteFuture());
+  CHECK((*d).lives().Of("w", "", d.now).at(0)->stages.placed == absl::InfiniteFuture());
+  CHECK((*d).lives().Of("w", "", d.now).at(0)->stages.prefilled == absl::InfiniteFuture());
   d.now += absl::Seconds(1);
   (*d).WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 22), d.now);
   CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.2 ab"});
-  CHECK((*d).LivesOf("w", "", d.now).at(0)->stages.placed == d.now);
+  CHECK((*d).lives().Of("w", "", d.now).at(0)->stages.placed == d.now);
   d.Prefilled("r");
   CHECK(d.Take() == Lines{"decode-1: decode r#ab.2 ab"});
 }
@@ -140,14 +140,14 @@ TEST_CASE("Dispatcher holds no worker when a complete prompt has no decode worke
   down.prompt.segments = {std::vector<TokenId>{'c'},
                           Reference{.upstream = "up", .on_failure = OnFailure::kSubstitute, .substitute = {'x'}}};
   REQUIRE(d.Submit(down).ok());
-  REQUIRE((*d).LivesOf("w", "", d.now).at(0)->stages.placed == d.now);
+  REQUIRE((*d).lives().Of("w", "", d.now).at(0)->stages.placed == d.now);
   (*d).WorkerLost(kD, d.now);
   (*d).Cancel(up, d.now);
-  CHECK((*d).LivesOf("w", "", d.now).at(0)->stages.placed == absl::InfiniteFuture());
+  CHECK((*d).lives().Of("w", "", d.now).at(0)->stages.placed == absl::InfiniteFuture());
   d.Take();
   (*d).WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 23), d.now += absl::Seconds(1));
   CHECK(d.Take() == Lines{"prefill-1: prefill down#ab.3 cx"});
-  CHECK((*d).LivesOf("w", "", d.now).at(0)->stages.placed == d.now);
+  CHECK((*d).lives().Of("w", "", d.now).at(0)->stages.placed == d.now);
 }
 
 TEST_CASE("Dispatcher sends the tenant with a prefill job") {
@@ -246,31 +246,6 @@ TEST_CASE("Dispatcher completes a prompt at once when its upstreams have ended")
   two.prompt.segments = {substitute, std::vector<TokenId>{'+'}, substitute};
   REQUIRE(d.Submit(two).ok());
   CHECK(d.Take() == Lines{"prefill-1: prefill one#ab.3 axycs", "prefill-1: prefill two#ab.4 s+s"});
-}
-
-TEST_CASE("Dispatcher keeps prompts waiting when their upstream request is refused") {
-  Driven d;
-  ClientRequest down = d.Request("down", "");
-  down.prompt.segments = {Reference{.upstream = "up", .announced = true}};
-  REQUIRE(d.Submit(down).ok());
-  d.Run("before", "0123456789", FinishReason::kStop);
-  d.Take();
-  ClientRequest up = d.Request("up", "", 60);  // the context has 64 tokens
-  up.prompt.segments = {Reference{.upstream = "before"}};
-  CHECK(absl::IsInvalidArgument(d.Submit(up).status()));
-  CHECK(d.Take().empty());
-  ClientRequest other = d.Request("other", "");
-  other.spec.cache_domain = "tenant";
-  other.prompt.segments = {std::vector<TokenId>{'o'}, Reference{.upstream = "up", .announced = true}};
-  REQUIRE(d.Submit(other).ok());
-  CHECK(d.Take() == Lines{"prefill-1: open other#ab.3 "});
-  up.spec.sampling.max_tokens = 4;
-  REQUIRE(d.Submit(up).ok());
-  d.Take();
-  d.Prefilled("up");
-  d.Made(d.NameOf("up"), "x", FinishReason::kStop);
-  const Lines lines = d.Take();
-  CHECK(lines.back() == "prefill-1: close down#ab.1 x");
 }
 
 TEST_CASE("Dispatcher cancels a committed hand-off when its request has ended") {

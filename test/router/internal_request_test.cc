@@ -281,7 +281,7 @@ TEST_CASE("Dispatcher includes prefill hints in the timeline of a workflow") {
   const auto call = d.Submit(request);
   REQUIRE(call.ok());
   REQUIRE((*d).AddPrefillHint(*call, HintedPrompt(d, kFixed), d.now).ok());
-  const Timeline::Lives lives = (*d).LivesOf("w", "", d.now);
+  const Timeline::Lives lives = (*d).lives().Of("w", "", d.now);
   REQUIRE(lives.size() == 2);
   const auto hint = std::ranges::find_if(lives, [](const auto& life) { return life->outcome.prefill_only; });
   REQUIRE(hint != lives.end());

@@ -31,6 +31,8 @@ inline Ids TextIds(const Tokenizer& tokenizer, std::string_view text) {
   return tokenizer.Encode(text, Tokenizer::SpecialTokens::kAsText);
 }
 
+inline Ids Bytes(std::string_view text) { return TextIds(ByteTokens(), text); }
+
 // The tokens and states that the graph has reported for a prompt.
 struct Reported {
   Ids tokens{};
@@ -43,6 +45,10 @@ struct Reported {
 struct NamedPrompt : PromptSpec {
   RequestId id{};
 };
+
+inline NamedPrompt Spec(const RequestId& id, std::vector<PromptSegment> segments) {
+  return {{.segments = std::move(segments)}, id};
+}
 
 class AgentWorld {
  public:
@@ -76,6 +82,11 @@ class AgentWorld {
   void Made(const RequestId& id, std::string_view text) { Made(id, text, text); }
   void End(const RequestId& id, absl::Status status = absl::OkStatus()) {
     graph.Ended(Node(id), status, now);
+    Drain();
+  }
+  // Refuses a submission with this id.
+  void Refuse(const RequestId& id, const absl::Status& status, absl::Duration retry_after = {}) {
+    graph.Refused(id, "writer", status, retry_after, now);
     Drain();
   }
   void Advance(absl::Duration time) {

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import grpc
+
+from .messages import MESSAGES
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+@dataclasses.dataclass(frozen=True)
+class RootCause:
+    """The request whose failure made another request fail."""
+
+    request_id: str
+    agent: str  # empty if the request named none, or was never submitted
+    code: grpc.StatusCode
+    message: str
 
 
 class BatonError(Exception):
     """An error from the server, or from gRPC if the server was not reached."""
 
-    def __init__(self, code: grpc.StatusCode, message: str, retry_after: float | None = None):
+    def __init__(self, code: grpc.StatusCode, message: str, retry_after: float | None = None,
+                 root: RootCause | None = None):
         super().__init__(f"{code.name}: {message}")
         # UNAVAILABLE and RESOURCE_EXHAUSTED may be retried.
         self.code = code
@@ -16,10 +33,22 @@ class BatonError(Exception):
         self.message = message
         # Seconds after which a retry may succeed. None if the server sent no time.
         self.retry_after = retry_after
+        # The request that failed first, if this one failed because of it. Otherwise None.
+        self.root = root
 
-    def __reduce__(self) -> tuple[type[BatonError], tuple[grpc.StatusCode, str, float | None]]:
+    def __reduce__(self) -> tuple[type[BatonError], tuple[grpc.StatusCode, str, float | None, RootCause | None]]:
         # Makes the error picklable, so that it can pass between processes.
-        return BatonError, (self.code, self.message, self.retry_after)
+        return BatonError, (self.code, self.message, self.retry_after, self.root)
+
+
+def _root(details: str | bytes) -> RootCause | None:
+    if not isinstance(details, bytes):
+        return None
+    for detail in MESSAGES["StatusDetails"].FromString(details).details:
+        if detail.type_url.endswith("/baton.v1.RootCause"):
+            root = MESSAGES["RootCause"].FromString(detail.value)
+            return RootCause(root.request_id, root.agent, _CODES.get(root.code, grpc.StatusCode.UNKNOWN), root.message)
+    return None
 
 
 def from_rpc(error: grpc.RpcError | grpc.aio.AioRpcError) -> BatonError:
@@ -31,4 +60,4 @@ def from_rpc(error: grpc.RpcError | grpc.aio.AioRpcError) -> BatonError:
         trailing = {datum.key: datum.value for datum in error.trailing_metadata() or ()}
     milliseconds = trailing.get("retry-after-ms", "")
     retry_after = int(milliseconds) / 1000 if str(milliseconds).isdecimal() else None
-    return BatonError(error.code(), error.details() or "", retry_after)
+    return BatonError(error.code(), error.details() or "", retry_after, _root(trailing.get("grpc-status-details-bin", b"")))

@@ -19,17 +19,18 @@ def _description() -> bytes:
     if installed.exists():
         return installed.read_bytes()
     with tempfile.NamedTemporaryFile() as out:
-        subprocess.run(["protoc", f"--proto_path={_PACKAGE}", f"--descriptor_set_out={out.name}", "inference.proto"],
-                       check=True)
+        subprocess.run(["protoc", f"--proto_path={_PACKAGE}", "--include_imports",
+                        f"--descriptor_set_out={out.name}", "inference.proto"], check=True)
         return pathlib.Path(out.name).read_bytes()
 
 
 def _load() -> dict[str, Any]:
-    file = descriptor_pb2.FileDescriptorSet.FromString(_description()).file[0]
+    files = descriptor_pb2.FileDescriptorSet.FromString(_description()).file
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
+    for file in files:
+        pool.Add(file)
     return {message.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.{message.name}"))
-            for message in file.message_type}
+            for file in files for message in file.message_type}
 
 
 # Classes by name, e.g. MESSAGES["GenerateRequest"].

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import pickle
 import shutil
 import threading
 import time
@@ -31,6 +32,11 @@ class ClientTest(unittest.TestCase):
             run.result()
         self.assertIs(caught.exception.code, code)
         self.assertIn(words, caught.exception.message)
+
+    def error_of(self, run):
+        with self.assertRaises(BatonError) as caught:
+            run.result()
+        return caught.exception
 
     def await_arrival(self, flow, count):
         """Waits until `count` requests of the workflow are at the server."""
@@ -145,6 +151,27 @@ class ClientTest(unittest.TestCase):
         self.assert_fails(grpc.StatusCode.CANCELLED, run, "")
         self.assert_fails(grpc.StatusCode.ABORTED, waits, run.id)
         self.assertGreater(survivor.result().usage.completion_tokens, 0)
+
+    def test_a_refused_request_fails_those_that_refer_to_it(self):
+        flow = self.client.workflow("w")
+        bad = flow.announce("bad")
+        waits = flow.agent("a", "Wait for ", bad, sampling=GREEDY)
+        further = flow.agent("b", "Wait for ", waits, sampling=GREEDY)
+        survivors = [flow.agent("c", "Wait for ", OutputOf(bad, on_failure=on_failure, substitute=substitute), sampling=GREEDY)
+                     for on_failure, substitute in (("substitute", "nothing"), ("partial", ""))]
+        self.await_arrival(flow, 4)
+        refused = flow.agent(bad, "x", sampling=Sampling(top_p=2))
+        self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT, refused, "top_p")
+        self.assert_fails(grpc.StatusCode.ABORTED, waits, bad.id)
+        late = flow.agent("d", "Wait for ", refused, sampling=GREEDY)
+        for error in map(self.error_of, (waits, further, late)):
+            root = error.root
+            self.assertEqual((root.request_id, root.agent, root.code), (bad.id, "bad", grpc.StatusCode.INVALID_ARGUMENT))
+            self.assertIn("top_p", root.message)
+            self.assertEqual(pickle.loads(pickle.dumps(error)).root, root)
+        for survivor in survivors:
+            self.assertGreater(survivor.result().usage.completion_tokens, 0)
+        self.assertIsNone(self.error_of(refused).root)
 
     def test_cancelling_a_workflow_ends_all_of_its_runs_and_no_others(self):
         flow, other = self.client.workflow("w"), self.client.workflow("w")

@@ -1,9 +1,14 @@
 """Tests of OpenAI's own, unmodified Python package with a real server."""
 
 import asyncio
+import concurrent.futures
+import json
 import shutil
 import ssl
+import time
 import unittest
+import urllib.error
+import urllib.request
 
 import openai
 from serving import Certificate, Keys, Server
@@ -27,12 +32,41 @@ class OpenAiTest(unittest.TestCase):
         self.addCleanup(self.client.close)
         self.model = self.client.models.list().data[0].id
 
+    def await_workflow(self, workflow, count):
+        """Waits until `count` requests of the workflow are at the server."""
+        headers = {"authorization": f"Bearer {self.keys.key}", "content-type": "application/json"}
+        ask = urllib.request.Request(f"{self.server.http}/ui/trace", json.dumps({"workflow": workflow}).encode(), headers)
+        while True:
+            try:
+                if len(json.load(urllib.request.urlopen(ask))["requests"]) >= count:
+                    return
+            except urllib.error.HTTPError as error:
+                self.assertEqual(error.code, 404)  # no request has arrived yet
+            time.sleep(0.01)
+
     def complete(self, **fields):
         return self.client.completions.create(model=self.model, **{"prompt": TEXT, **GREEDY, **fields})
 
     def chat(self, text, **fields):
         return self.client.chat.completions.create(
             model=self.model, messages=[{"role": "user", "content": text}], **{**GREEDY, **fields})
+
+    def test_a_refused_request_fails_those_that_refer_to_it(self):
+        parts = [{"type": "output_of", "output_of": {"request_id": "refused-1", "announced": True, **more}}
+                 for more in ({}, {"on_failure": "substitute", "substitute": "nothing"}, {"on_failure": "partial"})]
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            waits, *survivors = [pool.submit(self.chat, [{"type": "text", "text": "Wait: "}, part], extra_body={
+                "ignore_eos": True, "workflow": "refused"}) for part in parts]
+            self.await_workflow("refused", 3)
+            with self.assertRaises(openai.BadRequestError):
+                self.complete(top_p=2, extra_body={"request_id": "refused-1", "agent": "writer"})
+            with self.assertRaises(openai.ConflictError) as caught:
+                waits.result()
+            for survivor in survivors:
+                self.assertGreater(survivor.result().usage.completion_tokens, 0)
+        self.assertEqual({name: caught.exception.body["root"][name] for name in ("request_id", "agent", "code")},
+                         {"request_id": "refused-1", "agent": "writer", "code": "invalid_argument"})
+        self.assertIn("top_p", caught.exception.body["root"]["message"])
 
     def test_models(self):
         self.assertEqual([model.id for model in self.client.models.list()], ["tiny_llama3_bf16"])

@@ -39,15 +39,50 @@ void Refuse(const GatewayParts& parts, const HttpCall& call, const absl::Status&
   call.reply->Send(ErrorResponse(call.id, status, retry_after));
 }
 
+// Like Refuse. `names` has the call's request_id, cache_salt and agent, if it has a request id.
+void Refuse(const GatewayParts& parts, const HttpCall& call, const v1::GenerateRequest& names,
+            const absl::Status& status, absl::Duration retry_after = {}) {
+  parts.admission.NoteRefused(call.caller, names, status, retry_after);
+  Refuse(parts, call, status, retry_after);
+}
+
+// Returns a request with the request_id, cache_salt and agent of the call. `body` may have any
+// content.
+v1::GenerateRequest RequestNames(const GatewayParts& parts, const HttpCall& call, const Json& body) {
+  v1::GenerateRequest names;
+  const auto read = [&body](std::initializer_list<const char*> spellings, std::string* name) {
+    for (const char* spelling : spellings) {
+      const auto found = body.find(spelling);
+      if (found != body.end() && found->is_string()) *name = found->get_ref<const std::string&>();
+    }
+  };
+  read({"request_id", "requestId"}, names.mutable_request_id());
+  read({"cache_salt", "cacheSalt"}, names.mutable_cache_salt());
+  read({"agent"}, names.mutable_agent());
+  NamesIn(parts, call).ApplyTo(names);
+  return names;
+}
+
+// Returns a request without names if the body is no JSON.
+v1::GenerateRequest RequestNames(const GatewayParts& parts, const HttpCall& call) {
+  const absl::StatusOr<Json> body = ParseJsonBody(call.request.body);
+  return body.ok() ? RequestNames(parts, call, *body) : v1::GenerateRequest();
+}
+
 // Runs `read` on a thread that suits the length of the body. Refuses the call if the router shuts
 // down or the caller has no quota left.
 void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvocable<void()> read) {
   if (const auto why = parts.admission.RefusalFor(call->caller)) {
-    return Refuse(parts, *call, why->status, why->retry_after);
+    // Prompts may wait for the request that a refused body names. Only a short body is read.
+    const bool reads = ClientAdmission::IsShort(call->request.body.size());
+    return Refuse(parts, *call, reads ? RequestNames(parts, *call) : v1::GenerateRequest(), why->status,
+                  why->retry_after);
   }
   auto unless_gone = [parts, call, read = std::move(read)]() mutable {
     // A long body may have waited for a thread. Its client may have left since then.
-    if (call->reply->gone()) return parts.router.metrics().OnRefused(absl::StatusCode::kCancelled);
+    if (call->reply->gone()) {
+      return Refuse(parts, *call, RequestNames(parts, *call), absl::CancelledError("the client cancelled"));
+    }
     read();
   };
   const absl::Status run = parts.admission.Run(*call->caller, call->request.body.size(), std::move(unless_gone));
@@ -86,11 +121,14 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
     if (answer->over()) return;
     absl::StatusOr<ClientRequest> read =
         parts.admission.Read(completion.requests[prompt], context, completion.FormOf(prompt), &completion.values);
-    if (!read.ok()) return parts.admission.Refuse(*answer->sink(choice), read.status());
+    const auto refuse = [&](const absl::Status& status) {
+      parts.admission.Refuse(*answer->sink(choice), context.caller, completion.requests[prompt], status);
+    };
+    if (!read.ok()) return refuse(read.status());
     prompt_logprobs += PromptLogprobsOf(*read) * completion.samples;
     if (const absl::Status fits = read->scores() ? CheckScoring(*read, prompt_logprobs) : absl::OkStatus();
         !fits.ok()) {
-      return parts.admission.Refuse(*answer->sink(choice), fits);
+      return refuse(fits);
     }
     // The tokens of references and of a context are not known yet.
     if (read->prompt.segments.empty() && read->context.id.empty()) answer->SetPrompt(prompt, read->spec.tokens);
@@ -118,7 +156,7 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
     parts.admission.JoinDecoders();
     read = reader(*body, parts.models);
   }
-  if (!read.ok()) return Refuse(parts, *call, read.status());
+  if (!read.ok()) return Refuse(parts, *call, RequestNames(parts, *call, *body), read.status());
   const HeaderNames names = NamesIn(parts, *call);
   for (v1::GenerateRequest& request : read->requests) names.ApplyTo(request);
   const auto answer =
@@ -131,7 +169,7 @@ template <typename Message>
 void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, absl::Duration timeout, AnswerForm form) {
   Message message;
   if (const absl::Status status = ParseRpc(call->request.body, message); !status.ok()) {
-    return Refuse(parts, *call, status);
+    return Refuse(parts, *call, RequestNames(parts, *call), status);
   }
   v1::GenerateRequest request = AsGenerate(std::move(message));
   NamesIn(parts, *call).ApplyTo(request);

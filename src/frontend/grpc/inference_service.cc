@@ -70,9 +70,13 @@ void InferenceService::Accept(grpc::CallbackServerContext& context, std::string_
   context.AddInitialMetadata("traceparent", ToTraceparent(span));
   absl::StatusOr<Caller> caller = CallerOf(context, method);
   if (!caller.ok()) return admission_.Refuse(*sink, caller.status());
-  if (const auto why = admission_.RefusalFor(*caller)) return admission_.Refuse(*sink, why->status, why->retry_after);
+  const auto why = admission_.RefusalFor(*caller);
   Message message;
-  if (absl::Status status = Parse(bytes, message); !status.ok()) return admission_.Refuse(*sink, status);
+  // Prompts may wait for the request that a refused message names. Only a short message is read.
+  const bool reads = !why || ClientAdmission::IsShort(bytes.Length());
+  const absl::Status parsed = reads ? Parse(bytes, message) : absl::OkStatus();
+  if (why) return admission_.Refuse(*sink, *caller, AsGenerate(std::move(message)), why->status, why->retry_after);
+  if (!parsed.ok()) return admission_.Refuse(*sink, parsed);
   admission_.Accept(std::make_shared<v1::GenerateRequest>(AsGenerate(std::move(message))),
                     // The id of the call is empty: it is a header of HTTP.
                     {*std::move(caller), "", std::move(span), DeadlineOf(context, clock_)}, sink);

@@ -1,8 +1,10 @@
 #include "frontend/openai/openai_error.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
+#include "base/root_cause.h"
 #include "base/strings.h"
 #include "frontend/openai/json_text.h"
 #include "rpc/status_table.h"
@@ -46,6 +48,18 @@ std::string_view NameOf(const StatusRow& row, std::string_view field, bool too_l
   return row.code == absl::StatusCode::kNotFound && field == "model" ? "model_not_found" : row.name;
 }
 
+void AppendRoot(std::string& out, const RootCause& cause) {
+  out += ",\"root\":{\"request_id\":";
+  AppendJsonString(out, cause.request);
+  out += ",\"agent\":";
+  AppendJsonString(out, cause.agent);
+  out += ",\"code\":";
+  AppendJsonString(out, StatusRowOf(cause.code).name);
+  out += ",\"message\":";
+  AppendJsonString(out, cause.message);
+  out += "}";
+}
+
 }  // namespace
 
 int HttpStatusOf(const absl::Status& status) { return StatusRowOf(status.code()).http; }
@@ -68,6 +82,7 @@ std::string ErrorBody(const absl::Status& status) {
   out += field.empty() ? "null" : JsonString(field);
   out += ",\"code\":";
   AppendJsonString(out, NameOf(row, field, !context.empty()));
+  if (const std::optional<RootCause> cause = RootCauseOf(status)) AppendRoot(out, *cause);
   out += "}}";
   return out;
 }

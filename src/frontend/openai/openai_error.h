@@ -12,7 +12,8 @@ namespace baton {
 int HttpStatusOf(const absl::Status& status);
 
 // Returns the body {"error": {"message", "type", "param", "code"}}. `param` is the field with which
-// the message begins, or null. REQUIRES: status is not OK.
+// the message begins, or null. If another request caused the error, the object has the member
+// `root` with {"request_id", "agent", "code", "message"}. REQUIRES: status is not OK.
 std::string ErrorBody(const absl::Status& status);
 
 }  // namespace baton

@@ -1,5 +1,6 @@
 #include "frontend/openai/openai_error.h"
 
+#include "base/root_cause.h"
 #include "catch.h"
 
 namespace baton {
@@ -23,6 +24,15 @@ TEST_CASE("An error has OpenAI's format and names the field") {
   CHECK(ErrorBody(absl::InternalError("it \xff broke\n")) ==
         "{\"error\":{\"message\":\"it \uFFFD broke\\n\",\"type\":\"server_error\",\"param\":null,"
         "\"code\":\"internal\"}}");
+}
+
+TEST_CASE("An error names the request that caused it") {
+  const absl::Status status =
+      AsRootCause(absl::InvalidArgumentError("top_p: expected [0, 1], got \xff"), "up", "the \"writer\"");
+  CHECK(ErrorBody(WithRootCause(absl::AbortedError("output_of 'up'"), *RootCauseOf(status))) ==
+        R"({"error":{"message":"output_of 'up'","type":"invalid_request_error","param":null,"code":"aborted",)"
+        R"("root":{"request_id":"up","agent":"the \"writer\"","code":"invalid_argument",)"
+        "\"message\":\"top_p: expected [0, 1], got \uFFFD\"}}}");
 }
 
 TEST_CASE("A prompt beyond the context length gets OpenAI's message") {

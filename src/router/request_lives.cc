@@ -1,0 +1,50 @@
+#include "router/request_lives.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace baton {
+
+void RequestLives::Keep(const Request& request, const RequestOutcome& outcome) {
+  if (!request.asked.workflow.empty()) ended_.Keep(request.Life(outcome));
+}
+
+Timeline::Lives RequestLives::Of(const std::string& workflow, const std::string& cache_domain, absl::Time now) {
+  Timeline::Lives lives = ended_.Find(workflow, cache_domain, now);
+  for (const auto& [id, request] : requests_.live()) {
+    if (request->asked.workflow != workflow || request->asked.spec.cache_domain != cache_domain) continue;
+    lives.push_back(std::make_shared<const RequestLife>(request->Life(request->Outcome(absl::OkStatus(), now))));
+  }
+  return lives;
+}
+
+std::vector<WorkflowView> RequestLives::Workflows(const std::string& cache_domain, size_t most, absl::Time now) {
+  absl::flat_hash_map<std::string, WorkflowView> views;
+  const auto count = [&views](const std::string& name, absl::Time arrived, bool live) {
+    WorkflowView& view = views[name];
+    view.name = name;
+    ++view.requests;
+    view.live += live;
+    view.latest = std::max(view.latest, arrived);
+  };
+  for (const auto& life : ended_.OfCacheDomain(cache_domain, now)) {
+    count(life->workflow, life->stages.arrived, /*live=*/false);
+  }
+  for (const auto& [id, request] : requests_.live()) {
+    if (request->asked.workflow.empty() || request->asked.spec.cache_domain != cache_domain) continue;
+    count(request->asked.workflow, request->stages.arrived, /*live=*/true);
+  }
+  std::vector<WorkflowView> sorted;
+  for (auto& [name, view] : views) sorted.push_back(std::move(view));
+  std::ranges::sort(sorted, std::greater<>(),
+                    [](const WorkflowView& view) { return std::tie(view.latest, view.name); });
+  if (sorted.size() > most) sorted.resize(most);
+  return sorted;
+}
+
+}  // namespace baton

@@ -1,0 +1,32 @@
+// The requests of workflows, live or ended recently, for traces and lists of workflows.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "router/request_table.h"
+#include "router/timeline.h"
+
+namespace baton {
+
+// Not thread-safe.
+class RequestLives {
+ public:
+  // `requests` must outlive this object.
+  explicit RequestLives(const RequestTable& requests) : requests_(requests) {}
+
+  // Keeps the life of a request that has ended with this outcome, if it has a workflow.
+  void Keep(const Request& request, const RequestOutcome& outcome);
+  // Returns the requests of a workflow that are live or ended recently.
+  Timeline::Lives Of(const std::string& workflow, const std::string& cache_domain, absl::Time now);
+  // Returns the workflows of a cache domain, the latest first.
+  std::vector<WorkflowView> Workflows(const std::string& cache_domain, size_t most, absl::Time now);
+
+ private:
+  const RequestTable& requests_;
+  Timeline ended_{TimelineLimits{}};
+};
+
+}  // namespace baton
