@@ -40,8 +40,8 @@ void ScoringShare::Add(int64_t prompt_tokens, absl::Duration took) {
   }
   ++since_alone_;
   if (!alone_.known()) return;
-  // The sequences may take less time than they did. Prompt tokens count as at least 1/16 of the
-  // step, so that the share does not grow without bound then.
+  // On a fast device prompt tokens take no measurable time. They count as at least 1/16 of the
+  // step, so that the time of a token is neither zero nor negative.
   each_.Add(std::max(took - alone_.value(), took / 16) / prompt_tokens);
 }
 

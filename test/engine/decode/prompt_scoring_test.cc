@@ -229,9 +229,10 @@ TEST_CASE("DecodeEngine measures the sequences in steps without scored prompts")
   world.StartJob(TestJob("neighbour", RandomPrompt(rng, 5), 50));
   for (int i = 0; i < 5; ++i) world.Step();
   StartScoring(world, ScoringJob("r", RandomPrompt(rng, 62), 0));
-  std::vector<int64_t> chunks = ChunksOf(world);
-  std::erase(chunks, 0);  // of a step that was enqueued before
-  CHECK(chunks == std::vector<int64_t>{1, 20, 20, 20});
+  std::vector<int64_t> expected = {1, 20, 20, 20};
+  // A step was enqueued before the prompt came.
+  if (world.backend.ahead == Ahead::kAtOnce) expected.insert(expected.begin(), 0);
+  CHECK(ChunksOf(world) == expected);
 }
 
 TEST_CASE("DecodeEngine neither reads nor leaves cached KV when it scores a prompt") {

@@ -86,6 +86,13 @@ TEST_CASE("ScoringShare is unchanged by two steps that another program delays") 
   }
 }
 
+TEST_CASE("ScoringShare is the whole step when prompt tokens take no measurable time") {
+  ScoringShare share({.step_tokens = 64, .step_time = kBound});
+  share.Add(0, absl::Milliseconds(10));
+  for (int i = 0; i < 5; ++i) share.Add(share.Tokens(true), absl::Milliseconds(9));
+  CHECK(share.Tokens(true) == 64);
+}
+
 TEST_CASE("ScoringShare is unchanged by the short last chunks of prompts") {
   ScoringShare share({.step_tokens = 64, .step_time = kBound});
   const Device device{absl::Milliseconds(5), absl::Microseconds(500)};
