@@ -195,8 +195,7 @@ TEST_CASE("HttpServer refuses a client that sends slowly") {
   }
   SECTION("the client does not end its body") {
     World w([](HttpOptions& o) { o.body_timeout = absl::Milliseconds(300); });
-    const HttpAnswer answer =
-        Exchange(w, "POST /echo HTTP/1.1\r\nHost: x\r\nOrigin: o\r\nContent-Length: 5\r\n\r\nab");
+    const HttpAnswer answer = Exchange(w, "POST /echo HTTP/1.1\r\nHost: x\r\nOrigin: o\r\nContent-Length: 5\r\n\r\nab");
     CHECK(answer.status == 408);
     CHECK(answer.headers.at("x-origin") == "o");
   }
