@@ -35,4 +35,9 @@ inline bool IsPlain(char c, std::string_view more) {
 
 inline std::string_view Message(const absl::Status& status) { return ToStd(status.message()); }
 
+// Returns "CODE: MESSAGE", or "OK". Unlike ToString, it leaves out payloads, whose order is random.
+inline std::string CodeAndMessage(const absl::Status& status) {
+  return status.ok() ? "OK" : absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message());
+}
+
 }  // namespace baton

@@ -230,7 +230,7 @@ SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
     });
   };
   outlets.end = [this](const RequestId& id, const RequestOutcome& outcome) {
-    const std::string name = StrCat("end (", outcome.status.ToString(), ")");
+    const std::string name = StrCat("end (", CodeAndMessage(outcome.status), ")");
     const MessageInfo message{kRouter, ran_.at(id).client, Way::kClient, name, id};
     core_.network.SendSafely(message, [this, id, outcome] {
       Ran& ran = NoteArrival(id);

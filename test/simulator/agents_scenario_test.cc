@@ -40,6 +40,7 @@
 #include "absl/strings/str_split.h"
 #include "backend/simulated/shapes.h"
 #include "base/logging.h"
+#include "base/strings.h"
 #include "catch.h"
 #include "simulator/cluster.h"
 #include "world/scenario.h"
@@ -170,7 +171,7 @@ class Scenario {
   }
   std::string Outcome(const RequestId& id) const {
     const SimulatedCluster::Ran& ran = cluster_->ran(id);
-    if (!ran.status.ok()) return ran.status.ToString();
+    if (!ran.status.ok()) return CodeAndMessage(ran.status);
     std::string text;
     for (const TokenId token : ran.tokens) text += static_cast<char>('0' + token);
     return text;

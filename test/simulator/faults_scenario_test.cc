@@ -111,7 +111,7 @@ class FaultScenario {
       resumed_ += ran.resumed;
       moved_ += ran.moved;
       absl::StrAppendFormat(&printed, "%s ended at %.1f s: %s, %d tokens, longest gap %.1f s\n", id,
-                            absl::ToDoubleSeconds(ran.ended - started_), ran.status.ToString(), ran.tokens.size(),
+                            absl::ToDoubleSeconds(ran.ended - started_), CodeAndMessage(ran.status), ran.tokens.size(),
                             absl::ToDoubleSeconds(ran.longest_gap));
     }
     return printed;
