@@ -45,11 +45,6 @@ class BodyCharge {
     bytes_ += bytes;
     return true;
   }
-  // Returns some of the bytes. REQUIRES: bytes <= bytes().
-  void Return(size_t bytes) {
-    all_->Give(account_, bytes);
-    bytes_ -= bytes;
-  }
   size_t bytes() const { return bytes_; }
 
  private:

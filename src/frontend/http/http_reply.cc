@@ -12,9 +12,8 @@
 namespace baton {
 namespace {
 
-// Bytes. Whole answers and parts up to this size do not count in the budget. A connection has at
-// most one such answer, and form.max_unread bounds such parts.
-constexpr size_t kSmall = 16 << 10;
+// Bytes. Answers up to this size do not count in the budget. There is at most one per connection.
+constexpr size_t kSmallAnswer = 16 << 10;
 
 }  // namespace
 
@@ -28,7 +27,7 @@ bool HttpReply::TrySend(const HttpResponse& response) {
     if (gone_) return true;
     if (begun_) return false;
     BATON_CHECK(!ended_, "an answer is sent once");
-    const bool counts = form_.charge != nullptr && !form_.head_only && response.body.size() > kSmall;
+    const bool counts = form_.charge != nullptr && !form_.head_only && response.body.size() > kSmallAnswer;
     SendLocked(counts && !form_.charge->Add(response.body.size()) ? form_.too_much() : response);
     ended_ = true;
     awake_ = true;
@@ -85,9 +84,11 @@ void HttpReply::Write(std::string_view part) {
     const std::lock_guard lock(mutex_);
     if (gone_ || part.empty()) return;
     BATON_CHECK((begun_ || head_) && !ended_, "parts come between the beginning and the end of an answer");
-    const bool too_much = !Admit(part);
+    // The client had no chance to read this part yet, so its size does not count.
+    const bool too_much = unsent_.size() + sending_ > form_.max_unread + largest_part_;
     BeginLocked();
     AppendPart(part);
+    largest_part_ = std::max(largest_part_, part.size());
     if (too_much) {
       gone_ = Gone::kCutOff;
       std::string().swap(unsent_);
@@ -95,15 +96,6 @@ void HttpReply::Write(std::string_view part) {
     wake = !std::exchange(awake_, true) || too_much;
   }
   if (wake) wake_();
-}
-
-bool HttpReply::Admit(std::string_view part) {
-  // The client had no chance to read this part yet, so its size does not count.
-  if (unsent_.size() + sending_ > form_.max_unread + large_unsent_ + large_taken_) return false;
-  if (part.size() <= kSmall || form_.head_only) return true;
-  if (form_.charge != nullptr && !form_.charge->Add(part.size())) return false;
-  large_unsent_ += part.size();
-  return true;
 }
 
 void HttpReply::End() {
@@ -152,7 +144,6 @@ HttpReply::State HttpReply::Take(std::string& out) {
   awake_ = false;
   std::swap(out, unsent_);
   sending_ = out.size();
-  large_taken_ = std::exchange(large_unsent_, 0);
   return {.ended = ended_, .keep_alive = keep_alive_, .status = status_};
 }
 
@@ -160,10 +151,7 @@ void HttpReply::Sent(size_t bytes) {
   const std::lock_guard lock(mutex_);
   // An interim response may have been sent before the answer.
   sending_ -= std::min(sending_, bytes);
-  if (sending_ > 0) return;
-  const size_t large = std::exchange(large_taken_, 0);
-  if (form_.charge != nullptr && large > 0) form_.charge->Return(large);
-  if (ended_ && unsent_.empty()) form_.charge.reset();
+  if (ended_ && sending_ == 0 && unsent_.empty()) form_.charge.reset();
 }
 
 void HttpReply::Leave(Gone why) {

@@ -29,10 +29,10 @@ class HttpReply {
     bool head_only = false;        // the request is a HEAD
     bool http_1_0 = false;         // no chunks: closing the connection ends the body
     bool keep_alive = true;        // the connection may take another request
-    size_t max_unread = 1u << 20;  // bytes of small parts
+    size_t max_unread = 1u << 20;  // bytes; for an answer in parts
     HttpHeaders headers{};         // for every answer, besides its own
-    // The budget for a whole answer or a part that is not small, until it is sent. Null if there is
-    // no budget.
+    // The budget for a whole answer that is not small, until it is sent. Null if there is no
+    // budget.
     std::unique_ptr<BodyCharge> charge{};
     // Makes the answer to send if the budget has too few bytes left. REQUIRES: set if `charge` is
     // set.
@@ -47,9 +47,9 @@ class HttpReply {
   // Like Send. Returns false if an answer in parts has begun.
   bool TrySend(const HttpResponse& response);
   // Begins an answer in parts. The head's body is the first part, or empty. A client is cut off if
-  // it has more than form.max_unread bytes of small parts unread when the next part is written.
-  // It is also cut off if the budget has too few bytes for a large part. A steady reader may take
-  // long for large parts, such as the log probabilities of prompts.
+  // it has more than form.max_unread bytes besides the largest part unread when the next part is
+  // written. A steady reader may take long for one large part, such as the log probabilities of a
+  // prompt.
   void Begin(const HttpResponse& head);
   // Prepares an answer in parts, which begins with the first Write. If nothing is written for a
   // while, it begins with the comment `sign` (": waiting"), and `sign` is repeated after each such
@@ -85,17 +85,14 @@ class HttpReply {
   void AppendHead(const HttpResponse& head, std::optional<size_t> length);
   void AppendPart(std::string_view part);
   void BeginLocked();
-  // Counts a large part. Returns false if the client has too much unread.
-  bool Admit(std::string_view part);
 
   // The charge is released once all is sent. The other fields do not change.
   Form form_;
   const std::function<void()> wake_;
   mutable std::mutex mutex_;  // guards the members below
   std::string unsent_;
-  size_t sending_ = 0;  // bytes that were taken and not yet sent
-  // Bytes of large parts in unsent_, and in what was taken last until all of it is sent.
-  size_t large_unsent_ = 0, large_taken_ = 0;
+  size_t sending_ = 0;       // bytes that were taken and not yet sent
+  size_t largest_part_ = 0;  // bytes
   int status_ = 0;
   bool begun_ = false, ended_ = false, awake_ = false, keep_alive_ = false;
   // The head of an answer that Open has prepared, until the answer has begun.

@@ -1,9 +1,5 @@
 #include "frontend/http/http_reply.h"
 
-#include <memory>
-#include <string>
-#include <utility>
-
 #include "absl/strings/match.h"
 #include "catch.h"
 
@@ -79,42 +75,15 @@ TEST_CASE("An answer without a client drops writes and calls back once") {
   CHECK(w.Take().empty());
 }
 
-constexpr size_t kMiB = 1 << 20;  // the bound on unread bytes of small parts
-
-TEST_CASE("HttpReply cuts off no client for large parts that it may still be reading") {
+TEST_CASE("HttpReply cuts off no client for one large part that it may still be reading") {
+  constexpr size_t kMiB = 1 << 20;  // the bound on unread bytes
   ReplyWorld w;
   w.reply.Begin(kHead);
-  for (int i = 0; i < 4; ++i) w.reply.Write(std::string(2 * kMiB, 'p'));
+  w.reply.Write(std::string(2 * kMiB, 'p'));
   for (int i = 0; i < 900; ++i) w.reply.Write(std::string(1024, 't'));
   CHECK_FALSE(w.reply.cut_off());
   for (int i = 0; i < 200; ++i) w.reply.Write(std::string(1024, 't'));
   CHECK(w.reply.cut_off());
-}
-
-TEST_CASE("Large parts count in the budget until they are sent") {
-  const auto budget = std::make_shared<BodyBytes>(8 * kMiB);
-  HttpReply::Form form;
-  form.charge = std::make_unique<BodyCharge>(budget, "a");  // may hold a half
-  HttpReply reply(std::move(form), [] {});
-  const std::string part(kMiB, 'p');
-  const auto send = [&] {
-    std::string out;
-    reply.Take(out);
-    reply.Sent(out.size() / 2);
-    reply.Write(part);  // while the client reads
-    reply.Sent(out.size() - out.size() / 2);
-  };
-  reply.Begin(kHead);
-  for (int i = 0; i < 3; ++i) reply.Write(part);
-  CHECK_FALSE(budget->Take("a", 2 * kMiB));
-  for (int i = 0; i < 20; ++i) send();
-  CHECK_FALSE(reply.cut_off());
-  for (int i = 0; i < 3; ++i) reply.Write(part);
-  CHECK_FALSE(reply.cut_off());
-  reply.Write(part);
-  CHECK(reply.cut_off());
-  reply.Leave(Gone::kCutOff);
-  CHECK(budget->Take("a", 4 * kMiB));
 }
 
 }  // namespace
