@@ -236,7 +236,7 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
     totals_.steps_ahead += next_ahead_;
   } else {
     const DecodePlan& plan = scheduler_.BeginStep();
-    PromptScorer::Plan& prompts = scorer_.BeginStep(!plan.batch.empty());
+    PromptScorer::Plan& prompts = scorer_.BeginStep(std::ssize(plan.batch));
     if (plan.empty() && prompts.slices.empty()) {
       scheduler_.FinishStep();
       return nullptr;
@@ -358,8 +358,8 @@ void DecodeEngine::FinishStep(const DecodeStepResult& result) {
 }
 
 void DecodeEngine::FinishPrompts(const DecodeStepResult& result) {
-  const bool beside_sequences = !running_.step.rows.empty();
-  for (PromptScorer::Ended& ended : scorer_.FinishStep(result.status, beside_sequences, result.took)) {
+  const int64_t sequences = std::ssize(running_.step.rows);
+  for (PromptScorer::Ended& ended : scorer_.FinishStep(result.status, sequences, result.took)) {
     std::unique_ptr<Request> request = std::move(scoring_.extract(ended.id).mapped());
     if (request->cancelled) {
       Emit(request->stream.End(FinishReason::kCancelled));

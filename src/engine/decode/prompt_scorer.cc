@@ -65,12 +65,12 @@ std::map<std::string, PromptScorer::Tenant> PromptScorer::TenantsNow() {
   return tenants;
 }
 
-PromptScorer::Plan& PromptScorer::BeginStep(bool beside_sequences) {
+PromptScorer::Plan& PromptScorer::BeginStep(int64_t sequences) {
   BATON_CHECK(plan_.prompts.empty(), "BeginStep while a step runs");
   if (prompts_.empty()) return plan_;
   std::map<std::string, Tenant> tenants = TenantsNow();
   absl::btree_map<std::string, int64_t> charged;
-  for (int32_t left = share_.Tokens(beside_sequences); left > 0 && !tenants.empty();) {
+  for (int32_t left = share_.Tokens(sequences); left > 0 && !tenants.empty();) {
     const auto first = std::ranges::min_element(tenants, {}, [](const auto& entry) {
       const Tenant& tenant = entry.second;
       return std::tuple(tenant.time, tenant.prompts[tenant.planned]->first);
@@ -108,12 +108,12 @@ void PromptScorer::AddChunk(Prompts::iterator it, int32_t tokens) {
   }
 }
 
-std::vector<PromptScorer::Ended> PromptScorer::FinishStep(const absl::Status& forward, bool beside_sequences,
+std::vector<PromptScorer::Ended> PromptScorer::FinishStep(const absl::Status& forward, int64_t sequences,
                                                           absl::Duration took) {
   int64_t tokens = 0;
   for (const SequenceSlice& slice : plan_.slices) tokens += std::ssize(slice.tokens);
   if (forward.ok()) tokens_computed_ += tokens;
-  if (forward.ok() && beside_sequences) share_.Add(tokens, took);
+  if (forward.ok() && sequences > 0) share_.Add(sequences, tokens, took);
   std::vector<Ended> ended;
   auto row = plan_.rows.begin();
   for (const SequenceId& id : plan_.prompts) {

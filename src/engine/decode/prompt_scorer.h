@@ -61,12 +61,12 @@ class PromptScorer {
   // Ends a prompt. Returns false if the running step has it; FinishStep then returns it.
   bool Cancel(const SequenceId& id);
 
-  // Plans the chunks of a step. `beside_sequences`: the step has sequences too. The plan is valid
-  // until FinishStep. REQUIRES: no step is running.
-  Plan& BeginStep(bool beside_sequences);
+  // Plans the chunks of a step with this many sequences. The plan is valid until FinishStep.
+  // REQUIRES: no step is running.
+  Plan& BeginStep(int64_t sequences);
   // Ends a step, also one without prompts, and returns the prompts that end with it. `forward` is
   // the status of the step. If it is an error, all prompts of the step end with it.
-  std::vector<Ended> FinishStep(const absl::Status& forward, bool beside_sequences, absl::Duration took);
+  std::vector<Ended> FinishStep(const absl::Status& forward, int64_t sequences, absl::Duration took);
 
   bool empty() const { return prompts_.empty(); }
   int64_t size() const { return std::ssize(prompts_); }

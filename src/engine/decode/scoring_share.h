@@ -22,15 +22,18 @@ struct ScoringLimits {
 // one. It divides the time that the bound leaves by the time of a prompt token. Both times are
 // medians of a few steps, so a step that another program delays does not count.
 //
-// Every 17th step beside sequences computes no prompt token. It measures the sequences alone.
+// Every 17th step beside sequences computes no prompt token. It measures the sequences alone. After
+// a change of their number, every second step does, until one has measured them. Until then, more
+// sequences count with a time in proportion to their number, and fewer ones with the old time, so
+// that steps stay within the bound.
 class ScoringShare {
  public:
   explicit ScoringShare(ScoringLimits limits);
 
-  // Upper bound on prompt tokens of the next step.
-  int32_t Tokens(bool beside_sequences) const;
-  // Records a step with sequences that computed this many prompt tokens, perhaps none.
-  void Add(int64_t prompt_tokens, absl::Duration took);
+  // Upper bound on prompt tokens of the next step, which has this many sequences.
+  int32_t Tokens(int64_t sequences) const;
+  // Records a step that computed this many prompt tokens, perhaps none. REQUIRES: sequences >= 1.
+  void Add(int64_t sequences, int64_t prompt_tokens, absl::Duration took);
 
  private:
   class RecentMedian {
@@ -44,8 +47,12 @@ class ScoringShare {
     size_t added_ = 0;
   };
 
+  // Returns the time of a step with these sequences alone. REQUIRES: alone_.known().
+  absl::Duration Alone(int64_t sequences) const;
+
   const ScoringLimits limits_;
   RecentMedian alone_;       // times of steps without prompt tokens
+  int64_t sequences_ = 0;    // the number in these steps
   RecentMedian each_;        // times of a prompt token
   int64_t since_alone_ = 0;  // steps with prompt tokens since the last one without
 };
