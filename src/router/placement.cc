@@ -169,7 +169,8 @@ void Placement::CountTime(absl::Time now, bool is_wait) {
 }
 
 absl::Time Placement::CapacityEnd(absl::Duration capacity_wait, absl::Time now) const {
-  return std::min(now + capacity_wait - waited, *refused_at + kMostCapacityWaits * capacity_wait);
+  const absl::Time last = *refused_at + kMostCapacityWaits * capacity_wait;
+  return outgrown ? last : std::min(now + capacity_wait - waited, last);
 }
 
 void Placement::SetGiveUp(absl::Time end, absl::Duration bound, absl::Time began, absl::Time deadline) {

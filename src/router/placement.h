@@ -125,6 +125,9 @@ struct Placement {
   absl::Status reason{};
   // Time of the first refusal, or of the last refusal by a worker that shuts down.
   std::optional<absl::Time> refused_at{};
+  // The output has outgrown its decode worker and waits for a larger one. It is a stream that would
+  // have gone on elsewhere, so `capacity_wait` does not end it.
+  bool outgrown = false;
   // The part of the time from `refused_at` to `counted_to` that counts against capacity_wait.
   absl::Duration waited{};
   absl::Time counted_to{};

@@ -321,6 +321,7 @@ bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, cons
   placement.lost_workers = placement.failed_starts = placement.moves = placement.hangs = 0;
   const bool outgrows = choice_.Outgrows(request, update);
   if (update.finish) assignments_.LeaveDecode(request);  // the worker holds nothing of the request
+  placement.outgrown = outgrows;
   if (outgrows) {
     request.ExtendByOutput();
     PlaceOrWait(request, now);
