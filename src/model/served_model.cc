@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
+#include "base/logging.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "model/sampling_defaults.h"
@@ -21,6 +22,15 @@ absl::StatusOr<std::shared_ptr<const ChatTemplate>> LoadTemplate(const std::stri
   if (absl::IsNotFound(loaded.status())) return nullptr;
   RETURN_IF_ERROR(loaded.status());
   return *std::move(loaded);
+}
+
+// Returns the template for chats with tools, if Baton can render it. The default template shows
+// tools otherwise.
+std::shared_ptr<const ChatTemplate> LoadToolTemplate(const std::string& directory) {
+  const auto loaded = LoadTemplate(directory, ChatTemplate::kToolUse);
+  if (loaded.ok()) return *loaded;
+  spdlog::warn("{}: chats with tools use the default template: {}", directory, CodeAndMessage(loaded.status()));
+  return nullptr;
 }
 
 }  // namespace
@@ -68,9 +78,7 @@ absl::StatusOr<ServedModel> LoadServedModel(const std::string& directory) {
   model.eos_ids = config.eos_ids;
   ASSIGN_OR_RETURN(model.sampling, LoadSamplingDefaults(directory));
   ASSIGN_OR_RETURN(model.chat_template, LoadTemplate(directory, ChatTemplate::kDefault));
-  if (model.chat_template != nullptr) {
-    ASSIGN_OR_RETURN(model.tool_template, LoadTemplate(directory, ChatTemplate::kToolUse));
-  }
+  if (model.chat_template != nullptr) model.tool_template = LoadToolTemplate(directory);
   return model;
 }
 

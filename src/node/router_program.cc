@@ -1,6 +1,7 @@
 // The program baton-router: connects clients to prefill and decode workers.
 #include "base/clock.h"
 #include "base/status.h"
+#include "frontend/tools/tool_format.h"
 #include "node/program.h"
 #include "node/programs.h"
 #include "node/router_node.h"
@@ -13,6 +14,7 @@ absl::Status RunRouter(const RouterOptions& options, const ReloadOptions& reload
   WarnIfKeysUnencrypted(options);
   for (const std::string& directory : options.models) RETURN_IF_ERROR(CheckModelDirectory("model", directory));
   ASSIGN_OR_RETURN(std::vector<ServedModel> models, LoadServedModels(options.models));
+  for (ServedModel& model : models) DropUnknownToolTemplate(model);
   if (options.common.check) return KeyRing::Load(options.keys).status();
   const SteadyClock clock;
   Metrics metrics;

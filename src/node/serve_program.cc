@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "frontend/tools/tool_format.h"
 #include "model/prefill_module.h"
 #include "model/served_model.h"
 #include "node/decode_node.h"
@@ -89,6 +90,7 @@ absl::Status RunServe(ServeOptions options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options.worker, workers));
   for (const std::string& directory : options.decoders) RETURN_IF_ERROR(CheckModelDirectory("decoder", directory));
   ASSIGN_OR_RETURN(std::vector<ServedModel> served, LoadServedModels(options.router.models));
+  for (ServedModel& each : served) DropUnknownToolTemplate(each);
   const auto network = std::make_shared<InProcessNetwork>();
   const SteadyClock clock;
   Metrics metrics;

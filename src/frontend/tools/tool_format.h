@@ -20,4 +20,8 @@ enum class ToolFormat {
 // INVALID_ARGUMENT if the template uses another format, or if there is none.
 absl::StatusOr<ToolFormat> ToolFormatOf(const ServedModel& model);
 
+// Drops the template `tool_use` of a model if it shows calls in a format that is not in this list.
+// Chats with tools then use the default template. Logs a warning.
+void DropUnknownToolTemplate(ServedModel& model);
+
 }  // namespace baton

@@ -168,6 +168,18 @@ TEST_CASE("ReadChat refuses tools and calls of more than 1 MiB by name") {
   CHECK(ErrorOf(OneMessage(calls), "qwen") == "messages[0].tool_calls: 1048618 bytes, limit 1048576");
 }
 
+TEST_CASE("Chats with tools use the default template when the calls of tool_use are unknown") {
+  ServedModel model = MarkedModel("m", "plain");
+  model.tool_template = *ChatTemplate::Parse("Action: {{ tools }}", "", "");
+  CHECK(absl::IsInvalidArgument(ToolFormatOf(model).status()));
+  DropUnknownToolTemplate(model);
+  CHECK(model.TemplateFor(/*tools=*/true) == model.chat_template.get());
+  CHECK(*ToolFormatOf(model) == ToolFormat::kHermes);
+  model.tool_template = *ChatTemplate::Parse(kLlamaTemplate, "", "");
+  DropUnknownToolTemplate(model);
+  CHECK(*ToolFormatOf(model) == ToolFormat::kLlama);
+}
+
 TEST_CASE("A template of its own renders chats with tools and chooses the format of calls") {
   ServedModel model = MarkedModel("m", "plain");
   model.tool_template = *ChatTemplate::Parse(StrCat("tools:", kLlamaTemplate), "", "");
@@ -241,7 +253,7 @@ TEST_CASE("ReadChat refuses unsupported fields of tools by name") {
   CHECK(ErrorOf(WithHello(R"("tool_choice": "required")"), "qwen") ==
         "tool_choice: expected 'auto' or 'none', got 'required', which is not supported");
   CHECK(ErrorOf(WithHello(R"("tool_choice": {"type": "function", "function": {"name": "f"}})"), "qwen") ==
-        "tool_choice.type: is not supported: calls are not forced");
+        "tool_choice.type: is not supported: tools cannot be forced or selected");
   CHECK(ErrorOf(WithHello(R"("tool_choice": {})"), "qwen") ==
         "tool_choice: expected 'auto' or 'none', got an object, which is not supported");
   CHECK(ErrorOf(WithHello(R"("parallel_tool_calls": "no")")) ==
@@ -252,7 +264,7 @@ TEST_CASE("ReadChat refuses unsupported fields of tools by name") {
   CHECK(ErrorOf(WithHello(R"("functions": [{"name": "f"}], "tools": [{"function": {"name": "f"}}])"), "qwen") ==
         "functions: expected none beside tools");
   CHECK(ErrorOf(WithHello(R"("functions": [{"name": "f"}], "function_call": {"name": "f"})"), "qwen") ==
-        "function_call.name: is not supported: calls are not forced");
+        "function_call.name: is not supported: tools cannot be forced or selected");
 }
 
 TEST_CASE("ReadChat refuses fields of other kinds of answer unless they have no effect") {
