@@ -234,13 +234,15 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
                  "[MODEL=]NAME. MODEL is the directory's name, which may be left out if there is one model. The "
                  "directory's name stays accepted")
       ->delimiter(',')
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->option_text("NAME[,NAME...]");
   app.add_option(
          "--model-alias", o.aliases,
          "further names of a model: PATTERN=MODEL. A '*' stands for any characters, as in claude-*=MODEL. Exact names "
          "are listed and come first, and then the narrowest pattern (docs/openai.md)")
       ->delimiter(',')
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->option_text("PATTERN=MODEL[,PATTERN=MODEL...]");
   AddRetired(app, "--routing",
              "the router always places a request by its session, or else by the prefix of its prompt");
   app.add_option(

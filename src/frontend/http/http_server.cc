@@ -136,7 +136,7 @@ const char* HttpServer::Parts::WhyWait() {
 
 void HttpServer::Parts::Accept() {
   if (const char* const why = WhyWait()) {
-    Warn(absl::StrCat("waits in the backlog, because ", why));
+    if (Backlog() > 0) Warn(absl::StrCat("waits in the backlog, because ", why));
     return AcceptAfter(kAcceptPoll);
   }
   Runner& runner = *runners[next++ % runners.size()];

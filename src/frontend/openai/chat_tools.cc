@@ -117,7 +117,7 @@ bool ReadChoice(FieldReader& body, const ApiField& field) {
   if (choice == nullptr || *choice == "auto") return true;
   if (choice->is_object()) {
     FieldReader members(*choice, body.Path(field.name));
-    SkipMembers(members, ToolChoiceMembers(), "is not supported: calls are not forced");
+    SkipMembers(members, ToolChoiceMembers(), "is not supported: tools cannot be forced or selected");
     body.Check(members.Finish());
   }
   if (*choice != "none") {

@@ -169,7 +169,7 @@ TEST_CASE("A format or a choice of tools that constrains the answer is refused b
   for (const char* forced :
        {R"({"type": "function", "function": {"name": "f"}})", R"({"type": "custom", "custom": {"name": "f"}})",
         R"({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}})"}) {
-    CHECK(choice(forced) == "tool_choice.type: is not supported: calls are not forced");
+    CHECK(choice(forced) == "tool_choice.type: is not supported: tools cannot be forced or selected");
   }
   for (const char* other : {"{}", "[]", "1", R"("any")", R"({"type": null})"}) {
     CHECK(choice(other).starts_with("tool_choice: expected 'auto' or 'none', got "));
