@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "backend/fixed_cost.h"
 #include "base/process_name.h"
 #include "base/status.h"
 #include "rpc/tls.h"
@@ -20,6 +21,7 @@ PrefillEngineOptions EngineOptions(const NodeParts& parts, const WorkerInfo& inf
   options.context = parts.config.context;
   options.step_tokens = parts.options.step_tokens;
   options.increment = parts.options.increment;
+  options.fixed_tokens = FixedTokens(parts.config, parts.backend.kv_slab().on_host() ? kCpuRates : kGpuRates);
   options.streaming_step = absl::Milliseconds(parts.options.streaming_step_ms);
   options.max_requests = parts.options.max_requests;
   options.sender.self = {.version = kHandoffVersion,

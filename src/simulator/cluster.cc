@@ -116,6 +116,7 @@ void SimulatedCluster::StartPrefill(const WorkerAddress& address, const std::str
   options.engine.context = shape_.model.context;
   options.engine.step_tokens = shape_.step_tokens;
   options.engine.increment = shape_.increment.value_or(0);
+  options.engine.fixed_tokens = FixedTokens(shape_.model, shape_.device);
   options.engine.streaming_step = shape_.streaming_step;
   options.engine.sender.self = {.prefill_address = address,
                                 .prefill_incarnation = info.incarnation,

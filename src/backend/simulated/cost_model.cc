@@ -1,8 +1,8 @@
 #include "backend/simulated/cost_model.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "backend/fixed_cost.h"
 #include "model/layer_tensors.h"
 
 namespace baton {
@@ -87,10 +87,10 @@ absl::Duration StepTime(const DeviceShape& device, const StepWork& work) {
   return absl::Seconds(seconds) + device.step_overhead;
 }
 
-int64_t BalancedTokens(const ModelConfig& model, const DeviceShape& device) {
-  const double read = kWeightBytes * TokenParameters(model) / device.memory_rate;
-  const double token = 2 * TokenParameters(model) / (device.peak_flops * device.efficiency);
-  return static_cast<int64_t>(std::ceil(read / token));
+double FixedTokens(const ModelConfig& model, const DeviceShape& device) {
+  return FixedTokens(model, StepRates{.flops = device.peak_flops * device.efficiency,
+                                      .memory_bytes = device.memory_rate,
+                                      .overhead = device.step_overhead});
 }
 
 }  // namespace baton

@@ -56,8 +56,7 @@ absl::Duration CopyTime(const ModelConfig& model, const DeviceShape& device, int
 StepWork WorkOf(const ModelConfig& model, const Batch& batch);
 // max(flops / (peak * efficiency), bytes / memory rate) + overhead.
 absl::Duration StepTime(const DeviceShape& device, const StepWork& work);
-// Number of tokens whose arithmetic takes as long as reading the weights. A step with fewer tokens
-// is hardly shorter.
-int64_t BalancedTokens(const ModelConfig& model, const DeviceShape& device);
+// The fixed cost of a step, as in backend/fixed_cost.h.
+double FixedTokens(const ModelConfig& model, const DeviceShape& device);
 
 }  // namespace baton

@@ -35,18 +35,17 @@ PrefillEngine::PrefillEngine(PrefillEngineOptions options)
     : options_(std::move(options)),
       pool_(options_.blocks),
       tree_(pool_),
+      step_cost_(options_.fixed_tokens),
       scheduler_(pool_, tree_, options_.step_tokens, CurrentLimits(),
                  {.leased = static_cast<int64_t>(options_.leased_share * static_cast<double>(options_.blocks)),
                   .staging = options_.staging}),
       sender_(options_.sender) {}
 
 StreamingLimits PrefillEngine::CurrentLimits() const {
-  constexpr int64_t kNotMeasured = 64;
   constexpr double kFixedShare = 0.25, kFixedShareAlone = 0.67, kMostFixed = 0.5;
   StreamingLimits limits;
   limits.increment = options_.increment;
   if (limits.increment == 0) limits.increment = step_cost_.WorthwhileTokens(kFixedShare);
-  if (limits.increment == 0) limits.increment = kNotMeasured;
   const int64_t within = step_cost_.TokensWithin(options_.streaming_step, options_.step_tokens);
   const int64_t worthwhile = std::max(step_cost_.WorthwhileTokens(kMostFixed), int64_t{kBlockTokens});
   limits.step_tokens = std::min(std::max(within, worthwhile), options_.step_tokens);

@@ -40,6 +40,9 @@ struct PrefillEngineOptions {
   // these tokens alone. If the worker would idle, a smaller number of tokens of all streaming
   // prompts is enough: the one at which the fixed cost is two thirds.
   int64_t increment = 0;
+  // Estimate of a step's fixed cost before steps were measured: the number of tokens whose
+  // computation takes as long (StepCost). The default makes an increment 64 tokens.
+  double fixed_tokens = 64.0 / 3;
   // Upper bound on the measured time of a step that computes only streaming prompts and
   // low-priority jobs. The number of their tokens in a step with other prompts has the same bound.
   // A closed prompt that arrives during such a step waits for at most about this time. In each

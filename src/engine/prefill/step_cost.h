@@ -3,27 +3,33 @@
 
 #include <cstdint>
 #include <deque>
-#include <utility>
 
 #include "absl/time/time.h"
 
 namespace baton {
 
-// A weighted least-squares line through the latest steps: seconds = fixed + each * tokens. `fixed`
-// is the cost of a step without tokens, such as reading the weights and launching kernels. About
-// the fifty latest steps count, the later ones more.
+// A line through the latest steps: seconds = each * (fixed + tokens). `fixed` is the cost of a step
+// without tokens, such as reading the weights and launching kernels, as a number of tokens.
+//
+// Other programs of a machine hold up single steps, so a few steps may take any time and do not
+// move the line. Until enough steps were measured, and while all steps have similar sizes, `fixed`
+// is an estimate of the caller. docs/design/prefill_steps.md has the reasons.
 //
 // The line ignores the length of the history that a step attends to. A streaming prompt has many
 // small steps over an ever longer history, so its later steps take longer than the line predicts.
-// TokensWithin corrects for the largest such excess among the latest steps of streaming prompts.
+// TokensWithin corrects for such an excess among the latest steps of streaming prompts.
 class StepCost {
  public:
+  // `fixed_tokens` estimates `fixed`. If in doubt it should be small: a small estimate costs a few
+  // short steps, which correct it. A large one prevents short steps.
+  explicit StepCost(double fixed_tokens);
+
   // Records a step. `yielding`: most of its tokens were of prompts that yield
-  // (PrefillPrompt::Yields).
+  // (PrefillPrompt::Yields). Ignores a step that took no time. REQUIRES: tokens > 0.
   void Add(int64_t tokens, absl::Duration took, bool yielding = false);
 
   // Returns the smallest number of tokens for which the fixed cost is at most this share of a
-  // step's cost. Returns 0 while the line is unknown, because all steps had similar sizes.
+  // step's cost. It is at least 1.
   int64_t WorthwhileTokens(double fixed_share) const;
   // Returns the time that these tokens add to a step. Zero before the first step.
   absl::Duration TimeAdded(int64_t tokens) const { return absl::Seconds(each_ * static_cast<double>(tokens)); }
@@ -35,16 +41,19 @@ class StepCost {
   int64_t TokensWithin(absl::Duration time, int64_t otherwise) const;
 
  private:
-  // Returns the largest ratio between the time of a recent `yielding` step and the line. It is at
-  // least 1.
+  struct Step {
+    double tokens, seconds;
+  };
+  static double FixedOf(const Step& small, const Step& large);
+  double LearnedFixed() const;
+  double LearnedEach() const;
+  // Returns the ratio between the time of recent `yielding` steps and the line, at least 1.
   double YieldingToLine() const;
 
-  // Weighted sums over the steps.
-  double weight_ = 0, tokens_ = 0, seconds_ = 0, tokens_squared_ = 0, product_ = 0;
-  bool line_known_ = false;      // the sizes of steps differed enough for a slope
-  double fixed_ = 0, each_ = 0;  // seconds
-  // Tokens and seconds of the latest `yielding` steps.
-  std::deque<std::pair<double, double>> yielding_;
+  const double estimate_;
+  std::deque<Step> steps_, yielding_;  // the latest ones
+  double fixed_;                       // tokens
+  double each_ = 0;                    // seconds
 };
 
 }  // namespace baton

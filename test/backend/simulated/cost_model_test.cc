@@ -85,9 +85,9 @@ TEST_CASE("CopyTime uses the rate of host copies") {
   CHECK(CopyTime(Tiny(), Slow(), 0) == absl::ZeroDuration());
 }
 
-TEST_CASE("BalancedTokens returns the tokens computed while the weights are read") {
-  // Reading a parameter takes 2 / 100 s, and using it takes 2 / 500 s.
-  CHECK(BalancedTokens(Tiny(), Slow()) == 5);
+TEST_CASE("FixedTokens returns the tokens computed in the fixed time of a simulated step") {
+  // Reading a parameter takes 2 / 100 s, and using it takes 2 / 500 s. The overhead is 7 s.
+  CHECK(FixedTokens(Tiny(), Slow()) == Approx(5 + 7 / (3 * 576 * 2 / 500.0)));
 }
 
 TEST_CASE("ModelNamed returns models of the size in their names") {

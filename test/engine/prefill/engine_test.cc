@@ -132,6 +132,17 @@ TEST_CASE("Requests that end early at any stage leave no block") { RunEngineFile
 
 PrefillEngineOptions SmallOptions() { return {.blocks = 4, .vocab = 10, .context = 100, .sender = {}}; }
 
+// Returns options whose estimate of a step's fixed cost is zero.
+PrefillEngineOptions WithoutFixedCost(int64_t blocks, absl::Duration streaming_step) {
+  PrefillEngineOptions options = SmallOptions();
+  options.blocks = blocks;
+  options.step_tokens = 256;
+  options.context = 1024;
+  options.fixed_tokens = 0;
+  options.streaming_step = streaming_step;
+  return options;
+}
+
 PrefillJob JobOf(const RequestId& id, std::vector<TokenId> tokens) {
   PrefillJob job;
   job.request_id = id;
@@ -424,12 +435,7 @@ TEST_CASE("PrefillDone counts the last step as compute when the commit comes dur
 }
 
 TEST_CASE("Streaming prompts fill at most streaming_step of a step, by measured costs") {
-  PrefillEngineOptions options = SmallOptions();
-  options.blocks = 64;
-  options.step_tokens = 256;
-  options.context = 1024;
-  options.streaming_step = absl::Milliseconds(80);
-  PrefillEngine engine(options);
+  PrefillEngine engine(WithoutFixedCost(/*blocks=*/64, absl::Milliseconds(80)));
   absl::Time now = absl::UnixEpoch();
   const auto step = [&] {  // takes 1 ms for each token
     const Batch* batch = engine.StartStep(now);
@@ -450,11 +456,7 @@ TEST_CASE("Streaming prompts fill at most streaming_step of a step, by measured 
 }
 
 TEST_CASE("PrefillDone states the time of staged copies apart from compute") {
-  PrefillEngineOptions options = SmallOptions();
-  options.blocks = 16;
-  options.step_tokens = 256;
-  options.context = 1024;
-  options.streaming_step = absl::Milliseconds(80);
+  PrefillEngineOptions options = WithoutFixedCost(/*blocks=*/16, absl::Milliseconds(80));
   options.staging.host = 64;
   PrefillEngine engine(options);
   absl::Time now = absl::UnixEpoch();
@@ -539,12 +541,7 @@ TEST_CASE("Streaming prompts delay a first token by at most two shares of a step
 }
 
 TEST_CASE("Streaming prompts compute enough to keep the fixed cost at half of a step") {
-  PrefillEngineOptions options = SmallOptions();
-  options.blocks = 64;
-  options.step_tokens = 256;
-  options.context = 1024;
-  options.streaming_step = absl::Milliseconds(1);
-  PrefillEngine engine(options);
+  PrefillEngine engine(WithoutFixedCost(/*blocks=*/64, absl::Milliseconds(1)));
   absl::Time now = absl::UnixEpoch();
   const auto step = [&] {  // takes 100 ms, and 1 ms for each token
     int64_t computed = 0;
@@ -552,8 +549,10 @@ TEST_CASE("Streaming prompts compute enough to keep the fixed cost at half of a 
     engine.FinishStep(absl::OkStatus(), now += absl::Milliseconds(100 + computed));
     return computed;
   };
-  for (const int64_t known : {17, 161}) {
-    REQUIRE_FALSE(engine.Add(JobOf(absl::StrCat(known), std::vector<TokenId>(known, 1)), now).has_value());
+  for (int i = 0; i < 20; ++i) {  // so many steps outweigh the estimate of the fixed cost
+    PrefillJob job = JobOf(absl::StrCat(i), std::vector<TokenId>(i % 2 == 0 ? 17 : 161, 1));
+    job.spec.cache_domain = job.request_id;
+    REQUIRE_FALSE(engine.Add(std::move(job), now).has_value());
     step();
   }
   PrefillJob streaming = JobOf("open", std::vector<TokenId>(500, 2));
