@@ -7,9 +7,8 @@
 namespace baton {
 
 absl::Status CheckRequestId(std::string_view path, std::string_view id) {
-  constexpr size_t kMaxBytes = 128;
-  if (id.size() > kMaxBytes) {
-    return absl::InvalidArgumentError(StrCat(path, ": ", id.size(), " bytes, limit ", kMaxBytes));
+  if (id.size() > kMaxRequestIdBytes) {
+    return absl::InvalidArgumentError(StrCat(path, ": ", id.size(), " bytes, limit ", kMaxRequestIdBytes));
   }
   if (std::ranges::all_of(id, [](char c) { return IsPlain(c, "-_.:"); })) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat(path, ": expected letters, digits and \"-_.:\" only"));

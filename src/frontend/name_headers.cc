@@ -21,6 +21,7 @@ constexpr NameHeader kHeaders[] = {
     {"x-agent-name", &HeaderNames::agent, kMaxAgentBytes},
     {"x-openai-subagent", &HeaderNames::agent, kMaxAgentBytes},       // OpenAI's Codex
     {"x-claude-code-agent-id", &HeaderNames::agent, kMaxAgentBytes},  // Claude Code
+    {"x-workflow", &HeaderNames::workflow, kMaxAgentBytes},
 };
 
 bool IsUsable(std::string_view value, size_t max_bytes) {
@@ -33,6 +34,7 @@ bool IsUsable(std::string_view value, size_t max_bytes) {
 void HeaderNames::ApplyTo(v1::GenerateRequest& request) const {
   if (request.session_id().empty()) request.set_session_id(session_id);
   if (request.agent().empty()) request.set_agent(agent);
+  if (request.workflow().empty()) request.set_workflow(workflow);
 }
 
 std::vector<std::string_view> NameHeaders() {

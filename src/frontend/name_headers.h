@@ -1,4 +1,4 @@
-// Names of sessions and agents in the headers of an HTTP call.
+// Names of sessions, agents and workflows in the headers of an HTTP call.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace baton {
 // Agent harnesses send these headers, and no fields of Baton. A request's own fields come first.
 struct HeaderNames {
   // From the first header with a usable value. Empty if there is none.
-  std::string session_id, agent;
+  std::string session_id, agent, workflow;
   // Headers with a value that the field may not have. They do not fail the call, because a harness
   // cannot change them.
   std::vector<std::string_view> ignored;

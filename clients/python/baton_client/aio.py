@@ -201,6 +201,12 @@ class AsyncClient:
         """Starts a run of the workflow `name`. Sends nothing to the server."""
         return AsyncWorkflow(self, building.draw_id(name), options)
 
+    def attach(self, id: str, options: Options = Options()) -> AsyncWorkflow:
+        """Returns the workflow with this id. Another process may have started it.
+
+        Runs of this object join its traces. cancel() cancels only the runs of this object."""
+        return AsyncWorkflow(self, id, options)
+
     async def models(self) -> list[results.Model]:
         """Returns the models that the server serves. Raises BatonError."""
         return results.read_models(await self._call(self._stub.list_models, MESSAGES["ListModelsRequest"](), None))

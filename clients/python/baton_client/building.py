@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,8 @@ def _fill_reference(message: Any, reference: OutputOf) -> None:
     message.announced = not known if reference.announced is None else reference.announced
     message.on_failure = message.OnFailure.Value(f"ON_FAILURE_{reference.on_failure.upper()}")
     message.substitute = reference.substitute
-    message.timeout_ms = reference.timeout_ms
+    # A time limit that is less than a millisecond is still one.
+    message.timeout_ms = math.ceil(reference.timeout * 1000) or reference.timeout_ms
 
 
 def fill_prompt(request: Any, prompt: Sequence[Part | Message], options: Options, tools: Sequence[Any] = ()) -> None:

@@ -227,6 +227,12 @@ class Client:
         """Starts a run of the workflow `name`. Sends nothing to the server."""
         return Workflow(self, building.draw_id(name), options)
 
+    def attach(self, id: str, options: Options = Options()) -> Workflow:
+        """Returns the workflow with this id (Workflow.id). Another process may have started it.
+
+        Runs of this object join its traces. cancel() cancels only the runs of this object."""
+        return Workflow(self, id, options)
+
     def models(self) -> list[results.Model]:
         """Returns the models that the server serves. Raises BatonError."""
         return results.read_models(self._call(self._stub.list_models, MESSAGES["ListModelsRequest"](), None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, Union, runtime_checkable
 
@@ -43,8 +44,9 @@ class OutputOf:
       `announced`, the server need not have the request yet.
     - `on_failure` chooses the result if the upstream request fails. "abort": this request fails
       too. "partial": the prompt gets the output so far. "substitute": the prompt gets `substitute`.
-    - `timeout_ms` is in milliseconds since the arrival of this request. An output that is not
-      complete by then counts as failed. 0: no timeout."""
+    - `timeout` is in seconds since the arrival of this request. An output that is not complete by
+      then counts as failed. 0: no timeout.
+    - `timeout_ms` is the old form of `timeout`, in milliseconds. Version 0.2 drops it."""
 
     request: Reference | str
     # None: true unless the server certainly has the request.
@@ -52,6 +54,11 @@ class OutputOf:
     on_failure: Literal["abort", "partial", "substitute"] = "abort"
     substitute: str = ""
     timeout_ms: int = 0
+    timeout: float = 0
+
+    def __post_init__(self) -> None:
+        if self.timeout_ms:
+            warnings.warn("OutputOf(timeout_ms=...) is replaced by timeout, in seconds", DeprecationWarning, stacklevel=3)
 
 
 @dataclasses.dataclass(frozen=True)

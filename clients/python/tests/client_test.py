@@ -173,6 +173,25 @@ class ClientTest(unittest.TestCase):
             self.assertGreater(survivor.result().usage.completion_tokens, 0)
         self.assertIsNone(self.error_of(refused).root)
 
+    def test_processes_join_a_workflow_by_its_id(self):
+        flow = self.client.workflow("w")
+        flow.agent("a", "One", sampling=GREEDY).result()
+        with Client(self.server.grpc) as other:
+            joined = other.attach(flow.id)
+            joined.agent("b", "Two", sampling=GREEDY).result()
+            joined.cancel()
+        self.assertEqual({request.agent for request in flow.trace().requests}, {"a", "b"})
+
+    def test_timeouts_are_in_seconds(self):
+        flow = self.client.workflow("w")
+        never = flow.announce("never")
+        late = flow.agent("a", "Wait for ", OutputOf(never, timeout=0.05, on_failure="substitute", substitute="nothing"),
+                          sampling=GREEDY)
+        self.assertGreater(late.result().usage.completion_tokens, 0)
+        with self.assertWarns(DeprecationWarning):
+            late = flow.agent("a", "Wait for ", OutputOf(never, timeout_ms=50), sampling=GREEDY)
+        self.assert_fails(grpc.StatusCode.ABORTED, late, "timeout")
+
     def test_cancelling_a_workflow_ends_all_of_its_runs_and_no_others(self):
         flow, other = self.client.workflow("w"), self.client.workflow("w")
         waits = flow.announce("never")

@@ -8,24 +8,23 @@
 namespace baton {
 
 std::shared_ptr<CompletionAnswer> CompletionAnswer::Make(Router& router, ChatLog& chats, const CompletionCall& call,
-                                                         const CallId& call_id, const std::string& id,
-                                                         std::shared_ptr<HttpReply> reply) {
-  std::shared_ptr<CompletionAnswer> answer(new CompletionAnswer(router, chats, call, call_id, id, std::move(reply)));
-  if (answer->stream_) OpenEventStream(*answer->reply_, answer->WithLimits(EventStream(call_id)));
+                                                         const CallId& id, std::shared_ptr<HttpReply> reply) {
+  std::shared_ptr<CompletionAnswer> answer(new CompletionAnswer(router, chats, call, id, std::move(reply)));
+  if (answer->stream_) OpenEventStream(*answer->reply_, answer->WithLimits(EventStream(id)));
   answer->reply_->OnGone([weak = answer->weak_from_this()](Gone why) {
     if (const auto self = weak.lock()) self->OnGone(why);
   });
   return answer;
 }
 
-CompletionAnswer::CompletionAnswer(Router& router, ChatLog& chats, const CompletionCall& call, const CallId& call_id,
-                                   const std::string& id, std::shared_ptr<HttpReply> reply)
+CompletionAnswer::CompletionAnswer(Router& router, ChatLog& chats, const CompletionCall& call, const CallId& id,
+                                   std::shared_ptr<HttpReply> reply)
     : chats_(chats),
-      call_id_(call_id),
+      id_(id),
       chat_(call.chat),
       stream_(call.stream),
       reply_(std::move(reply)),
-      writer_(call, *call.model, id, absl::Now()) {
+      writer_(call, *call.model, id.request_id, absl::Now()) {
   for (size_t i = 0; i < call.choices(); ++i) choices_.emplace_back(*this, i, router);
 }
 
@@ -74,7 +73,7 @@ void CompletionAnswer::OnEnd(size_t choice, const RequestOutcome& outcome) {
   if (!writer_.done()) return;
   over_ = true;
   chats_.OnAnswer(writer_.strict_calls());
-  stream_ ? reply_->End() : reply_->Send(WithLimits(JsonResponse(call_id_, writer_.Body())));
+  stream_ ? reply_->End() : reply_->Send(WithLimits(JsonResponse(id_, writer_.Body())));
 }
 
 void CompletionAnswer::Fail(const absl::Status& status, absl::Duration retry_after) {
@@ -82,7 +81,7 @@ void CompletionAnswer::Fail(const absl::Status& status, absl::Duration retry_aft
     const std::lock_guard lock(mutex_);
     if (std::exchange(over_, true)) return;
     // Once a stream has begun, even with a comment, its status is sent and cannot change.
-    if (!reply_->TrySend(ErrorResponse(call_id_, status, retry_after))) {
+    if (!reply_->TrySend(ErrorResponse(id_, status, retry_after))) {
       writer_.Fail(status, events_);
       SendEvents();
       reply_->End();

@@ -22,11 +22,9 @@ namespace baton {
 // are cancelled or detached. Thread-safe.
 class CompletionAnswer final : public std::enable_shared_from_this<CompletionAnswer> {
  public:
-  // `id` is the completion's id. The router, `chats` and the call's model must outlive this
-  // object.
+  // `id` names the completion. The router, `chats` and the call's model must outlive this object.
   static std::shared_ptr<CompletionAnswer> Make(Router& router, ChatLog& chats, const CompletionCall& call,
-                                                const CallId& call_id, const std::string& id,
-                                                std::shared_ptr<HttpReply> reply);
+                                                const CallId& id, std::shared_ptr<HttpReply> reply);
 
   std::shared_ptr<CallSink> sink(size_t choice) { return {shared_from_this(), &choices_.at(choice)}; }
   // As CompletionWriter::SetPrompt and SetThinking.
@@ -53,8 +51,8 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
     RequestHandle handle_;
   };
 
-  CompletionAnswer(Router& router, ChatLog& chats, const CompletionCall& call, const CallId& call_id,
-                   const std::string& id, std::shared_ptr<HttpReply> reply);
+  CompletionAnswer(Router& router, ChatLog& chats, const CompletionCall& call, const CallId& id,
+                   std::shared_ptr<HttpReply> reply);
   void OnUpdate(size_t choice, const TokenUpdate& update);
   void OnEnd(size_t choice, const RequestOutcome& outcome);
   void OnGone(Gone why);
@@ -62,7 +60,7 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
   HttpResponse WithLimits(HttpResponse response) const;
 
   ChatLog& chats_;
-  const CallId call_id_;
+  const CallId id_;
   const bool chat_, stream_;
   const std::shared_ptr<HttpReply> reply_;
   std::deque<Choice> choices_;  // fixed after construction

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json/json_body.h"
+#include "base/request_id.h"
 #include "frontend/gateway/completion_answer.h"
 #include "frontend/gateway/rpc_answer.h"
 #include "frontend/gateway/rpc_query.h"
@@ -39,15 +40,22 @@ void Refuse(const GatewayParts& parts, const HttpCall& call, const absl::Status&
   call.reply->Send(ErrorResponse(call.id, status, retry_after));
 }
 
+// Returns the ids of an answer to a request. A malformed id may not become a header.
+CallId AnswerId(const HttpCall& call, const std::string& request_id) {
+  const bool usable = !request_id.empty() && CheckRequestId("request_id", request_id).ok();
+  return usable ? call.id.For(request_id) : call.id;
+}
+
 // Like Refuse. `names` has the call's request_id, cache_salt and agent, if it has a request id.
 void Refuse(const GatewayParts& parts, const HttpCall& call, const v1::GenerateRequest& names,
             const absl::Status& status, absl::Duration retry_after = {}) {
   parts.admission.NoteRefused(call.caller, names, status, retry_after);
-  Refuse(parts, call, status, retry_after);
+  parts.router.metrics().OnRefused(status.code());
+  call.reply->Send(ErrorResponse(AnswerId(call, names.request_id()), status, retry_after));
 }
 
 // Returns a request with the request_id, cache_salt and agent of the call. `body` may have any
-// content.
+// content. Names no single choice of several.
 v1::GenerateRequest RequestNames(const GatewayParts& parts, const HttpCall& call, const Json& body) {
   v1::GenerateRequest names;
   const auto read = [&body](std::initializer_list<const char*> spellings, std::string* name) {
@@ -112,7 +120,7 @@ void SetThinking(const GatewayParts& parts, const CompletionCall& completion, Cl
 }
 
 // Reads each prompt once, even if the call wants several samples of it.
-void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, CallContext context,
+void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, CallContext context, const std::string& id,
                const std::shared_ptr<CompletionAnswer>& answer) {
   size_t choice = 0;
   bool admitted = false;
@@ -122,7 +130,12 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
     absl::StatusOr<ClientRequest> read =
         parts.admission.Read(completion.requests[prompt], context, completion.FormOf(prompt), &completion.values);
     const auto refuse = [&](const absl::Status& status) {
-      parts.admission.Refuse(*answer->sink(choice), context.caller, completion.requests[prompt], status);
+      v1::GenerateRequest names = completion.requests[prompt];
+      for (size_t i = choice; i < completion.choices(); ++i) {
+        names.set_request_id(completion.IdOf(id, i));
+        parts.admission.NoteRefused(context.caller, names, status);
+      }
+      parts.admission.Refuse(*answer->sink(choice), status);
     };
     if (!read.ok()) return refuse(read.status());
     prompt_logprobs += PromptLogprobsOf(*read) * completion.samples;
@@ -135,6 +148,7 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
     if (completion.chat) SetThinking(parts, completion, *read, *answer);
     for (int32_t sample = 0; sample < completion.samples && !answer->over(); ++sample, ++choice) {
       ClientRequest request = *read;
+      request.id = completion.IdOf(id, choice);
       std::optional<uint64_t>& seed = request.spec.sampling.seed;
       if (seed) seed = ChoiceSeed(*seed, static_cast<uint64_t>(sample));
       context.further = choice > 0;
@@ -159,9 +173,11 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
   if (!read.ok()) return Refuse(parts, *call, RequestNames(parts, *call, *body), read.status());
   const HeaderNames names = NamesIn(parts, *call);
   for (v1::GenerateRequest& request : read->requests) names.ApplyTo(request);
-  const auto answer =
-      CompletionAnswer::Make(parts.router, parts.chats, *read, call->id, parts.admission.DrawId(), call->reply);
-  SubmitAll(parts, *read, {call->caller, call->id.request_id, call->id.span, call->arrived + read->timeout}, answer);
+  const std::string& given = read->requests.front().request_id();
+  const std::string id = given.empty() ? parts.admission.DrawId() : given;
+  const auto answer = CompletionAnswer::Make(parts.router, parts.chats, *read, AnswerId(*call, id), call->reply);
+  SubmitAll(parts, *read, {call->caller, call->id.request_id, call->id.span, call->arrived + read->timeout}, id,
+            answer);
 }
 
 // REQUIRES: the body of the call is one message.
@@ -173,7 +189,9 @@ void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, absl::D
   }
   v1::GenerateRequest request = AsGenerate(std::move(message));
   NamesIn(parts, *call).ApplyTo(request);
-  const auto answer = std::make_shared<RpcAnswer>(parts.router, call->id, call->reply, form);
+  if (request.request_id().empty()) request.set_request_id(parts.admission.DrawId());
+  const auto answer =
+      std::make_shared<RpcAnswer>(parts.router, AnswerId(*call, request.request_id()), call->reply, form);
   RpcAnswer::Watch(answer);
   parts.admission.Admit(request, CallContext{call->caller, call->id.request_id, call->id.span, call->arrived + timeout},
                         answer);

@@ -16,8 +16,11 @@ namespace baton {
 
 // Ids that every answer to a call carries.
 struct CallId {
-  std::string request_id;  // x-request-id
-  TraceContext span;       // traceparent: this router's span in the caller's trace
+  // x-request-id. The client's own, or a drawn one, until the call is a request with an id.
+  std::string request_id;
+  TraceContext span;  // traceparent: this router's span in the caller's trace
+  // Returns the ids of an answer to the request with this id.
+  CallId For(const std::string& request) const { return {request, span}; }
 };
 
 // Thread-safe, because HttpReply is thread-safe and the other members do not change.

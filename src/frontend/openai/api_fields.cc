@@ -46,7 +46,7 @@ constexpr ApiField kFirstFields[] = {
     Supported("stream_options", kGenerate, ReadStreamOptions, "[members](#members-of-objects)"),
     Supported("timeout_ms", kGenerate, ReadTimeout, "the deadline"),
     Supported("session_id", kGenerate, ReadRequestField),
-    Supported("request_id", kGenerate, ReadRequestField, "with one choice"),
+    Supported("request_id", kGenerate, ReadRequestField, "choice i of several has the id `request_id`-i"),
     Supported("cache_salt", kGenerate, ReadRequestField),
     Supported("priority", kGenerate, ReadRequestField, "-1000 to 1000, higher first (vLLM: lower first)"),
     Supported("workflow", kGenerate, ReadRequestField),

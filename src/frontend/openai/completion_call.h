@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/ids.h"
 #include "frontend/openai/argument_schema.h"
 #include "frontend/openai/part_reader.h"
 #include "frontend/tools/tool_format.h"
@@ -91,6 +93,11 @@ struct CompletionCall {
     RequestForm of = form;
     if (!prompt_paths.empty()) of.paths.prompt = prompt_paths[request];
     return of;
+  }
+  // Returns the id of a choice's request, under which prompts refer to its output. `id` is that of
+  // the answer. A choice of several has an id with its number.
+  RequestId IdOf(const std::string& id, size_t choice) const {
+    return choices() == 1 ? id : absl::StrCat(id, "-", choice);
   }
   size_t choices() const { return requests.size() * static_cast<size_t>(samples); }
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "base/request_id.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "frontend/openai/body_readers.h"
@@ -233,8 +234,11 @@ absl::Status MakeRequests(const v1::GenerateRequest& common, std::vector<v1::Seg
     return absl::InvalidArgumentError(StrCat("n: ", call.samples, " choices for each of ", prompts.size(),
                                              " prompts, limit ", kMaxChoices, " choices per call"));
   }
-  if (call.choices() > 1 && !common.request_id().empty()) {
-    return absl::InvalidArgumentError(StrCat("request_id: expected a call with one choice, got ", call.choices()));
+  RETURN_IF_ERROR(CheckRequestId("request_id", common.request_id()));
+  const size_t longest = call.IdOf(common.request_id(), call.choices() - 1).size();
+  if (longest > kMaxRequestIdBytes) {
+    return absl::InvalidArgumentError(
+        StrCat("request_id: with the number of a choice it has ", longest, " bytes, limit ", kMaxRequestIdBytes));
   }
   return absl::OkStatus();
 }
