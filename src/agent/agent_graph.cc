@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "agent/upstream_failure.h"
 #include "base/check.h"
 #include "base/root_cause.h"
 #include "base/status.h"
@@ -13,22 +14,6 @@
 namespace baton {
 namespace {
 
-bool MayRetry(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsResourceExhausted(status); }
-
-// Returns the status that the downstream request's client gets. Errors that a client may retry keep
-// their code. The message has the root cause only, however many requests are between the two.
-absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& status) {
-  const std::string name = NameOf(upstream);
-  const RootCause cause = *RootCauseOf(AsRootCause(status, name, ""));
-  const std::string agent = cause.agent.empty() ? "" : absl::StrCat(" (agent '", cause.agent, "')");
-  const std::string where =
-      cause.request == name ? agent : absl::StrCat(": request '", cause.request, "'", agent, " failed");
-  return WithRootCause(absl::Status(MayRetry(status) ? status.code() : absl::StatusCode::kAborted,
-                                    absl::StrCat("output_of '", name, "'", where, ": ",
-                                                 absl::StatusCodeToString(cause.code), ": ", cause.message)),
-                       cause);
-}
-
 // Returns whether one of these references is not settled.
 bool Waits(const StreamingPrompt& streaming, const std::vector<size_t>& indices) {
   return !std::ranges::all_of(indices, [&](size_t i) { return streaming.prompt.settled(i); });
@@ -37,8 +22,18 @@ bool Waits(const StreamingPrompt& streaming, const std::vector<size_t>& indices)
 // Removes an output that is about to be deleted from a prompt. REQUIRES: the prompt has settled all
 // its references to the output.
 void Unlink(StreamingPrompt& streaming, AgentOutput& output) {
-  for (const size_t i : streaming.upstreams.at(&output)) streaming.sources[i] = nullptr;
+  for (const size_t i : streaming.upstreams.at(&output)) {
+    streaming.sources[i] = nullptr;
+    streaming.dropped_agents[i] = output.agent;
+  }
   streaming.upstreams.erase(&output);
+}
+
+// Returns the name that stands for AgentName.
+std::string AgentOf(const StreamingPrompt& streaming, size_t index) {
+  const AgentOutput* upstream = streaming.sources[index];
+  const std::string& agent = upstream == nullptr ? streaming.dropped_agents[index] : upstream->agent;
+  return agent.empty() ? NameOf(streaming.prompt.reference(index).upstream) : agent;
 }
 
 const Reference* AsReference(const PromptSegment& segment) { return std::get_if<Reference>(&segment); }
@@ -90,7 +85,7 @@ absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& 
     if (reference->upstream == id) {
       return absl::InvalidArgumentError(reference->path + ": a request cannot wait for itself");
     }
-    RETURN_IF_ERROR(CheckUpstream(*reference, now));
+    if (spec.first == 0) RETURN_IF_ERROR(CheckUpstream(*reference, now));
     ++references;
     announces += Announces(*reference, now);
   }
@@ -160,6 +155,7 @@ void AgentGraph::Enter(AgentNode& node, const Tokenizer& tokenizer) {
     node.output = std::make_unique<AgentOutput>();
   }
   node.output->refusal = absl::OkStatus();
+  node.output->agent = node.agent == nullptr ? "" : *node.agent;
   node.output->state = State::kLive;
   node.output->producer = &node;
   node.output->text = std::make_unique<Output>(tokenizer);
@@ -212,8 +208,9 @@ void AgentGraph::Refused(const RequestId& id, const std::string& agent, const ab
   if (absl::IsAlreadyExists(status) || (output != nullptr && output->state != State::kAnnounced)) return;
   const absl::Status cause = AsRootCause(status, NameOf(id), agent);
   const absl::Time fails = MayRetry(status) ? now + retry_after + limits_.wait_retry : now;
-  refused_.Put(id, {cause, fails, fails + limits_.keep_output});
+  refused_.Put(id, {cause, agent, fails, fails + limits_.keep_output});
   if (output == nullptr) return;
+  output->agent = agent;
   if (fails <= now) {
     timers_.erase({output->expires, TimerKind::kOutput, id, 0});
     return FailAnnounced(id, *output, cause);
@@ -240,7 +237,10 @@ AgentOutput* AgentGraph::AnnounceFor(const Reference& reference, absl::Time now)
   if (!Announces(reference, now)) return nullptr;
   auto output = std::make_unique<AgentOutput>();
   const Refusal* refusal = RefusalOf(reference.upstream, now);
-  if (refusal != nullptr) output->refusal = refusal->status;
+  if (refusal != nullptr) {
+    output->refusal = refusal->status;
+    output->agent = refusal->agent;
+  }
   Announce(reference.upstream, std::move(output), refusal == nullptr ? now + limits_.wait_announced : refusal->fails);
   return outputs_.at(reference.upstream).get();
 }
@@ -255,6 +255,7 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
     AgentOutput* upstream = Find(reference.upstream);
     if (upstream == nullptr) upstream = AnnounceFor(reference, now);
     streaming.sources.push_back(upstream);
+    streaming.dropped_agents.emplace_back();
     if (upstream != nullptr) {
       upstream->downstreams.insert(&node);
       streaming.upstreams[upstream].push_back(i);
@@ -274,6 +275,7 @@ absl::Status AgentGraph::SettleKnown(AgentNode& node, absl::Time now) {
     if (upstream == nullptr) {
       const Reference& reference = node.streaming->prompt.reference(i);
       const Refusal* refusal = RefusalOf(reference.upstream, now);
+      if (refusal != nullptr) node.streaming->dropped_agents[i] = refusal->agent;
       RETURN_IF_ERROR(
           Settle(node, i, refusal == nullptr ? NotFound(reference.upstream, reference.path) : refusal->status));
     } else if (upstream->state == State::kEnded) {
@@ -346,8 +348,10 @@ absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Statu
   const Reference& reference = prompt.reference(index);
   const AgentOutput* upstream = node.streaming->sources[index];
   Output* text = upstream == nullptr ? nullptr : upstream->text.get();
-  if (!status.ok() && reference.on_failure == OnFailure::kAbort) return UpstreamFailed(reference.upstream, status);
-  if (!status.ok() && reference.on_failure == OnFailure::kSubstitute) {
+  if (!status.ok() && reference.on_failure == OnFailure::kAbort) {
+    if (!prompt.may_discard()) return UpstreamFailed(reference.upstream, status, prompt.spec().first);
+    prompt.Discard(index);
+  } else if (!status.ok() && reference.on_failure == OnFailure::kSubstitute) {
     if (prompt.Replace(index, reference.substitute)) {
       node.streaming->unreported.clear();
       actions_.push_back(PromptRestarted{&node});
@@ -366,10 +370,12 @@ absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Statu
 absl::StatusOr<PromptIncrement> AgentGraph::NextIncrement(AgentNode& node) {
   Prompt& prompt = node.streaming->prompt;
   std::vector<TokenId>& unreported = node.streaming->unreported;
-  const auto fresh = prompt.Take([&](size_t reference) -> OutputView {
-    Output* output = node.streaming->sources[reference]->text.get();
-    return output == nullptr ? OutputView{} : OutputView{output->TokensFor(*prompt.spec().tokenizer)};
-  });
+  const auto fresh = prompt.Take(
+      [&](size_t reference) {
+        Output* output = node.streaming->sources[reference]->text.get();
+        return output == nullptr ? std::span<const TokenId>() : output->TokensFor(*prompt.spec().tokenizer);
+      },
+      [&](size_t reference) { return AgentOf(*node.streaming, reference); });
   unreported.insert(unreported.end(), fresh.begin(), fresh.end());
   if (prompt.given() > prompt.spec().most_tokens) {
     return absl::InvalidArgumentError(

@@ -71,7 +71,8 @@ struct AgentOutput {
   absl::Time announced_until = absl::InfiniteFuture();
   // kAnnounced: why the last submission was refused. OK if none was.
   absl::Status refusal{};
-  int64_t bytes = 0;  // as counted in kept_bytes
+  std::string agent{};  // the agent name of the last submission; empty: none
+  int64_t bytes = 0;    // as counted in kept_bytes
 };
 
 // A prompt some of whose references are unfinished.
@@ -81,6 +82,8 @@ struct StreamingPrompt {
   std::vector<absl::Time> deadlines{};  // by reference
   // By reference. Null if the graph has dropped the output; the reference is settled then.
   std::vector<AgentOutput*> sources{};
+  // By reference. The agent name of an output that the graph has dropped.
+  std::vector<std::string> dropped_agents{};
   // The indexes of the references to each output.
   absl::flat_hash_map<AgentOutput*, std::vector<size_t>> upstreams{};
 };
@@ -91,6 +94,7 @@ struct Request;
 struct AgentNode {
   const RequestId* id = nullptr;                 // the request's id
   Request* request = nullptr;                    // for callers; the graph does not use it
+  const std::string* agent = nullptr;            // the request's agent name; null: none
   std::unique_ptr<AgentOutput> output{};         // null: the graph does not have the request
   std::unique_ptr<StreamingPrompt> streaming{};  // null: the prompt is complete
 };
@@ -134,14 +138,17 @@ class AgentGraph {
   // - ALREADY_EXISTS: a request with this id is live, or a prompt still reads the output of an
   //   ended request with this id.
   // - NOT_FOUND: an upstream request is unknown and not announced, or its output is no longer kept,
-  //   and its reference is OnFailure::kAbort.
+  //   and its reference is OnFailure::kAbort, and the prompt uses all outputs.
   // - INVALID_ARGUMENT: the references form a cycle, or the prompt is empty or too long.
   // - RESOURCE_EXHAUSTED: there are too many announced requests or too many references.
   //
-  // An upstream request that was refused counts as failed, and so does an unknown one whose
-  // reference is not OnFailure::kAbort. If an upstream request has failed and its reference is
-  // OnFailure::kAbort, Submit returns the status that PromptFailed would have. The request then
-  // counts as ended with this status, and its downstream prompts are settled.
+  // An upstream request that was refused counts as failed, and so does any other unknown one. If a
+  // failed upstream request makes the prompt fail, Submit returns the status that PromptFailed
+  // would have. The request then counts as ended with this status, and its downstream prompts are
+  // settled.
+  //
+  // An output with OnFailure::kAbort that fails makes the prompt fail, unless enough others remain
+  // for PromptSpec::first. Then it is discarded. A discarded upstream request is not cancelled.
   absl::StatusOr<PromptIncrement> Submit(AgentNode& node, const PromptSpec& spec, absl::Time now);
   // Undoes Add or Submit, for a caller that cannot go on with the request. Prompts that refer to
   // the request as an announced one wait for another request with this id, until Refused. Does
@@ -195,6 +202,7 @@ class AgentGraph {
   // `fails` is the time from which the request counts as failed. Its status has a root cause.
   struct Refusal {
     absl::Status status{};
+    std::string agent{};
     absl::Time fails, expires;
   };
   using Timer = std::tuple<absl::Time, TimerKind, RequestId, size_t>;

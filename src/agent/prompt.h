@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -21,6 +22,12 @@ enum class OnFailure {
   kSubstitute,  // `substitute` replaces the output
 };
 
+// Stands for the name of the agent whose output a part group has. The name is the request's id if
+// the request has no agent name.
+struct AgentName {};
+// A part of a part group, beside its output.
+using LabelPart = std::variant<std::vector<TokenId>, AgentName>;
+
 struct Reference {
   // A ScopedId. In a ClientRequest that ScopePrompt has not seen, the client's name for the
   // request.
@@ -33,6 +40,9 @@ struct Reference {
   // failed for this reference.
   absl::Duration timeout = absl::InfiniteDuration();
   std::string path = "output_of";  // of this reference in the client's request, for errors
+  // The other parts of the reference's part group. They belong to the position of the reference,
+  // not to the output. They are left out if the output at this position is discarded or empty.
+  std::vector<LabelPart> before{}, after{};
 };
 
 using PromptSegment = std::variant<std::vector<TokenId>, Reference>;
@@ -47,6 +57,9 @@ enum class Join {
 struct PromptSpec {
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;
+  // The number of outputs that the prompt uses: those that are complete first. The others are
+  // discarded. 0: all. At most the number of references.
+  int32_t first = 0;
   // Tokenizer of the model that reads the prompt and writes the output. Must outlive the graph.
   const Tokenizer* tokenizer = nullptr;
   // Upper bound on the tokens. A longer prompt is refused, and is assembled only far enough to
@@ -56,13 +69,10 @@ struct PromptSpec {
   std::string path = "prompt";       // of the prompt in the client's request, for errors
 };
 
-// The tokens of an output so far. Empty until the upstream request is submitted.
-struct OutputView {
-  std::span<const TokenId> tokens{};  // no later event can remove them
-  bool complete = false;
-};
-
 // Assembles a prompt. Returns a token as soon as the token's final index is known (design idea 3).
+//
+// Settle, Replace and Cut use a reference: its output counts in PromptSpec::first. Once enough
+// references are used, all that are not settled are discarded.
 class Prompt {
  public:
   // REQUIRES: `spec` outlives this, unchanged.
@@ -83,13 +93,23 @@ class Prompt {
   // Settles the reference with the output so far. `tokens` begins with the tokens of the output
   // that Take has returned.
   void Cut(size_t index, std::vector<TokenId> tokens);
+  // Whether a reference that is not settled may be discarded. Take returns no token of an output
+  // that may be discarded.
+  bool may_discard() const { return references_.size() - discarded_.size() > uses_; }
+  // Settles the reference without an output. REQUIRES: may_discard().
+  void Discard(size_t index);
 
   // Returns the reference that the prompt waits for. Returns nullopt if the prompt is complete, or
-  // if it waits for any of several references under kArrival.
+  // if it waits for any of several references.
   std::optional<size_t> waits_for() const;
-  // Returns the tokens that have become final since the last call. `output` returns the output of a
-  // reference.
-  std::vector<TokenId> Take(absl::FunctionRef<OutputView(size_t reference)> output);
+  // The tokens of a reference's output so far. No later event can remove them. Empty until the
+  // upstream request is submitted.
+  using OutputOf = absl::FunctionRef<std::span<const TokenId>(size_t reference)>;
+  // The name of the agent that writes the reference's output. It does not change once the output
+  // has tokens.
+  using AgentOf = absl::FunctionRef<std::string(size_t reference)>;
+  // Returns the tokens that have become final since the last call.
+  std::vector<TokenId> Take(OutputOf output, AgentOf agent);
   bool complete() const { return at_ == spec_->segments.size(); }
   int64_t given() const { return given_; }  // tokens since the prompt started, or started again
 
@@ -102,13 +122,16 @@ class Prompt {
   // Returns the index of the reference whose output replaces the reference at `position`. Returns
   // nullopt if that reference is not fixed yet.
   std::optional<size_t> Source(size_t position) const;
+  bool TakeOutput(const Reference& place, OutputOf output, AgentOf agent, std::vector<TokenId>& tokens);
 
   const PromptSpec* spec_;
   std::vector<State> references_;
-  std::vector<size_t> arrivals_;  // settled references, in order of settling
-  size_t at_ = 0;                 // Take has returned segments [0, at_)
-  size_t position_ = 0;           // references among segments [0, at_)
-  size_t taken_ = 0;              // tokens returned of the output at at_
+  size_t uses_ = 0;                // number of references that the prompt uses
+  std::vector<size_t> used_;       // settled references with an output, in order of settling
+  std::vector<size_t> discarded_;  // settled references without an output
+  size_t at_ = 0;                  // Take has returned segments [0, at_)
+  size_t position_ = 0;            // references among segments [0, at_)
+  size_t taken_ = 0;               // tokens returned of the output at at_
   int64_t given_ = 0;
 };
 

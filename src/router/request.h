@@ -68,9 +68,9 @@ struct Request {
   Placement placement{};  // RouterCore
   // Number of the route's first keys that no upstream request can change.
   size_t fixed_keys = 0;
-  AgentNode node{&id, this};    // AgentGraph
-  SessionGate::Part session{};  // SessionGate; empty: no session
-  Workload::Part work{};        // Workload
+  AgentNode node{&id, this, &asked.agent};  // AgentGraph
+  SessionGate::Part session{};              // SessionGate; empty: no session
+  Workload::Part work{};                    // Workload
 
   // The jobs and answers of workers.
 

@@ -30,6 +30,7 @@ ClientRequest SimulatedRouter::ToClientRequest(SimulatedRequest request) const {
   read.spec.cache_domain = std::move(request.cache_domain);
   read.prompt.segments = std::move(request.segments);
   read.prompt.join = request.join;
+  read.prompt.first = request.first;
   read.spec.tenant = std::move(request.tenant);
   read.spec.sampling.draw.temperature = request.temperature;
   if (request.temperature > 0) read.spec.sampling.seed = request.seed;

@@ -115,14 +115,21 @@ class Scenario {
     request.cache_domain = command.Option("tenant");
     request.session = command.Option("session");
     request.max_tokens = static_cast<int32_t>(command.Number("out", 8));
+    request.agent = command.Option("agent");
     request.join = command.Option("join") == "arrival" ? Join::kArrival : Join::kOrder;
+    request.first = static_cast<int32_t>(command.Number("first"));
     if (const std::string stop = command.Option("stop"); !stop.empty()) request.stop = {stop};
     if (const std::string name = command.Option("prompt"); !name.empty()) {
       request.segments.push_back(Tokens(static_cast<uint32_t>(name[0]), command.Number("long", 48)));
     }
     for (const std::string& upstream :
          std::vector<std::string>(absl::StrSplit(command.Option("of"), ',', absl::SkipEmpty()))) {
-      request.segments.emplace_back(ReferenceTo(upstream, command));
+      Reference reference = ReferenceTo(upstream, command);
+      if (const int64_t label = command.Number("label"); label > 0) {
+        reference.before = {Tokens(77, label), AgentName()};
+        reference.after = {Tokens(78, 1)};
+      }
+      request.segments.emplace_back(std::move(reference));
     }
     if (const int64_t then = command.Number("then"); then > 0) {
       request.segments.push_back(Tokens(static_cast<uint32_t>(then), then));
@@ -187,7 +194,7 @@ TEST_CASE("Agents and sessions behave as their scenarios when workers fail") {
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<Scenario>({"agents_", "sessions_"});
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 29);
+  CHECK(files == 32);
 }
 
 }  // namespace

@@ -58,6 +58,8 @@ class AgentWorld {
           return found == nodes_.end() ? nullptr : &found->second;
         }) {}
 
+  // Gives requests an agent name. The default is none. Call it before Submit.
+  void Name(const RequestId& id, const std::string& agent) { Node(id).agent = &(agents_[id] = agent); }
   // Returns the node of the request with this id. Makes the node if there is none.
   AgentNode& Node(const RequestId& id) {
     const auto found = nodes_.try_emplace(id).first;
@@ -104,7 +106,8 @@ class AgentWorld {
 
  private:
   std::map<RequestId, AgentNode> nodes_;  // of live and ended requests
-  std::deque<PromptSpec> specs_;          // the graph refers to them
+  std::map<RequestId, std::string> agents_;
+  std::deque<PromptSpec> specs_;  // the graph refers to them
 
   void Drain() {
     std::vector<AgentAction> actions = graph.TakeActions();

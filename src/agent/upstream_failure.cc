@@ -1,0 +1,26 @@
+#include "agent/upstream_failure.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "agent/scoped_id.h"
+#include "base/root_cause.h"
+
+namespace baton {
+
+bool MayRetry(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsResourceExhausted(status); }
+
+absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& status, int32_t first) {
+  const std::string name = NameOf(upstream);
+  const RootCause cause = *RootCauseOf(AsRootCause(status, name, ""));
+  const std::string missed = first == 0 ? "" : absl::StrCat("first: fewer than ", first, " outputs can complete; ");
+  const std::string agent = cause.agent.empty() ? "" : absl::StrCat(" (agent '", cause.agent, "')");
+  const std::string where =
+      cause.request == name ? agent : absl::StrCat(": request '", cause.request, "'", agent, " failed");
+  return WithRootCause(absl::Status(MayRetry(status) ? status.code() : absl::StatusCode::kAborted,
+                                    absl::StrCat(missed, "output_of '", name, "'", where, ": ",
+                                                 absl::StatusCodeToString(cause.code), ": ", cause.message)),
+                       cause);
+}
+
+}  // namespace baton

@@ -1,0 +1,19 @@
+// The status of a request whose upstream request failed.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "base/ids.h"
+
+namespace baton {
+
+// Whether a client may retry a request that ended with this status.
+bool MayRetry(const absl::Status& status);
+
+// Returns the status that the downstream request's client gets. Errors that a client may retry keep
+// their code. The message has the root cause only, however many requests are between the two.
+// `first` is PromptSpec::first of the downstream request.
+absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& status, int32_t first);
+
+}  // namespace baton
