@@ -16,7 +16,19 @@ namespace {
 
 constexpr int kMaxSegments = 4096;
 constexpr int kMaxMessages = 4096;
+constexpr int kMaxGroupParts = 64;
 constexpr size_t kMaxRoleBytes = 64;
+
+// Encodes a text that follows `before` tokens.
+absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text, Tokenizer::SpecialTokens special, int64_t before,
+                                            const PromptLimit& limit) {
+  RETURN_IF_ERROR(limit.CheckText(text, before));
+  std::vector<TokenId> ids = limit.model.tokenizer->Encode(text, special);
+  const auto bad = std::ranges::find_if(ids, [&](TokenId id) { return id < 0 || id >= limit.model.vocab; });
+  if (bad == ids.end()) return ids;
+  return absl::InternalError(StrCat("the tokenizer of '", limit.model.shown_name(), "' returned token ", *bad,
+                                    ", but the size of its vocabulary is ", limit.model.vocab));
+}
 
 // The part of the prompt that has been read so far.
 class Parts {
@@ -24,16 +36,11 @@ class Parts {
   explicit Parts(const PromptLimit& limit) : limit_(limit) {}
 
   absl::Status AddText(std::string_view text, Tokenizer::SpecialTokens special) {
-    RETURN_IF_ERROR(limit_.CheckText(text, tokens_));
-    return AddIds(limit_.model.tokenizer->Encode(text, special));
+    ASSIGN_OR_RETURN(std::vector<TokenId> ids, Encode(text, special, tokens_, limit_));
+    return AddIds(std::move(ids));
   }
   absl::Status AddIds(std::vector<TokenId> ids) {
     if (ids.empty()) return absl::OkStatus();
-    const auto bad = std::ranges::find_if(ids, [&](TokenId id) { return id < 0 || id >= limit_.model.vocab; });
-    if (bad != ids.end()) {
-      return absl::InternalError(StrCat("the tokenizer of '", limit_.model.shown_name(), "' returned token ", *bad,
-                                        ", but the size of its vocabulary is ", limit_.model.vocab));
-    }
     tokens_ += std::ssize(ids);
     auto* last = segments_.empty() ? nullptr : std::get_if<std::vector<TokenId>>(&segments_.back());
     if (last == nullptr) {
@@ -97,6 +104,56 @@ absl::StatusOr<std::vector<TokenId>> ReadIds(const v1::TokenIds& proto, const st
   }
   RETURN_IF_ERROR(CheckNamed(field + ".token_ids.ids", {ids.data(), static_cast<size_t>(ids.size())}, limit.model));
   return std::vector<TokenId>(ids.begin(), ids.end());
+}
+
+// Reads a part group: a reference with the parts around it. `special` applies to its texts.
+absl::StatusOr<Reference> ReadGroup(const v1::Group& proto, const std::string& field, Tokenizer::SpecialTokens special,
+                                    const PromptLimit& limit) {
+  if (proto.parts_size() > kMaxGroupParts) {
+    return absl::InvalidArgumentError(StrCat(field, ": ", proto.parts_size(), " parts, limit ", kMaxGroupParts));
+  }
+  std::optional<Reference> reference;
+  std::vector<LabelPart> before, after;
+  int64_t tokens = 0;
+  const auto add_ids = [&](std::vector<TokenId> ids) {
+    tokens += std::ssize(ids);
+    (reference ? after : before).emplace_back(std::move(ids));
+    return limit.Check(tokens, "at least ");
+  };
+  for (int i = 0; i < proto.parts_size(); ++i) {
+    const v1::Segment& part = proto.parts(i);
+    const std::string part_field = StrCat(field, "[", i, "]");
+    switch (part.kind_case()) {
+      case v1::Segment::kText: {
+        ASSIGN_OR_RETURN(std::vector<TokenId> ids, Encode(part.text(), special, tokens, limit));
+        RETURN_IF_ERROR(add_ids(std::move(ids)));
+        break;
+      }
+      case v1::Segment::kTokenIds: {
+        ASSIGN_OR_RETURN(std::vector<TokenId> ids, ReadIds(part.token_ids(), part_field, limit));
+        RETURN_IF_ERROR(add_ids(std::move(ids)));
+        break;
+      }
+      case v1::Segment::kAgentName:
+        (reference ? after : before).emplace_back(AgentName());
+        break;
+      case v1::Segment::kOutputOf: {
+        if (reference) {
+          return absl::InvalidArgumentError(part_field + ": expected one output_of in the group, got a second one");
+        }
+        ASSIGN_OR_RETURN(reference, ReadReference(part.output_of(), part_field + ".output_of", limit));
+        break;
+      }
+      case v1::Segment::kGroup:
+        return absl::InvalidArgumentError(part_field + ": a group must not contain a group");
+      case v1::Segment::KIND_NOT_SET:
+        return absl::InvalidArgumentError(part_field + ": expected text, token_ids, output_of or agent_name, got none");
+    }
+  }
+  if (!reference) return absl::InvalidArgumentError(field + ": expected one output_of in the group, got none");
+  reference->before = std::move(before);
+  reference->after = std::move(after);
+  return *std::move(reference);
 }
 
 // A chat in which a mark replaces each reference. The messages do not contain the mark otherwise.
@@ -205,7 +262,8 @@ std::string MarkFor(const v1::Chat& chat, const ChatValues& values) {
 
 bool HasOutputs(const v1::Chat& chat) {
   return std::ranges::any_of(chat.messages(), [](const v1::ChatMessage& message) {
-    return std::ranges::any_of(message.parts(), [](const v1::Segment& part) { return part.has_output_of(); });
+    return std::ranges::any_of(message.parts(),
+                               [](const v1::Segment& part) { return part.has_output_of() || part.has_group(); });
   });
 }
 
@@ -217,6 +275,30 @@ jinja::Value ForTemplate(const v1::ChatMessage& message, std::string content, co
   if (!message.tool_call_id().empty()) out.emplace_back("tool_call_id", message.tool_call_id());
   if (!message.reasoning_content().empty()) out.emplace_back("reasoning_content", message.reasoning_content());
   return jinja::Value::MakeDict(std::move(out));
+}
+
+// Reads a part of a message, and appends it to `content`.
+absl::Status ReadPart(const v1::Segment& part, const std::string& field, const PromptLimit& limit,
+                      const FieldPaths& paths, MarkedChat& marked, std::string& content) {
+  if (part.has_text()) {
+    content += part.text();
+    return absl::OkStatus();
+  }
+  if (!part.has_output_of() && !part.has_group()) {
+    return absl::InvalidArgumentError(field + ": expected text, output_of or group");
+  }
+  if (marked.mark.size() > kMaxMarkBytes) {
+    return absl::InvalidArgumentError(StrCat(field, ".output_of: the chat has U+E002 followed by ",
+                                             marked.mark.size() / kMarkMore.size() - 2, " times U+E000, limit ",
+                                             kMaxMarkBytes / kMarkMore.size() - 2));
+  }
+  content += StrCat(marked.mark, marked.references.size(), kMarkEnd);
+  ASSIGN_OR_RETURN(Reference reference, part.has_group()
+                                            ? ReadGroup(part.group(), StrCat(field, ".", paths.group_parts),
+                                                        Tokenizer::SpecialTokens::kParse, limit)
+                                            : ReadReference(part.output_of(), field + ".output_of", limit));
+  marked.references.push_back(std::move(reference));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& values, const PromptLimit& limit,
@@ -240,22 +322,8 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& 
     }
     std::string content = message.content();
     for (int k = 0; k < message.parts_size(); ++k) {
-      const v1::Segment& part = message.parts(k);
       const std::string part_field = StrCat(field, ".", paths.parts, "[", k, "]");
-      if (part.has_text()) {
-        content += part.text();
-      } else if (part.has_output_of()) {
-        if (marked.mark.size() > kMaxMarkBytes) {
-          return absl::InvalidArgumentError(StrCat(part_field, ".output_of: the chat has U+E002 followed by ",
-                                                   marked.mark.size() / kMarkMore.size() - 2, " times U+E000, limit ",
-                                                   kMaxMarkBytes / kMarkMore.size() - 2));
-        }
-        ASSIGN_OR_RETURN(Reference reference, ReadReference(part.output_of(), part_field + ".output_of", limit));
-        content += StrCat(marked.mark, marked.references.size(), kMarkEnd);
-        marked.references.push_back(std::move(reference));
-      } else {
-        return absl::InvalidArgumentError(part_field + ": expected text or output_of");
-      }
+      RETURN_IF_ERROR(ReadPart(message.parts(k), part_field, limit, paths, marked, content));
     }
     messages.push_back(ForTemplate(message, std::move(content), values.tool_calls[static_cast<size_t>(i)]));
   }
@@ -269,6 +337,12 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& 
 
 }  // namespace
 
+bool HavePrefix(const v1::Segments& segments) {
+  if (segments.segments().empty()) return false;
+  const v1::Segment& first = segments.segments(0);
+  return first.has_text() || (first.group().parts_size() > 0 && first.group().parts(0).has_text());
+}
+
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const PromptLimit& limit,
                                                       bool with_prefix, const FieldPaths& paths) {
   if (segments.segments_size() > kMaxSegments) {
@@ -276,16 +350,17 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segmen
         StrCat(paths.segments, ": ", segments.segments_size(), " segments, limit ", kMaxSegments));
   }
   Parts parts(limit);
+  if (with_prefix && HavePrefix(segments)) {
+    const auto prefix = limit.model.tokenizer->prompt_prefix();
+    RETURN_IF_ERROR(parts.AddIds({prefix.begin(), prefix.end()}));
+  }
   for (int i = 0; i < segments.segments_size(); ++i) {
     const v1::Segment& segment = segments.segments(i);
     const std::string field = StrCat(paths.segments, "[", i, "]");
     switch (segment.kind_case()) {
-      case v1::Segment::kText: {
-        const auto prefix = limit.model.tokenizer->prompt_prefix();
-        if (i == 0 && with_prefix) RETURN_IF_ERROR(parts.AddIds({prefix.begin(), prefix.end()}));
+      case v1::Segment::kText:
         RETURN_IF_ERROR(parts.AddText(segment.text(), Tokenizer::SpecialTokens::kAsText));
         break;
-      }
       case v1::Segment::kTokenIds: {
         ASSIGN_OR_RETURN(std::vector<TokenId> ids, ReadIds(segment.token_ids(), field, limit));
         RETURN_IF_ERROR(parts.AddIds(std::move(ids)));
@@ -296,8 +371,16 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segmen
         parts.AddReference(std::move(reference));
         break;
       }
+      case v1::Segment::kGroup: {
+        ASSIGN_OR_RETURN(Reference reference, ReadGroup(segment.group(), StrCat(field, ".", paths.group_parts),
+                                                        Tokenizer::SpecialTokens::kAsText, limit));
+        parts.AddReference(std::move(reference));
+        break;
+      }
+      case v1::Segment::kAgentName:
+        return absl::InvalidArgumentError(field + ": agent_name is for parts of a group");
       case v1::Segment::KIND_NOT_SET:
-        return absl::InvalidArgumentError(field + ": expected text, token_ids or output_of, got none");
+        return absl::InvalidArgumentError(field + ": expected text, token_ids, output_of or group, got none");
     }
   }
   return parts.Take();

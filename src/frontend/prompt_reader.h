@@ -14,9 +14,12 @@
 
 namespace baton {
 
+// Returns whether the tokenizer's prefix precedes these segments, unless they continue a context.
+bool HavePrefix(const v1::Segments& segments);
+
 // In the result, token segments are never empty. A reference stands between any two of them. `now`
 // is the time that a chat template shows. If `with_prefix` is set, the tokenizer's prefix precedes
-// a first segment of text. `values` has the parsed JSON texts of the chat, with one element of
+// segments that HavePrefix. `values` has the parsed JSON texts of the chat, with one element of
 // tool_calls for each message. If it is null, the JSON texts of the chat are parsed instead.
 // Returns INVALID_ARGUMENT if a field is wrong. An error about a field is meant to name the field
 // by its path, the value and the limit. Returns UNIMPLEMENTED if the model of a chat has no

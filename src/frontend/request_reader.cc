@@ -35,11 +35,19 @@ absl::Status ReadContext(const v1::GenerateRequest& in, const ServedModel& model
   }
   out.id = in.context_id();
   if (in.has_context_length()) out.length = in.context_length();
-  if (in.segments().segments_size() > 0 && in.segments().segments(0).has_text()) {
+  if (HavePrefix(in.segments())) {
     const auto prefix = model.tokenizer->prompt_prefix();
     out.prefix.assign(prefix.begin(), prefix.end());
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckFirst(const PromptSpec& prompt) {
+  const auto references = std::ranges::count_if(
+      prompt.segments, [](const PromptSegment& segment) { return std::holds_alternative<Reference>(segment); });
+  if (prompt.first >= 0 && prompt.first <= references) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat("first: expected [0, ", references, "], up to the number of output_of, got ", prompt.first));
 }
 
 // Reads all fields except those of the output.
@@ -66,6 +74,8 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Pro
   if (in.join() != v1::JOIN_ORDER && in.join() != v1::JOIN_ARRIVAL) {
     return absl::InvalidArgumentError(StrCat("join: unknown value ", int{in.join()}));
   }
+  out.prompt.first = in.first();
+  RETURN_IF_ERROR(CheckFirst(out.prompt));
   out.prompt.join = in.join() == v1::JOIN_ARRIVAL ? Join::kArrival : Join::kOrder;
   // A prompt without references becomes the request's token buffer at once.
   if (out.prompt.segments.size() == 1 && std::holds_alternative<std::vector<TokenId>>(out.prompt.segments[0])) {
@@ -123,7 +133,11 @@ absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model
 
 }  // namespace
 
-size_t TextBytes(const v1::Segment& segment) { return segment.text().size() + segment.output_of().substitute().size(); }
+size_t TextBytes(const v1::Segment& segment) {
+  size_t bytes = segment.text().size() + segment.output_of().substitute().size();
+  for (const v1::Segment& part : segment.group().parts()) bytes += TextBytes(part);
+  return bytes;
+}
 
 size_t TextBytes(const v1::Segments& segments) {
   size_t bytes = 0;
@@ -185,6 +199,7 @@ v1::GenerateRequest AsGenerate(v1::PrefillOnlyRequest request) {
   out.set_priority(request.priority());
   out.set_cache_salt(std::move(*request.mutable_cache_salt()));
   out.set_join(request.join());
+  out.set_first(request.first());
   out.set_workflow(std::move(*request.mutable_workflow()));
   out.set_agent(std::move(*request.mutable_agent()));
   out.set_context_id(std::move(*request.mutable_context_id()));

@@ -43,6 +43,7 @@ struct FieldPaths {
   std::string segments = "segments.segments";
   std::string messages = "chat.messages";
   std::string parts = "parts";  // of a message
+  std::string group_parts = "group.parts";
   std::string max_tokens = "sampling.max_tokens";
   std::string prompt_logprobs = "sampling.prompt_logprobs";
   SamplingName sampling = WireName;

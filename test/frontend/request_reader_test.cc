@@ -127,7 +127,7 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
   SECTION("an empty prompt") { Has(ErrorOf(Text("")), "segments.segments: is empty"); }
   SECTION("an empty segment") {
     request.mutable_segments()->add_segments();
-    Has(ErrorOf(request), "segments.segments[1]: expected text, token_ids or output_of");
+    Has(ErrorOf(request), "segments.segments[1]: expected text, token_ids, output_of or group");
   }
   SECTION("too many segments") {
     for (int i = 0; i < 4096; ++i) request.mutable_segments()->add_segments()->set_text("");

@@ -15,10 +15,11 @@ AsyncClient has the same methods for asyncio. A failed request raises BatonError
 from .aio import AsyncClient, AsyncRun, AsyncWorkflow
 from .client import Client, Run, Workflow
 from .errors import BatonError, RootCause
-from .prompts import Announced, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
+from .prompts import AgentName, Announced, Group, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
 from .results import (Chunk, Model, Prefilled, PromptLogprobs, Result, Span, Timings, TokenLogprobs, Trace,
                       TracedRequest, Usage)
 
-__all__ = ["Announced", "AsyncClient", "AsyncRun", "AsyncWorkflow", "BatonError", "Chunk", "Client", "Message", "Model",
-           "Options", "OutputOf", "Part", "Prefilled", "PromptLogprobs", "Reference", "Result", "RootCause", "Run", "Sampling",
-           "Span", "Timings", "TokenIds", "TokenLogprobs", "Trace", "TracedRequest", "Usage", "Workflow"]
+__all__ = ["AgentName", "Announced", "AsyncClient", "AsyncRun", "AsyncWorkflow", "BatonError", "Chunk", "Client",
+           "Group", "Message", "Model", "Options", "OutputOf", "Part", "Prefilled", "PromptLogprobs", "Reference",
+           "Result", "RootCause", "Run", "Sampling", "Span", "Timings", "TokenIds", "TokenLogprobs", "Trace",
+           "TracedRequest", "Usage", "Workflow"]

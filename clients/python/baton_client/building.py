@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .messages import MESSAGES
-from .prompts import Announced, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
+from .prompts import AgentName, Announced, Group, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
 
 
 def draw_id(name: str) -> str:
@@ -21,11 +21,16 @@ def draw_id(name: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_.:-]', '-', name)[:100]}-{uuid.uuid4().hex[:12]}"
 
 
-def _fill_segment(segment: Any, part: Part) -> None:
+def _fill_segment(segment: Any, part: Part | AgentName) -> None:
     if isinstance(part, str):
         segment.text = part
     elif isinstance(part, TokenIds):
         segment.token_ids.ids.extend(part.ids)
+    elif isinstance(part, Group):
+        for inner in part.parts:
+            _fill_segment(segment.group.parts.add(), inner)
+    elif isinstance(part, AgentName):
+        segment.agent_name.SetInParent()
     else:
         _fill_reference(segment.output_of, part if isinstance(part, OutputOf) else OutputOf(part))
 
@@ -33,7 +38,7 @@ def _fill_segment(segment: Any, part: Part) -> None:
 def _fill_reference(message: Any, reference: OutputOf) -> None:
     upstream = reference.request
     if not isinstance(upstream, (str, Reference)):
-        raise TypeError(f"a prompt has texts, token ids, runs and OutputOf, not {type(upstream).__name__}")
+        raise TypeError(f"a prompt has texts, token ids, runs, OutputOf and Group, not {type(upstream).__name__}")
     # Concurrent calls may arrive in another order than the client made them. A reference to a
     # request that the server may not have yet is therefore announced. A reference to a known
     # request is not: if the server no longer keeps its output, the request fails at once.
@@ -77,7 +82,7 @@ def fill_prompt(request: Any, prompt: Sequence[Part | Message], options: Options
 
 def _fill_options(request: Any, options: Options, workflow: str, agent: str) -> None:
     request.workflow, request.agent = workflow, agent
-    for name in ("model", "session_id", "cache_salt", "priority", "context_id", "context_length"):
+    for name in ("model", "session_id", "cache_salt", "priority", "context_id", "context_length", "first"):
         if (value := getattr(options, name)) is not None:
             setattr(request, name, value)
     if options.join is not None:

@@ -68,11 +68,30 @@ class TokenIds:
     ids: Sequence[int]
 
 
-Part = Union[str, TokenIds, OutputOf, Reference]
+@dataclasses.dataclass(frozen=True)
+class AgentName:
+    """A part of a Group: the agent name of the run whose output the group has."""
+
+
+class Group:
+    """A part of a prompt: an output with text around it, such as a label and a separator.
+
+    The whole group is left out if its output is discarded (Options.first) or empty. One of `parts`
+    is a run, an announced request or OutputOf. The others are texts, TokenIds and AgentName().
+    `label` stands before `parts`. In it, "{agent}" means AgentName(). With join="arrival", all but
+    the output stays at the group's position."""
+
+    def __init__(self, *parts: Part | AgentName, label: str = ""):
+        first, *rest = label.split("{agent}")
+        named = (part for text in rest for part in (AgentName(), text))
+        self.parts = tuple(part for part in (first, *named) if part != "") + parts
+
+
+Part = Union[str, TokenIds, OutputOf, Reference, Group]
 
 
 class Message:
-    """One message of a chat. `parts` are texts and outputs of other requests, without TokenIds."""
+    """One message of a chat. `parts` are texts, groups and outputs of other requests."""
 
     def __init__(self, role: str, *parts: Part, tool_calls: str = "", tool_call_id: str = "", name: str = "",
                  reasoning_content: str = ""):
@@ -140,6 +159,9 @@ class Options:
     priority: int | None = None
     # "arrival": outputs join the prompt in the order of their completion.
     join: Literal["order", "arrival"] | None = None
+    # The prompt uses the outputs that complete first, as many as this number. The others are
+    # discarded, which does not cancel their runs. 0: all outputs.
+    first: int | None = None
     # The expected length of the output in tokens. It helps scheduling and is not a limit.
     expected_tokens: int | None = None
     # The id of a prompt that prefill_only() built. The request continues that prompt.

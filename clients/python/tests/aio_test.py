@@ -4,7 +4,7 @@ import asyncio
 import unittest
 
 import grpc
-from baton_client import AsyncClient, BatonError, Client, Options, Sampling
+from baton_client import AsyncClient, BatonError, Client, Group, Options, Sampling, TokenIds
 from serving import Keys, Server
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
@@ -55,6 +55,16 @@ class AsyncClientTest(unittest.IsolatedAsyncioTestCase):
         flow.agent(last, "Say it", sampling=GREEDY)
         results = await asyncio.gather(*(reader.result() for reader in readers))
         self.assertEqual([result.finish_reason for result in results], ["length"] * 20)
+
+    async def test_a_prompt_uses_the_outputs_that_complete_first(self):
+        flow = self.client.workflow("w")
+        late = flow.announce("late")
+        first = flow.agent("first", "one", sampling=GREEDY)
+        judge = flow.agent("judge", *(Group(run, ";", label="[{agent}] ") for run in (late, first)), sampling=GREEDY,
+                           options=Options(join="arrival", first=1))
+        output = [id for id in (await first.result()).token_ids if id not in (0, 1)]
+        alone = flow.agent("alone", "[", "first", "] ", TokenIds(output), ";", sampling=GREEDY)
+        self.assertEqual((await judge.result()).token_ids, (await alone.result()).token_ids)
 
     async def test_cancelling_ends_a_run(self):
         flow = self.client.workflow("w")

@@ -9,7 +9,8 @@ import time
 import unittest
 
 import grpc
-from baton_client import Announced, AsyncClient, BatonError, Client, Message, Options, OutputOf, Sampling, TokenIds
+from baton_client import (AgentName, Announced, AsyncClient, BatonError, Client, Group, Message, Options, OutputOf,
+                          Sampling, TokenIds)
 from serving import Certificate, Keys, Server
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
@@ -109,11 +110,47 @@ class ClientTest(unittest.TestCase):
             GREEDY, logprobs=5))
         self.assertNotEqual(other.result().logprobs, alone.result().logprobs)
 
+    def output_ids(self, run):
+        return TokenIds([id for id in run.result().token_ids if id not in SPECIAL])
+
+    def assert_same_prompt(self, run, *parts):
+        """Checks that a prompt with these parts gives the same answer."""
+        sampling = dataclasses.replace(GREEDY, logprobs=5)
+        alone = self.client.workflow("alone", Options(cache_salt="none of the other's KV")).agent("a", *parts, sampling=sampling)
+        self.assertEqual(run.result().token_ids, alone.result().token_ids)
+        self.assertEqual(run.result().logprobs, alone.result().logprobs)
+        self.assertEqual(run.result().usage.prompt_tokens, alone.result().usage.prompt_tokens)
+
+    def test_a_group_names_its_agent_and_is_left_out_without_output(self):
+        flow = self.client.workflow("w")
+        facts = flow.agent("facts", "List three facts about the sea", sampling=GREEDY)
+        quiet = flow.agent("quiet", "x", max_tokens=0)
+        judge = flow.agent("judge", "Read: ", Group(quiet, "; ", label="[{agent}] "), Group("(", AgentName(), ") ", facts, ";"),
+                           "Answer.", sampling=dataclasses.replace(GREEDY, logprobs=5))
+        self.assert_same_prompt(judge, "Read: ", "(", "facts", ") ", self.output_ids(facts), ";", "Answer.")
+
+    def test_a_prompt_uses_the_outputs_that_complete_first(self):
+        flow = self.client.workflow("w")
+        late, second = flow.announce("late"), flow.announce("second")
+        first = flow.agent("first", "one", sampling=GREEDY)
+        judge = flow.agent("judge", "Read: ", *(Group(run, ";", label="[{agent}] ") for run in (late, second, first)), "!",
+                           sampling=dataclasses.replace(GREEDY, logprobs=5), options=Options(join="arrival", first=2))
+        first.result()
+        self.assertFalse(judge.over)
+        second = flow.agent(second, "two", sampling=GREEDY)
+        self.assert_same_prompt(judge, "Read: ", "[", "first", "] ", self.output_ids(first), ";",
+                                "[", "second", "] ", self.output_ids(second), ";", "!")
+        for parts, words in (((Group("x"),), "group.parts: expected one output_of"),
+                             ((Group(Group(first)),), "a group must not contain a group"),
+                             ((AgentName(),), "agent_name is for parts of a group"),
+                             ((first,), "first: expected [0, 1]")):
+            self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT, flow.agent("a", *parts, options=Options(first=2)), words)
+
     def test_a_chat_may_contain_an_output(self):
         flow = self.client.workflow("w")
         facts = flow.agent("facts", Message("system", "You list facts."), Message("user", "the sea"), sampling=GREEDY)
-        judge = flow.agent("judge", Message("assistant", "", reasoning_content="hm"), Message("user", "Is this true? ", facts,
-                           "Answer."), sampling=GREEDY, options=Options(template_kwargs={"enable_thinking": False}))
+        judge = flow.agent("judge", Message("assistant", "", reasoning_content="hm"), Message("user", "Is this true? ", Group(
+                           facts, label="{agent}: "), "Answer."), sampling=GREEDY, options=Options(template_kwargs={"enable_thinking": False}))
         self.assertGreater(judge.result().usage.prompt_tokens, facts.result().usage.completion_tokens)
         [trace] = [request for request in flow.trace().requests if request.agent == "judge"]
         self.assertEqual(trace.upstreams, (facts.id,))

@@ -14,10 +14,10 @@ from baton_client.messages import MESSAGES
 from serving import Server
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
-WORKFLOW = Options(model="base", session_id="s", cache_salt="secret", priority=7, join="arrival", expected_tokens=40,
+WORKFLOW = Options(model="base", session_id="s", cache_salt="secret", priority=7, join="arrival", first=2, expected_tokens=40,
                    context_id="c", context_length=16, template_kwargs={"enable_thinking": False}, timeout=30)
 # Values that differ from None and are false in Python. `join` has no such value.
-OWN = Options(model="", session_id="", cache_salt="", priority=0, join="order", expected_tokens=0, context_id="",
+OWN = Options(model="", session_id="", cache_salt="", priority=0, join="order", first=0, expected_tokens=0, context_id="",
               context_length=0, template_kwargs={}, timeout=0)
 
 
@@ -87,6 +87,7 @@ class SentTest(unittest.TestCase):
                               request.context_id, request.context_length, request.chat.template_kwargs, timeout),
                              ("base", "s", "secret", 1, 40, "c", 16, '{"enable_thinking": false}', 30))
             self.assertEqual(request.priority, 3 if options and options.priority else 7)
+            self.assertEqual(request.first, 2)
 
     def test_a_request_has_the_empty_fields_of_its_run(self):
         request, timeout = self.sent_by(OWN)
@@ -102,7 +103,7 @@ class SentTest(unittest.TestCase):
     def test_a_prompt_that_is_prefilled_ahead_has_them_too(self):
         self.flow.prefill_only(Message("user", "x"), options=Options(priority=3))
         request = self.stub.prefill_only.call_args.args[0]
-        self.assertEqual((request.session_id, request.cache_salt, request.priority), ("s", "secret", 3))
+        self.assertEqual((request.session_id, request.cache_salt, request.priority, request.first), ("s", "secret", 3, 2))
         self.assertEqual(self.stub.prefill_only.call_args.kwargs["timeout"], 30)
 
 

@@ -45,7 +45,12 @@ void ReadOutputOfFields(FieldReader& fields, v1::OutputOf& out) {
   if (const auto timeout = fields.Integer("timeout_ms")) out.set_timeout_ms(*timeout);
 }
 
-absl::Status ReadSegment(const Json& element, const std::string& path, const ServedModel& model, v1::Segment& segment) {
+constexpr std::string_view kSegmentKinds = "'text', 'token_ids', 'output_of', 'group'";
+constexpr std::string_view kPartKinds = "'text', 'token_ids', 'output_of', 'agent_name'";
+
+// Reads a segment of a prompt, or of a part group if `in_group` is set.
+absl::Status ReadSegment(const Json& element, const std::string& path, const ServedModel& model, bool in_group,
+                         v1::Segment& segment) {
   FieldReader fields(element, path);
   int kinds = 0;
   if (const auto* text = fields.Text("text")) {
@@ -60,10 +65,21 @@ absl::Status ReadSegment(const Json& element, const std::string& path, const Ser
     ReadOutputOf(fields, *segment.mutable_output_of());
     ++kinds;
   }
+  if (!in_group && fields.Any("group") != nullptr) {
+    ReadGroup(fields, model, *segment.mutable_group());
+    ++kinds;
+  }
+  if (const Json* name = in_group ? fields.Object("agent_name") : nullptr) {
+    segment.mutable_agent_name();
+    fields.Check(FieldReader(*name, fields.Path("agent_name")).Finish());
+    ++kinds;
+  }
+  if (in_group && fields.Refused("group") != nullptr) fields.Refuse("group", "a group must not contain a group");
+  if (!in_group && fields.Refused("agent_name") != nullptr) fields.Refuse("agent_name", "is for parts of a group");
   RETURN_IF_ERROR(fields.Finish());
   if (kinds == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      StrCat(path, ": expected one of 'text', 'token_ids', 'output_of', got ", kinds, " of them"));
+      StrCat(path, ": expected one of ", in_group ? kPartKinds : kSegmentKinds, ", got ", kinds, " of them"));
 }
 
 }  // namespace
@@ -105,11 +121,20 @@ void ReadOutputOf(FieldReader& owner, v1::OutputOf& out) {
   owner.Check(fields.Finish());
 }
 
+void ReadGroup(FieldReader& owner, const ServedModel& model, v1::Group& group) {
+  const Json* list = owner.Array("group");
+  if (list == nullptr) return;
+  const std::string path = owner.Path("group");
+  for (size_t i = 0; i < list->size() && owner.ok(); ++i) {
+    owner.Check(ReadSegment((*list)[i], ElementPath(path, i), model, true, *group.add_parts()));
+  }
+}
+
 void ReadSegmentList(FieldReader& body, const ServedModel& model, v1::Segments& segments) {
   const Json* list = body.Array("segments");
   if (list == nullptr) return;
   for (size_t i = 0; i < list->size() && body.ok(); ++i) {
-    body.Check(ReadSegment((*list)[i], ElementPath("segments", i), model, *segments.add_segments()));
+    body.Check(ReadSegment((*list)[i], ElementPath("segments", i), model, false, *segments.add_segments()));
   }
 }
 

@@ -13,8 +13,11 @@ namespace baton {
 // baton.v1.OutputOf.
 void ReadOutputOf(FieldReader& owner, v1::OutputOf& out);
 
-// Reads "segments": a list of {"text"}, {"token_ids"} or {"output_of"}. Token ids are those of
-// `model`.
+// Reads the field "group" of `owner`: a list of segments. Token ids are those of `model`.
+void ReadGroup(FieldReader& owner, const ServedModel& model, v1::Group& group);
+
+// Reads "segments": a list of {"text"}, {"token_ids"}, {"output_of"} or {"group"}. In a group,
+// {"agent_name": {}} is a segment too. Token ids are those of `model`.
 void ReadSegmentList(FieldReader& body, const ServedModel& model, v1::Segments& segments);
 
 // Reads token ids that `model` has. The message of INVALID_ARGUMENT names the element.

@@ -55,6 +55,7 @@ constexpr ApiField kFirstFields[] = {
     Supported("context_id", kGenerate, ReadRequestField),
     Supported("context_length", kGenerate, ReadRequestField),
     Supported("join", kGenerate, ReadJoin, "`order`, `arrival`"),
+    Supported("first", kGenerate, ReadRequestField, "0 to the number of `output_of`"),
 };
 
 constexpr ApiField kLastFields[] = {

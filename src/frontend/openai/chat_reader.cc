@@ -57,7 +57,7 @@ void ReadMessages(BodyDraft& draft, const ApiField& field) {
   const Json* messages = body.Array(field.name);
   if (messages == nullptr) return body.Refuse(field.name, "expected a list of messages, got none");
   // Set even for a list without messages, so that the request is a chat.
-  HistoryReader history(is_hint, *draft.request.mutable_chat(), draft.values);
+  HistoryReader history(*draft.call.model, is_hint, *draft.request.mutable_chat(), draft.values);
   for (size_t i = 0; i < messages->size() && body.ok(); ++i) {
     FieldReader message((*messages)[i], ElementPath(body.Path(field.name), i));
     if (message.ok()) history.Read(message);

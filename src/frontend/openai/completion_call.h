@@ -30,6 +30,7 @@ inline FieldPaths OpenAiPaths() {
   return {.segments = "segments",
           .messages = "messages",
           .parts = "content",
+          .group_parts = "group",
           .max_tokens = "max_tokens",
           .prompt_logprobs = "prompt_logprobs",
           .sampling = JsonName};

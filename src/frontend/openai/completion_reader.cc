@@ -60,7 +60,8 @@ absl::StatusOr<std::vector<v1::Segments>> ReadPrompts(const Json& prompt, const 
 absl::StatusOr<std::string> EchoOf(const v1::Segments& prompt, const ServedModel& model) {
   std::string bytes;
   for (const v1::Segment& segment : prompt.segments()) {
-    if (segment.has_output_of()) return absl::InvalidArgumentError("echo: is not supported with output_of");
+    if (segment.has_output_of() || segment.has_group())
+      return absl::InvalidArgumentError("echo: is not supported with output_of");
     if (segment.has_text()) {
       bytes += segment.text();
     } else {

@@ -66,7 +66,8 @@ void HistoryReader::ReadToolCallId(FieldReader& message, Role role, v1::ChatMess
 }
 
 void HistoryReader::ReadParts(const Json& parts, FieldReader& message, Role role, v1::ChatMessage& out) {
-  const PartPlace place{.own_output = own_output_,
+  const PartPlace place{.model = model_,
+                        .own_output = own_output_,
                         .may_reason = role == Role::kAssistant,
                         .leaves_out_media = role == Role::kTool || role == Role::kFunction};
   PartNotes notes;

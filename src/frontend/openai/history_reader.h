@@ -17,8 +17,8 @@ class HistoryReader {
  public:
   // `own_output` means that parts stand for the output of this call (PartPlace). Messages go to
   // `chat`, and the calls of each message to `values`. All objects must outlive this reader.
-  HistoryReader(bool own_output, v1::Chat& chat, ChatValues& values)
-      : own_output_(own_output), chat_(chat), values_(values) {}
+  HistoryReader(const ServedModel& model, bool own_output, v1::Chat& chat, ChatValues& values)
+      : model_(model), own_output_(own_output), chat_(chat), values_(values) {}
 
   // Reads one message. A developer's message becomes one of the system, and the result of a
   // function becomes one of a tool, because templates have these roles.
@@ -38,6 +38,7 @@ class HistoryReader {
   void ReadContent(FieldReader& message, Role role, v1::ChatMessage& out);
   void ReadParts(const Json& parts, FieldReader& message, Role role, v1::ChatMessage& out);
 
+  const ServedModel& model_;
   const bool own_output_;
   v1::Chat& chat_;
   ChatValues& values_;

@@ -43,6 +43,7 @@ constexpr KnownMember kPartMembers[] = {
     {"reasoning", Rule::kRead},    // a thought
     {"data", Rule::kRead},         // Anthropic: a hidden thought, which is left out
     {"output_of", Rule::kRead},    // a reference
+    {"group", Rule::kRead},        // a part group
     {"annotations"},               // OpenAI's Responses API
     {"cache_control"},             // Anthropic
     {"citations"},                 // Anthropic

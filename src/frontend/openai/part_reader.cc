@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-enum class Kind { kText, kReasoning, kHiddenReasoning, kMedia, kOutputOf, kOwnOutput };
+enum class Kind { kText, kReasoning, kHiddenReasoning, kMedia, kOutputOf, kGroup, kOwnOutput };
 
 struct PartType {
   std::string_view name;
@@ -28,6 +28,7 @@ constexpr PartType kTypes[] = {
     {"reasoning", Kind::kReasoning, "reasoning"},
     {"redacted_thinking", Kind::kHiddenReasoning, "data"},
     {"output_of", Kind::kOutputOf},
+    {"group", Kind::kGroup},
     {"output", Kind::kOwnOutput},
     {"image_url", Kind::kMedia, {}, Media::kImage},
     {"input_image", Kind::kMedia, {}, Media::kImage},
@@ -51,6 +52,7 @@ bool IsAllowed(Kind kind, PartPlace place) {
     case Kind::kHiddenReasoning:
       return place.may_reason;
     case Kind::kOutputOf:
+    case Kind::kGroup:
       return !place.own_output;
     case Kind::kOwnOutput:
       return place.own_output;
@@ -116,6 +118,10 @@ void ReadPart(const Json& part, const std::string& path, PartPlace place, FieldR
         fields.Refuse("output_of", "expected a request id or an object, got none");
       }
       ReadOutputOf(fields, *message.add_parts()->mutable_output_of());
+      break;
+    case Kind::kGroup:
+      if (fields.Any("group") == nullptr) fields.Refuse("group", "expected a list of segments, got none");
+      ReadGroup(fields, place.model, *message.add_parts()->mutable_group());
       break;
     case Kind::kOwnOutput:
       message.add_parts()->mutable_output_of();

@@ -9,6 +9,7 @@
 
 #include "frontend/openai/field_reader.h"
 #include "inference.pb.h"
+#include "model/served_model.h"
 
 namespace baton {
 
@@ -21,6 +22,7 @@ using MediaCounts = std::array<int64_t, kMediaNames.size()>;
 
 // The place of a part, which determines the types that it may have.
 struct PartPlace {
+  const ServedModel& model;
   // Parts of type "output" stand for the output of this call. Otherwise parts of type "output_of"
   // stand for the output of another one.
   bool own_output = false;
@@ -34,10 +36,10 @@ struct PartNotes {
   MediaCounts left_out{};
 };
 
-// Reads a text, a refusal, a thought or a reference to an output. Appends at most one segment to
-// `message.parts`. The text of a thought goes to `notes`. An image, a video, audio or a file is an
-// error that names the part, or is replaced by a text. `path` is the name of the part in errors,
-// which go to `owner`.
+// Reads a text, a refusal, a thought, a reference to an output or a part group. Appends at most one
+// segment to `message.parts`. The text of a thought goes to `notes`. An image, a video, audio or a
+// file is an error that names the part, or is replaced by a text. `path` is the name of the part in
+// errors, which go to `owner`.
 void ReadPart(const Json& part, const std::string& path, PartPlace place, FieldReader& owner, v1::ChatMessage& message,
               PartNotes& notes);
 

@@ -92,16 +92,18 @@ TEST_CASE("Each of several prompts is a request with its samples") {
 TEST_CASE("Fields for agents are those of the protocol") {
   const CompletionCall call = MustReadCompletion(
       R"("session_id": "s", "request_id": "r", "cache_salt": "c", "priority": -3, "workflow": "w", "agent": "a",
-         "expected_tokens": 40, "timeout_ms": 1500, "join": "arrival", "segments": [{"text": "t"}, {"token_ids": [1]},
-         {"output_of": "up"}, {"output_of": {"request_id": "up2", "announced": true, "on_failure": "substitute",
+         "expected_tokens": 40, "timeout_ms": 1500, "join": "arrival", "first": 1, "segments": [{"text": "t"},
+         {"token_ids": [1]}, {"group": [{"text": "["}, {"agent_name": {}}, {"token_ids": [2]}, {"output_of": "up"}]}, {"output_of": {"request_id": "up2", "announced": true, "on_failure": "substitute",
          "substitute": "none", "timeout_ms": 20}}])");
   REQUIRE(call.requests.size() == 1);
   CHECK(
       call.requests[0].ShortDebugString() ==
-      R"(model: "plain" segments { segments { text: "t" } segments { token_ids { ids: 1 } } segments { output_of )"
-      R"({ request_id: "up" } } segments { output_of { request_id: "up2" announced: true on_failure: )"
+      R"(model: "plain" segments { segments { text: "t" } segments { token_ids { ids: 1 } } segments { group )"
+      R"({ parts { text: "[" } parts { agent_name { } } parts { token_ids { ids: 2 } } )"
+      R"(parts { output_of { request_id: "up" } } } } segments { output_of { request_id: "up2" announced: true on_failure: )"
       R"(ON_FAILURE_SUBSTITUTE substitute: "none" timeout_ms: 20 } } } session_id: "s" )"
-      R"(request_id: "r" priority: -3 cache_salt: "c" join: JOIN_ARRIVAL workflow: "w" agent: "a" expected_tokens: 40)");
+      R"(request_id: "r" priority: -3 cache_salt: "c" join: JOIN_ARRIVAL workflow: "w" agent: "a" expected_tokens: 40 )"
+      R"(first: 1)");
   CHECK(call.timeout == absl::Milliseconds(1500));
   const v1::GenerateRequest context = MustReadCompletion(R"("context_id": "ctx", "context_length": 5)").requests[0];
   CHECK_FALSE(context.has_segments());
@@ -120,8 +122,10 @@ TEST_CASE("An echo has the prompt's text") {
       std::vector<std::string>{"é\uFFFD\xC3"});
   CHECK(MustReadCompletion(R"("segments": [{"token_ids": [195]}, {"text": "a"}], "echo": true)").echo ==
         std::vector<std::string>{"\uFFFDa"});
-  CHECK(CompletionError(R"("segments": [{"output_of": "u"}], "echo": true)") ==
-        "echo: is not supported with output_of");
+  for (const char* segment : {R"({"output_of": "u"})", R"({"group": [{"output_of": "u"}]})"}) {
+    CHECK(CompletionError(StrCat(R"("segments": [)", segment, R"(], "echo": true)")) ==
+          "echo: is not supported with output_of");
+  }
   CHECK(CompletionError(R"("prompt": "a", "context_id": "c", "echo": true)") ==
         "echo: is not supported with a context_id");
 }
@@ -233,8 +237,23 @@ TEST_CASE("ReadCompletion refuses a wrong value with its field and the expected 
       {R"("prompt": [18446744073709551615])", "prompt[0]: expected a token id in [0, 260), got 18446744073709551615"},
       {R"("prompt": "a", "segments": [])", "segments: expected segments or a prompt, got both"},
       {R"("segments": [{"text": "a", "output_of": "b"}])",
-       "segments[0]: expected one of 'text', 'token_ids', 'output_of', got 2 of them"},
-      {R"("segments": [{}])", "segments[0]: expected one of 'text', 'token_ids', 'output_of', got 0 of them"},
+       "segments[0]: expected one of 'text', 'token_ids', 'output_of', 'group', got 2 of them"},
+      {R"("segments": [{}])", "segments[0]: expected one of 'text', 'token_ids', 'output_of', 'group', got 0 of them"},
+      {R"("segments": [{"group": 3}])", "segments[0].group: expected a list, got 3"},
+      {R"("segments": [{"group": ["a"]}])", "segments[0].group[0]: expected an object, got 'a'"},
+      {R"("segments": [{"group": [{"text": "a", "agent_name": {}}]}])",
+       "segments[0].group[0]: expected one of 'text', 'token_ids', 'output_of', 'agent_name', got 2 of them"},
+      {R"("segments": [{"group": [{"agent_name": true}]}])",
+       "segments[0].group[0].agent_name: expected an object, got true"},
+      {R"("segments": [{"group": [{"agent_name": {"x": 1}}]}])", "segments[0].group[0].agent_name.x: is not supported"},
+      {R"("segments": [{"group": [{"output_of": {"request_id": "u", "timeout_ms": 1e99}}]}])",
+       "segments[0].group[0].output_of.timeout_ms: expected an integer, got 1e+99"},
+      {R"("segments": [{"group": [{"token_ids": [260]}]}])",
+       "segments[0].group[0].token_ids[0]: expected a token id in [0, 260), got 260"},
+      {R"("segments": [{"group": [{"group": []}]}])", "segments[0].group[0].group: a group must not contain a group"},
+      {R"("segments": [{"agent_name": {}}])", "segments[0].agent_name: is for parts of a group"},
+      {R"("prompt": "a", "first": -1)", "first: expected an integer in [0, 2147483647], got -1"},
+      {R"("prompt": "a", "first": "2")", "first: expected an integer in [0, 2147483647], got '2'"},
       {R"("segments": [3])", "segments[0]: expected an object, got 3"},
       {R"("segments": [{"token_ids": [-1]}])", "segments[0].token_ids[0]: expected a token id in [0, 260), got -1"},
       {R"("segments": [{"output_of": 3}])", "segments[0].output_of: expected a request id or an object, got 3"},

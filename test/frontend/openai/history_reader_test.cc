@@ -22,7 +22,7 @@ struct History {
 History ReadHistory(std::string_view messages) {
   const Json list = Json::parse(messages);
   History out;
-  HistoryReader reader(/*own_output=*/false, out.chat, out.values);
+  HistoryReader reader(**TestModels().Find("plain"), /*own_output=*/false, out.chat, out.values);
   for (size_t i = 0; i < list.size() && out.status.ok(); ++i) {
     FieldReader message(list[i], ElementPath("messages", i));
     reader.Read(message);

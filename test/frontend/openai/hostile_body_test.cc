@@ -19,9 +19,10 @@ const std::vector<std::string>& Bodies() {
       R"("stop_token_ids":[1],"logprobs":2,"stream":true,"stream_options":{"include_usage":true},"echo":false})",
       R"({"model":"plain","prompt":["a",[1,2]],"max_tokens":0,"logprobs":1,"prompt_logprobs":2,"echo":true})",
       R"({"model":"plain","segments":[{"text":"a"},{"token_ids":[1]},{"output_of":{"request_id":"u","announced":true,)"
-      R"("on_failure":"substitute","substitute":"s","timeout_ms":5}}],"join":"arrival","priority":1,"echo":true})",
+      R"("on_failure":"substitute","substitute":"s","timeout_ms":5}},{"group":[{"text":"a"},{"agent_name":{}},)"
+      R"({"output_of":"v"}]}],"join":"arrival","first":1,"priority":1,"echo":true})",
       R"({"model":"qwen","messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text",)"
-      R"("text":"t"},{"type":"output_of","output_of":"u"}]},{"role":"assistant","content":null,"tool_calls":[{"id":)"
+      R"("text":"t"},{"type":"group","group":[{"output_of":"u"}]},{"type":"output_of","output_of":"u"}]},{"role":"assistant","content":null,"tool_calls":[{"id":)"
       R"("c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c",)"
       R"("content":"r"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],)"
       R"("tool_choice":"auto","logprobs":true,"top_logprobs":3,"response_format":{"type":"text"},"best_of":1})",
