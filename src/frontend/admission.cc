@@ -41,7 +41,12 @@ absl::Status ClientAdmission::Open() const {
 
 std::optional<TenantQuotas::Refusal> ClientAdmission::RefusalFor(const Caller& caller) {
   if (absl::Status open = Open(); !open.ok()) return TenantQuotas::Refusal{std::move(open), {}};
-  return callers_.Check(caller);
+  if (!callers_.asks()) return std::nullopt;
+  if (auto refusal = callers_.Check(caller)) return refusal;
+  absl::Status slots = router_.CheckSlots(caller->name);
+  if (slots.ok()) return std::nullopt;
+  callers_.NoteRefusal(caller, slots);
+  return TenantQuotas::Refusal{std::move(slots), {}};
 }
 
 RequestId ClientAdmission::DrawId() {
@@ -113,6 +118,7 @@ absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest& p
   request.call = context.id;
   if (!context.span.trace_id.empty()) request.spec.traceparent = ToTraceparent(context.span);
   request.spec.tenant = context.caller->name;
+  request.most_requests = context.caller->quota.max_requests;
   request.spec.cache_domain = CacheDomainOf(*context.caller, request.spec.cache_domain);
   return request;
 }
@@ -134,6 +140,7 @@ std::optional<RequestTicket> ClientAdmission::Submit(ClientRequest request, cons
     sink->handle().Submitted(*ticket);
     return *ticket;
   }
+  callers_.NoteRefusal(context.caller, ticket.status());
   counted.sink.reset();  // frees the quota before the client receives the refusal
   Refuse(*sink, ticket.status());
   return std::nullopt;

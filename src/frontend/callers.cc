@@ -23,7 +23,7 @@ class Callers::CountedSink final : public RequestSink {
         caller_(std::move(caller)),
         session_(ScopedSession(request)),
         charged_(TokensOf(request)),
-        expected_(request.spec.expected_tokens),
+        expected_(ExpectedNow(request)),
         charged_output_(expected_),
         limit_(OutputLimit(request)),
         sink_(std::move(sink)) {}
@@ -31,6 +31,11 @@ class Callers::CountedSink final : public RequestSink {
     if (!ended_) End(0);  // the router did not accept the request
   }
 
+  void OnSlot(const RequestHasSlot& slot) override {
+    expected_ = charged_output_ = slot.expected_tokens;
+    Charge(slot.prompt_tokens + slot.expected_tokens);
+    sink_->OnSlot(slot);
+  }
   void OnUpdate(TokenUpdate update) override {
     made_ += std::ssize(update.tokens);
     if (made_ > charged_output_) ChargeLongerOutput();
@@ -46,17 +51,21 @@ class Callers::CountedSink final : public RequestSink {
   void ChargeLongerOutput() {
     // The limit of a prompt that streams may be an estimate.
     const int64_t output = made_ + ExpectedLeft(expected_, made_, std::max(limit_, made_));
-    callers_.AddTokens(caller_, output - charged_output_);
-    charged_ += output - charged_output_;
+    Charge(charged_ + output - charged_output_);
     charged_output_ = output;
+  }
+  // Charges the request with `tokens` in all.
+  void Charge(int64_t tokens) {
+    callers_.AddTokens(caller_, tokens - charged_);
+    charged_ = tokens;
   }
   void End(int64_t tokens) { callers_.End(*caller_, session_, tokens - charged_); }
 
   Callers& callers_;
   const Caller caller_;
   const std::string session_;
-  int64_t charged_;  // tokens of prompt and output
-  const int64_t expected_;
+  int64_t charged_;         // tokens of prompt and output
+  int64_t expected_;        // 0 before the prompt is complete
   int64_t charged_output_;  // part of charged_
   const int64_t limit_;
   const std::shared_ptr<RequestSink> sink_;
@@ -92,7 +101,7 @@ std::optional<TenantQuotas::Refusal> Callers::Check(const Caller& caller) {
   if (!keys_.asks()) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const auto refusal = quotas_.Check(*caller, clock_.Now());
-  if (refusal) CountRefusal(*caller);
+  if (refusal) counts_.quota_refusals.Increment(caller->name);
   return refusal;
 }
 
@@ -102,10 +111,15 @@ Callers::Counted Callers::Count(const Caller& caller, const ClientRequest& reque
   {
     const std::lock_guard lock(mutex_);
     const auto refusal = quotas_.Begin(*caller, ScopedSession(request), TokensOf(request), clock_.Now(), further);
-    if (refusal) CountRefusal(*caller);
+    if (refusal) counts_.quota_refusals.Increment(caller->name);
     if (refusal) return {.status = refusal->status, .retry_after = refusal->retry_after};
   }
   return {.sink = std::make_shared<CountedSink>(*this, caller, request, std::move(sink))};
+}
+
+// The output of a prompt with references is charged once the prompt is complete.
+int64_t Callers::ExpectedNow(const ClientRequest& request) {
+  return request.prompt.segments.empty() ? request.spec.expected_tokens : 0;
 }
 
 int64_t Callers::TokensOf(const ClientRequest& request) {
@@ -114,7 +128,7 @@ int64_t Callers::TokensOf(const ClientRequest& request) {
     const auto* tokens = std::get_if<std::vector<TokenId>>(&segment);
     if (tokens != nullptr) prompt += std::ssize(*tokens);
   }
-  return prompt + request.spec.expected_tokens;
+  return prompt + ExpectedNow(request);
 }
 
 bool Callers::MayPrefillAhead(const Caller& caller, int64_t tokens) {
@@ -129,7 +143,9 @@ void Callers::AddTokens(const Caller& caller, int64_t tokens) {
   quotas_.Add(*caller, tokens, clock_.Now());
 }
 
-void Callers::CountRefusal(const Tenant& tenant) { counts_.quota_refusals.Increment(tenant.name); }
+void Callers::NoteRefusal(const Caller& caller, const absl::Status& refusal) {
+  if (IsQuotaRefusal(refusal)) counts_.quota_refusals.Increment(caller->name);
+}
 
 void Callers::End(const Tenant& tenant, const std::string& session, int64_t tokens) {
   const std::lock_guard lock(mutex_);

@@ -46,11 +46,14 @@ class Callers {
   absl::StatusOr<Caller> AuthenticateOperator(std::string_view authorization, const CallOrigin& origin);
 
   // Returns a refusal if Count would refuse every request of this caller now. Call it before
-  // reading a request, because reading takes time.
+  // reading a request, because reading takes time. Router::CheckSlots does the same for slots.
   std::optional<TenantQuotas::Refusal> Check(const Caller& caller);
   // Counts a request of the tenant until it ends, or until the returned sink is destroyed without
   // an end. Submit the request with the returned sink, which forwards everything to `sink`.
   // `further` is as in TenantQuotas. REQUIRES: spec.expected_tokens is set.
+  //
+  // A prompt with references is charged for its own segments at once. The outputs and the context
+  // in it, and its expected output, are charged when it is complete and the request has a slot.
   //
   // A request whose output becomes longer than expected is charged while it runs (ExpectedLeft), so
   // that the tenant's next request finds the quota used up.
@@ -60,10 +63,11 @@ class Callers {
     absl::Duration retry_after{};
   };
   Counted Count(const Caller& caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink, bool further);
-  // Returns the tokens that a request is expected to use, as far as they are known at its start.
-  // Tokens that outputs and a context add to its prompt are counted at its end. REQUIRES:
-  // spec.expected_tokens is set, or the request generates nothing.
+  // Returns the tokens that a request is charged for at its start. REQUIRES: spec.expected_tokens
+  // is set, or the request generates nothing.
   static int64_t TokensOf(const ClientRequest& request);
+  // Counts a refusal of the router, if the reason is the tenant's quota of requests.
+  void NoteRefusal(const Caller& caller, const absl::Status& refusal);
   // As in TenantQuotas.
   bool MayPrefillAhead(const Caller& caller, int64_t tokens);
   // As TenantQuotas::Add.
@@ -72,7 +76,7 @@ class Callers {
  private:
   class CountedSink;
   void End(const Tenant& tenant, const std::string& session, int64_t tokens);
-  void CountRefusal(const Tenant& tenant);
+  static int64_t ExpectedNow(const ClientRequest& request);
 
   const KeyRing& keys_;
   const Clock& clock_;

@@ -92,6 +92,20 @@ constexpr MetricFamily kTable[] = {
      "Requests that wait for a worker, or for room on one. Excludes requests of waiting sessions, and streaming "
      "prompts that stay at the router until they are complete.",
      {{"", [](const Dispatcher& d) -> double { return d.core().waiting().size(); }}}},
+    {"baton_waiting_prompts",
+     Kind::kGauge,
+     "Requests that do not count in --max-requests yet, by what they wait `for`: outputs (of other requests, or for "
+     "their session), slot (only for a free one of --max-requests or of the tenant's max_requests).",
+     {{"for=outputs",
+       [](const Dispatcher& d) -> double {
+         const RequestSlots::Counts& counts = d.core().slots().counts();
+         return counts.waiting - counts.queued;
+       }},
+      {"for=slot", [](const Dispatcher& d) -> double { return d.core().slots().counts().queued; }}}},
+    {"baton_waiting_prompt_bytes",
+     Kind::kGauge,
+     "Bytes of these requests' prompts; limit 268435456, and half of it for a tenant.",
+     {{"", [](const Dispatcher& d) -> double { return d.core().slots().counts().waiting_bytes; }}}},
     {"baton_late_requests",
      Kind::kGauge,
      "Waiting requests for which more than half of the time is over after which they end for lack of a worker or of "

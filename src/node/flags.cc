@@ -208,8 +208,13 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
   app.add_option("--tls-cert", o.tls.certificate, "PEM file: certificate for clients; enables TLS for gRPC and HTTP");
   app.add_option("--tls-key", o.tls.key, "PEM file: private key of --tls-cert");
   app.add_option("--max-requests", o.limits.live_requests,
-                 "upper bound on live requests; further requests fail with RESOURCE_EXHAUSTED")
+                 "upper bound on live requests with complete prompts; further requests fail with RESOURCE_EXHAUSTED")
       ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-waiting", o.limits.waiting_prompts,
+                 "upper bound on requests that wait for other requests' outputs or for --max-sessions, before they "
+                 "count in --max-requests; 0: four times --max-requests")
+      ->check(CLI::Range(0, 1 << 22))
       ->capture_default_str();
   AddSeconds(app, "--worker-wait", o.limits.worker_wait, 3600,
              "seconds for which a request waits if no worker that could serve it is attached");

@@ -155,6 +155,22 @@ Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached) {
           .output = stated > 0 ? stated : request.spec.expected_tokens};
 }
 
+int64_t WaitingBytes(const ClientRequest& request) {
+  const auto tokens = [](size_t count) { return count * sizeof(TokenId); };
+  size_t bytes = tokens(request.spec.tokens.size()) + request.prompt.segments.size() * sizeof(PromptSegment);
+  for (const PromptSegment& segment : request.prompt.segments) {
+    if (const auto* reference = std::get_if<Reference>(&segment)) {
+      bytes += reference->upstream.size() + reference->path.size() + tokens(reference->substitute.size());
+    } else {
+      bytes += tokens(std::get<std::vector<TokenId>>(segment).size());
+    }
+  }
+  for (const std::string* name : {&request.id, &request.session, &request.workflow, &request.agent}) {
+    bytes += name->size();
+  }
+  return static_cast<int64_t>(bytes);
+}
+
 std::vector<RequestId> UpstreamsOf(const ClientRequest& request) {
   std::vector<RequestId> upstreams;
   absl::flat_hash_set<RequestId> known;

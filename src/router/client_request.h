@@ -68,6 +68,8 @@ struct ClientRequest {
   // Segments of a prompt with references, else empty. The router appends to spec.tokens as outputs
   // grow.
   PromptSpec prompt{};
+  // The tenant's max_requests; 0: no limit.
+  int32_t most_requests = 0;
   // The router puts the context's tokens before the prompt's own.
   ContextUse context{};
   // False: SettleMaxTokens chooses sampling.max_tokens. It is 0 before.
@@ -147,6 +149,9 @@ OutputSource SourceOf(const ClientRequest& request);
 // Returns the lengths for Workload. `uncached` is how many of the tokens so far must be computed.
 // REQUIRES: spec.expected_tokens is set.
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached);
+// Returns the bytes that a prompt with references occupies until its request has a slot: its tokens
+// so far, its segments and its names.
+int64_t WaitingBytes(const ClientRequest& request);
 // Returns the client's names of the upstream requests, without duplicates. REQUIRES: ScopePrompt
 // was not called yet.
 std::vector<RequestId> UpstreamsOf(const ClientRequest& request);

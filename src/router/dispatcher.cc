@@ -65,6 +65,7 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
     Refused(ticket.id, agent, status, absl::ZeroDuration(), now);
     return status;
   }
+  if (!request.asked.context.id.empty()) NoteSlot(request);
   Act(now);
   return ticket;
 }
@@ -100,15 +101,15 @@ absl::Status Dispatcher::Complete(ClientRequest& request) {
 }
 
 absl::Status Dispatcher::SubmitToCore(Request& request, absl::Time now) {
-  const bool held = gate_ && !request.asked.session.empty();
-  request.placement.route.held = held;
-  if (held) RETURN_IF_ERROR(gate_->Arrived(request, SessionOf(request.asked), IsNeeded(request), now));
+  const bool gated = gate_ && !request.asked.session.empty();
+  if (gated) RETURN_IF_ERROR(gate_->Arrived(request, SessionOf(request.asked), IsNeeded(request), now));
+  request.placement.route.held = request.session.state == SessionGate::State::kWaiting;
   if (workload_) {
     const Workload::Lengths lengths = LengthsOf(request.asked, FewestUncached(core_.registry(), request));
     workload_->Arrived(request, lengths, FirstUpstream(request.asked), now);
     request.placement.route.queue_order = now + workload_->ArrivalOffset(request, now);
   }
-  if (gate_ && !held && IsNeeded(request)) AdmitUpstreams(request, now);
+  if (gate_ && !gated && IsNeeded(request)) AdmitUpstreams(request, now);
   return core_.Submit(request, now);
 }
 
@@ -124,8 +125,23 @@ const Request* Dispatcher::FirstUpstream(const ClientRequest& request) const {
 
 void Dispatcher::Admit(Request& request, absl::Time now) {
   request.stages.admitted = now;
-  core_.Admit(request, now);
+  if (request.placement.route.held) {
+    core_.Admit(request, now);
+    NoteSlot(request);
+  }
   AdmitUpstreams(request, now);
+}
+
+void Dispatcher::NoteSlot(const Request& request) {
+  if (request.slot.state != RequestSlots::State::kRunning || request.is_internal()) return;
+  const RequestSpec& spec = request.asked.spec;
+  actions_.push_back(RequestHasSlot{request.number, std::ssize(spec.tokens), spec.expected_tokens});
+}
+
+void Dispatcher::GoOn(Request& request, absl::Time now) {
+  NoteSlot(request);
+  request.placement.route.streaming ? core_.Closed(request, now) : core_.Admit(request, now);
+  NoteWaiting(request);
 }
 
 bool Dispatcher::IsNeeded(const Request& request) {
@@ -269,7 +285,7 @@ void Dispatcher::ForgetPlace(Request& request, absl::Time at) {
 void Dispatcher::OnUpdate(const WorkerAddress& link, const PrefillStarted& started, absl::Time now) {
   Request* request = requests_.FindByWorkerName(started.request_id);
   if (request == nullptr || request->placed_at != link || request->placement.waits()) return;
-  core_.StepStarted(*request);
+  request->placement.in_step = true;
   if (request->output.empty()) request->stages.Started(now);
 }
 
@@ -349,7 +365,7 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   }
   if (update.tokens.empty() && update.text.empty() && !update.finish) {  // the first step began
     if (request.placement.decode != link) return;
-    core_.StepStarted(request);
+    request.placement.in_step = true;
     request.stages.Updated(update, now);
     return;
   }
@@ -429,6 +445,8 @@ void Dispatcher::Act(const RouterAction& action, absl::Time now) {
     case RouterAction::Kind::kAppend:
     case RouterAction::Kind::kClose:
       return AppendPrompt(action, now);
+    case RouterAction::Kind::kHasSlot:
+      return GoOn(*action.request, now);
     case RouterAction::Kind::kStartDecode:
       return StartDecode(action, now);
     case RouterAction::Kind::kStartScoring:
@@ -466,6 +484,7 @@ void Dispatcher::Act(PromptIncrement& increment, absl::Time now) {
   request.stages.complete = now;
   if (absl::Status status = Complete(asked); !status.ok()) return core_.Fail(request, status);
   core_.Closed(request, now);
+  NoteSlot(request);
   NoteWaiting(request);
   if (request.prefill_hint) core_.EndBy(request, now + kShadowWait);
 }

@@ -55,6 +55,12 @@ struct RequestProgress {
   absl::Duration wait;
   const ServedModel* served = nullptr;
 };
+// A client's request has a slot (RequestSlots), and its prompt is complete. Sent if the prompt had
+// references or a context, or if its session waited.
+struct RequestHasSlot {
+  uint64_t number = 0;  // of its ticket
+  int64_t prompt_tokens = 0, expected_tokens = 0;
+};
 struct RequestEnded {
   RequestTicket ticket;
   RequestOutcome outcome;
@@ -64,7 +70,7 @@ struct PrefillHintEnded {
   absl::StatusCode code;
 };
 using DispatchAction =
-    std::variant<WorkerCommand, RequestProgress, RequestEnded, PrefillHintEnded, WorkerWatch::Change>;
+    std::variant<WorkerCommand, RequestProgress, RequestHasSlot, RequestEnded, PrefillHintEnded, WorkerWatch::Change>;
 
 class Dispatcher {
  public:
@@ -144,6 +150,10 @@ class Dispatcher {
   absl::Status Complete(ClientRequest& request);
   // REQUIRES: the request has a route.
   absl::Status SubmitToCore(Request& request, absl::Time now);
+  // Reports the request's slot, if it has one.
+  void NoteSlot(const Request& request);
+  // Lets a request go on that has taken a slot after a wait.
+  void GoOn(Request& request, absl::Time now);
   // Passes on the gate's admission of a request.
   void Admit(Request& request, absl::Time now);
   // Returns whether an admitted request depends on this one, directly or through requests without a

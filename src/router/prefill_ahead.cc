@@ -52,7 +52,7 @@ void PrefillAhead::Shadow(Request& request, std::span<const TokenId> tokens, boo
 
 void PrefillAhead::StartShadow(Request& request, absl::Time now) {
   request.shadowed = true;
-  if (core_.live_requests() >= options_.most_live) return;
+  if (core_.slots().counts().running >= options_.most_live) return;
   // The router's lock is held, so the beginning of the prompt is not hashed again.
   Request& shadow = requests_.Add(std::make_unique<Request>(ShadowOf(request), request.FixedKeys()));
   shadow.placement.route.streaming = shadow.placement.route.at_holder = true;
@@ -97,9 +97,9 @@ void PrefillAhead::Ended(Request& request, absl::Time now) {
 
 absl::Status PrefillAhead::MayAddHint(const Request& call, const ClientRequest& prompt) const {
   if (call.stages.placed == absl::InfiniteFuture()) return absl::ResourceExhaustedError("the call waits for a worker");
-  if (core_.live_requests() >= options_.most_live) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(core_.live_requests(), " live requests, prefill hints need fewer than ", options_.most_live));
+  if (core_.slots().counts().running >= options_.most_live) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        core_.slots().counts().running, " live requests, prefill hints need fewer than ", options_.most_live));
   }
   const auto others = hints_.find(TenantOf(call.asked));
   if (others != hints_.end() && others->second >= kMaxPrefillHintsPerTenant) {

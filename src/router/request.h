@@ -19,6 +19,7 @@
 #include "router/session_gate.h"
 #include "router/timeline.h"
 #include "router/workload.h"
+#include "tenants/request_slots.h"
 
 namespace baton {
 
@@ -68,6 +69,7 @@ struct Request {
   Placement placement{};  // RouterCore
   // Number of the route's first keys that no upstream request can change.
   size_t fixed_keys = 0;
+  RequestSlots::Part slot{this};            // RequestSlots
   AgentNode node{&id, this, &asked.agent};  // AgentGraph
   SessionGate::Part session{};              // SessionGate; empty: no session
   Workload::Part work{};                    // Workload

@@ -13,6 +13,8 @@ struct Request;
 struct RouterAction {
   // - kAppend: the prompt has an increment.
   // - kClose: the increment is the last. From then on the request is like any other.
+  // - kHasSlot: the request has taken a slot after a wait (RequestSlots). It goes on with Admit, or
+  //   with Closed if its prompt streams.
   // - kStartScoring: the decode worker gets the request without a hand-off.
   // - kKeepRoom: the worker keeps room for the request.
   // - kDropRoom: the worker keeps room for no request.
@@ -25,6 +27,7 @@ struct RouterAction {
     kStartPrefill,
     kAppend,
     kClose,
+    kHasSlot,
     kStartDecode,
     kStartScoring,
     kCancel,

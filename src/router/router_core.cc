@@ -16,7 +16,8 @@ RouterCore::RouterCore(const RouterLimits& limits)
       registry_(limits.restart_wait),
       watch_(limits.watch),
       choice_(registry_, limits.placement),
-      shares_(limits.live_requests),
+      slots_({.slots = limits.live_requests,
+              .waiting = limits.waiting_prompts > 0 ? limits.waiting_prompts : 4 * limits.live_requests}),
       waiting_(limits.waiting_requests, tenants_) {}
 
 // --- workers -------------------------------------------------------------------------------------
@@ -118,14 +119,16 @@ absl::Status RouterCore::Submit(Request& request, absl::Time now) {
   const ClientRequest& asked = request.asked;
   BATON_CHECK(placement.state == State::kNone, request.id);
   BATON_CHECK(placement.prompt_tokens >= 1 || placement.route.streaming, request.id);
-  RETURN_IF_ERROR(shares_.Check(asked.spec, live_requests()));
   const bool may_wait =
       waiting_.HasRoom(asked.spec) || registry_.Readiness(asked.served->name, asked.prefill_only).ok();
   if (!may_wait) return waiting_.Check(asked.spec);
+  // A low-priority job has a slot while its prompt streams, because it has limits of its own.
+  const bool waits = (placement.route.streaming || placement.route.held) && !IsLowPriority(asked.spec.priority);
+  RETURN_IF_ERROR(waits ? slots_.Wait(request.slot, asked.spec, asked.most_requests, WaitingBytes(asked))
+                        : slots_.Run(request.slot, asked.spec, asked.most_requests));
   placement.state = State::kHeld;
   placement.sequence = next_sequence_++;
   live_.insert(&request);
-  shares_.Begin(asked.spec);
   if (now >= asked.deadline) {
     End(request, absl::DeadlineExceededError("the deadline had passed when the request arrived"));
   } else if (placement.route.held) {
@@ -137,13 +140,23 @@ absl::Status RouterCore::Submit(Request& request, absl::Time now) {
 }
 
 void RouterCore::Admit(Request& request, absl::Time now) {
-  if (request.placement.state == State::kHeld) PlaceOrWait(request, now);
+  const Placement& placement = request.placement;
+  if (placement.state != State::kHeld) return;
+  if (placement.route.streaming || slots_.Ready(request.slot)) PlaceOrWait(request, now);
+}
+
+// Returns false if the request has ended, because its tenant's waiting prompts have too many bytes.
+bool RouterCore::NotePromptTokens(Request& request) {
+  const int64_t more = std::ssize(request.asked.spec.tokens) - request.placement.prompt_tokens;
+  assignments_.NotePromptTokens(request);
+  const absl::Status grown = slots_.Grow(request.slot, more * static_cast<int64_t>(sizeof(TokenId)));
+  if (!grown.ok()) End(request, grown, limits_.retry_hint);
+  return grown.ok();
 }
 
 void RouterCore::Grew(Request& request) {
   Placement& placement = request.placement;
-  if (placement.state == State::kNone) return;
-  assignments_.NotePromptTokens(request);
+  if (placement.state == State::kNone || !NotePromptTokens(request)) return;
   if (placement.state != State::kStreaming) return;
   actions_.push_back({.kind = RouterAction::Kind::kAppend, .request = &request, .worker = placement.prefill});
 }
@@ -152,7 +165,9 @@ void RouterCore::Closed(Request& request, absl::Time now) {
   Placement& placement = request.placement;
   if (placement.state == State::kNone) return;
   BATON_CHECK(placement.route.streaming, request.id);
-  assignments_.NotePromptTokens(request);
+  // The worker computes the prompt meanwhile. A held request gets its slot when it is admitted.
+  if (placement.state != State::kHeld && !slots_.Ready(request.slot)) return Grew(request);
+  if (!NotePromptTokens(request)) return;
   placement.route.streaming = false;
   if (placement.state == State::kHeld) return;
   if (placement.state == State::kWaiting || placement.state == State::kCollecting) {
@@ -216,10 +231,6 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, Request& request, Incarn
   placement.decoder = registry_.At(placement.decode).info.decoder();
   actions_.push_back({.kind = RouterAction::Kind::kStartDecode, .request = &request, .worker = placement.decode});
   return true;
-}
-
-void RouterCore::Remember(const WorkerAddress& link, std::span<const BlockKey> keys) {
-  if (AttachedWorker* worker = registry_.Find(link)) worker->prefix_memory->Remember(keys);
 }
 
 void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failure& failure, absl::Time now) {
@@ -431,12 +442,6 @@ void RouterCore::Wait(Request& request, absl::Time now) {
   Arm(request);
 }
 
-void RouterCore::ForgetRefusals(Request& request) {
-  request.placement.refusals.Clear();
-  request.placement.refused_at.reset();
-  rooms_.Drop(request);
-}
-
 // --- avoided workers -----------------------------------------------------------------------------
 
 void RouterCore::MoveFromAvoided(absl::Time now) {
@@ -494,7 +499,7 @@ void RouterCore::End(Request& request, const absl::Status& status, absl::Duratio
   rooms_.Drop(request);
   waiting_.Remove(request);
   timers_.Clear(request);
-  shares_.End(request.asked.spec);
+  slots_.Leave(request.slot);
   tenants_.Ended(request);
   live_.erase(&request);
   placement.state = State::kNone;
@@ -520,10 +525,6 @@ absl::Time RouterCore::NextTick() const {
   if (!room_left_.empty() && waiting_.size() > 0) return absl::InfinitePast();
   return std::min({timers_.Next(), rooms_.NextTick(), NextWatch()});
 }
-
-// Without requests no placement depends on the health of workers, so the router need not wake up.
-// Reports of other workers still update it.
-absl::Time RouterCore::NextWatch() const { return live_.empty() ? absl::InfiniteFuture() : watch_.NextTick(); }
 
 void RouterCore::Tick(absl::Time now) {
   EndOverdue(now);
@@ -581,16 +582,16 @@ void RouterCore::CheckInvariants() const {
   tenants_.CheckInvariants(live_);
   hedges_.CheckInvariants(live_);
   int32_t waiting = 0;
-  std::vector<std::string> tenants;
+  std::vector<const RequestSlots::Part*> slots;
   for (const Request* request : live_) {
     const Placement& placement = request->placement;
-    if (TenantShares::Counts(request->asked.spec)) tenants.push_back(request->asked.spec.tenant);
+    slots.push_back(&request->slot);
     BATON_CHECK((placement.state == State::kWaiting) == waiting_.Contains(*request), request->id);
     CheckPlacement(*request);
     waiting += placement.state == State::kWaiting;
   }
   BATON_CHECK(waiting == waiting_.size(), "an ended request is in the queue");
-  shares_.CheckInvariants(tenants);
+  slots_.CheckInvariants(slots);
 }
 
 }  // namespace baton

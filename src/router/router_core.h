@@ -11,6 +11,8 @@
 //   which ends. It ends with the last refusal once its waits add up to `capacity_wait`. Time in
 //   which a prefill worker computes the prompt for a full decode worker is no wait.
 // - A held request is not placed before Admit. It may end before.
+// - A request takes a slot (RequestSlots) when its prompt is complete and it is not held. A prompt
+//   that is complete before a slot is free is not closed until then.
 // - A streaming prompt that all prefill workers have refused stays here, and is placed when it is
 //   complete.
 // - A request with Route::at_holder ends if the holder refuses it or is gone.
@@ -49,7 +51,7 @@
 #include "router/worker_registry.h"
 #include "router/worker_state.h"
 #include "router/worker_watch.h"
-#include "tenants/tenant_shares.h"
+#include "tenants/request_slots.h"
 
 namespace baton {
 
@@ -60,7 +62,12 @@ inline constexpr int32_t kMostLostWorkers = 3;
 inline constexpr int32_t kMostMoves = 3;
 
 struct RouterLimits {
+  // Upper bound on requests that run, or wait for workers, with complete prompts.
   int32_t live_requests = 4096;
+  // Upper bound on requests that wait for outputs, for their session or for a slot. 0: four times
+  // live_requests.
+  int32_t waiting_prompts = 0;
+  // Upper bound on requests that wait for a worker.
   int32_t waiting_requests = 1024;
   // How long a request waits for a worker to attach that could serve it.
   absl::Duration worker_wait = absl::Seconds(30);
@@ -101,27 +108,28 @@ class RouterCore {
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load, absl::Time now);
 
   // --- requests ----------------------------------------------------------------------------------
-  // Accepts a request. Returns RESOURCE_EXHAUSTED if there are too many live or waiting requests,
-  // in all or of its tenant. A refused request gets no kEnd. REQUIRES: the request is not live and
-  // has a route (Request::SetRoute).
+  // Accepts a request. Returns RESOURCE_EXHAUSTED if no slot is free for it, or if there are too
+  // many waiting requests, in all or of its tenant. A refused request gets no kEnd. REQUIRES: the
+  // request is not live and has a route (Request::SetRoute).
   absl::Status Submit(Request& request, absl::Time now);
-  // Admits a held request.
+  // Admits a held request. It is placed once it has a slot.
   void Admit(Request& request, absl::Time now);
   void Fail(Request& request, const absl::Status& status) { End(request, status); }
-  // Records an increment of a streaming prompt.
+  // Records an increment of a streaming prompt. The request ends with RESOURCE_EXHAUSTED if its
+  // tenant's waiting prompts have too many bytes.
   void Grew(Request& request);
-  // Records that a streaming prompt is complete.
+  // Records that a streaming prompt is complete. It is closed once the request has a slot.
   void Closed(Request& request, absl::Time now);
   // Sets the deadline if it is earlier than the present one.
   void EndBy(Request& request, absl::Time deadline);
-  // Records that a step of the request's present worker has it.
-  void StepStarted(Request& request) { request.placement.in_step = true; }
   // Handles a committed hand-off of any of the request's jobs. Returns true if the hand-off is
   // valid. Then kStartDecode follows, or kEnd with OK for a prefill-only request. Otherwise cancels
   // the hand-off at the decode worker with this incarnation.
   bool PrefillDone(const WorkerAddress& link, Request& request, Incarnation decode_incarnation, absl::Time now);
   // Records that a prefill worker has these first blocks of a prompt that it has prefilled.
-  void Remember(const WorkerAddress& link, std::span<const BlockKey> keys);
+  void Remember(const WorkerAddress& link, std::span<const BlockKey> keys) {
+    if (AttachedWorker* worker = registry_.Find(link)) worker->prefix_memory->Remember(keys);
+  }
   using Failure = WorkerFailure;
   void Failed(const WorkerAddress& link, Request& request, const Failure& failure, absl::Time now);
   // A decode worker reports room for `requests` of the requests that it has refused. This number of
@@ -141,25 +149,38 @@ class RouterCore {
   void Tick(absl::Time now);
   // Before this time Tick does nothing. InfiniteFuture: no time is set.
   absl::Time NextTick() const;
-  std::vector<RouterAction> TakeActions() { return std::exchange(actions_, {}); }
+  std::vector<RouterAction> TakeActions() {
+    for (const RequestSlots::Part* slot : slots_.TakeGranted()) {
+      actions_.push_back({.kind = RouterAction::Kind::kHasSlot, .request = slot->request});
+    }
+    return std::exchange(actions_, {});
+  }
 
   // --- views -------------------------------------------------------------------------------------
   const WorkerRegistry& registry() const { return registry_; }
   int32_t live_requests() const { return static_cast<int32_t>(live_.size()); }
+  const RequestSlots& slots() const { return slots_; }
   const WaitingQueue& waiting() const { return waiting_; }
   const RoomKeeper& rooms() const { return rooms_; }
   void CheckInvariants() const;
 
  private:
   bool NoteHealth(absl::Time now);
-  absl::Time NextWatch() const;
+  // Without requests no placement depends on the health of workers, so the router need not wake up.
+  // Reports of other workers still update it.
+  absl::Time NextWatch() const { return live_.empty() ? absl::InfiniteFuture() : watch_.NextTick(); }
   bool TryPlace(Request& request, absl::Time now);
   // Makes the request wait for a worker, or for room on a worker.
   void Wait(Request& request, absl::Time now);
+  bool NotePromptTokens(Request& request);
   void PlaceOrWait(Request& request, absl::Time now);
   void Place(Request& request, const WorkerChoice::Workers& workers, absl::Time now, bool hedge = false);
   bool AskAgain(Request& request, const WorkerAddress& link, absl::Time now);
-  void ForgetRefusals(Request& request);
+  void ForgetRefusals(Request& request) {
+    request.placement.refusals.Clear();
+    request.placement.refused_at.reset();
+    rooms_.Drop(request);
+  }
   void AskElsewhere(const WorkerAddress& link, absl::Time now);
   void UseHeldRoom(absl::Time now);
   void DropFormer(Request& request);
@@ -179,7 +200,7 @@ class RouterCore {
   WorkerWatch watch_;
   const WorkerChoice choice_;
   Assignments assignments_{registry_};
-  TenantShares shares_;
+  RequestSlots slots_;
   TenantOrder tenants_;
   WaitingQueue waiting_;
   RequestTimers timers_;

@@ -7,7 +7,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
-#include "tenants/tenant_shares.h"
+#include "tenants/request_slots.h"
 
 namespace baton {
 namespace {
@@ -35,7 +35,7 @@ bool WaitingQueue::Contains(const Request& request) const { return queue_.contai
 
 bool WaitingQueue::HasRoom(const RequestSpec& spec) const {
   const int32_t left = most_ - size();
-  if (left <= 0 || !TenantShares::Counts(spec)) return left > 0;
+  if (left <= 0 || !CountsForTenant(spec)) return left > 0;
   return left >= std::ranges::count_if(queue_, [&](const Request* other) { return TenantOf(*other) == spec.tenant; });
 }
 

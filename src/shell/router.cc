@@ -200,6 +200,11 @@ void Router::Refused(const RequestId& id, const std::string& agent, const absl::
   Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Refused(id, agent, status, retry_after, now); });
 }
 
+absl::Status Router::CheckSlots(const std::string& tenant) const {
+  const std::lock_guard lock(mutex_);
+  return dispatcher_.core().slots().Check(tenant);
+}
+
 int32_t Router::ExpectedTokens(const ClientRequest& request) const {
   const std::lock_guard lock(mutex_);
   return baton::ExpectedTokens(request, dispatcher_.lengths());
@@ -264,6 +269,8 @@ Router::Work Router::Act() {
       Post(std::move(*command), work);
     } else if (auto* progress = std::get_if<RequestProgress>(&action)) {
       AddEvent(clients_.at(progress->number), std::move(*progress), work);
+    } else if (const auto* has_slot = std::get_if<RequestHasSlot>(&action)) {
+      AddEvent(clients_.at(has_slot->number), *has_slot, work);
     } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
       work.prefill_hints.push_back(hint->code);
     } else if (auto* change = std::get_if<WorkerWatch::Change>(&action)) {
@@ -318,6 +325,7 @@ void Router::Deliver(RequestSink& sink, ClientEvent& event) {
     if (vllm_metrics_) vllm_metrics_->OnProgress(*progress);
     return sink.OnUpdate(std::move(progress->update));
   }
+  if (const auto* has_slot = std::get_if<RequestHasSlot>(&event)) return sink.OnSlot(*has_slot);
   const RequestOutcome& outcome = std::get<RequestEnded>(event).outcome;
   // Counted and logged before the client receives its answer. A client that has its answer
   // therefore finds the log line and the counts.

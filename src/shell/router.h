@@ -35,6 +35,9 @@ namespace baton {
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
+  // The request's prompt is complete, and the request has a slot. Called at most once, and only if
+  // the request waited for it or has a context.
+  virtual void OnSlot(const RequestHasSlot&) {}
   virtual void OnUpdate(TokenUpdate update) = 0;
   virtual void OnEnd(const RequestOutcome& outcome) = 0;  // called once, as the last call
 };
@@ -62,6 +65,9 @@ class Router {
   // A request with this ScopedId was refused before Submit. Prompts that refer to it fail, at once
   // or when no further submission comes (AgentGraph::Refused).
   void Refused(const RequestId& id, const std::string& agent, const absl::Status& status, absl::Duration retry_after);
+  // Returns RESOURCE_EXHAUSTED if every request of the tenant would be refused now for lack of a
+  // request slot and of room to wait for one.
+  absl::Status CheckSlots(const std::string& tenant) const;
   // Returns the expected length of the request's output, as learned by now.
   int32_t ExpectedTokens(const ClientRequest& request) const;
   // Prefills a prefill hint of `call`, as Dispatcher::AddPrefillHint. Returns whether the hint was
@@ -136,7 +142,7 @@ class Router {
     std::vector<absl::StatusCode> prefill_hints;  // status codes of prefill hints that ended
     std::vector<WorkerWatch::Change> health;
   };
-  using ClientEvent = std::variant<RequestProgress, RequestEnded>;
+  using ClientEvent = std::variant<RequestHasSlot, RequestProgress, RequestEnded>;
   using ClientOutbox = Outbox<ClientEvent>;
 
   void OnPrefillEvent(const WorkerAddress& link, worker::v1::PrefillEvent& event);

@@ -23,6 +23,8 @@ Dispatcher::Options OptionsOf(const ClusterShape& shape) {
       .shortest_first = shape.shortest_first, .sessions = shape.sessions, .shadow_prefill = shape.shadow_prefill};
   options.limits.placement.routing = shape.routing;
   options.limits.room_wait = shape.room_wait;
+  options.limits.live_requests = shape.live_requests;
+  options.limits.waiting_prompts = shape.waiting_prompts;
   return options;
 }
 

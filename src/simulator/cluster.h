@@ -62,6 +62,7 @@ struct ClusterShape {
   std::optional<SessionLimits> sessions{};
   Routing routing = Routing::kPinned;
   absl::Duration room_wait = RouterLimits{}.room_wait;
+  int32_t live_requests = RouterLimits{}.live_requests, waiting_prompts = RouterLimits{}.waiting_prompts;
   bool shadow_prefill = true;
   // Workers report their loads to the router while requests are live. If false, no worker reports.
   // The published figures (bench/results) were made without reports.

@@ -28,6 +28,7 @@ ClientRequest SimulatedRouter::ToClientRequest(SimulatedRequest request) const {
   read.served = *served;
   read.session = std::move(request.session);
   read.spec.cache_domain = std::move(request.cache_domain);
+  read.most_requests = request.max_requests;
   read.prompt.segments = std::move(request.segments);
   read.prompt.join = request.join;
   read.prompt.first = request.first;

@@ -21,6 +21,7 @@ struct SimulatedRequest {
   std::string session{};  // empty for none
   std::string cache_domain{};
   std::string tenant{};
+  int32_t max_requests = 0;  // the tenant's quota; 0 for none
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;
   int32_t first = 0;       // PromptSpec::first

@@ -2,20 +2,25 @@
 
 #include <algorithm>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace baton {
 namespace {
 
-TenantQuotas::Refusal Exhausted(const Tenant& tenant, absl::string_view quota, int64_t limit,
-                                absl::Duration retry_after = absl::Seconds(1)) {
-  return {absl::ResourceExhaustedError(
-              absl::StrCat("tenant '", tenant.name, "': the quota of ", limit, " ", quota, " is used up")),
-          retry_after};
-}
+constexpr char kQuotaMark[] = "baton/quota";  // key of a status's payload
 
 }  // namespace
+
+absl::Status QuotaUsedUp(absl::string_view tenant, int64_t limit, absl::string_view quota) {
+  absl::Status refusal = absl::ResourceExhaustedError(
+      absl::StrCat("tenant '", tenant, "': the quota of ", limit, " ", quota, " is used up"));
+  refusal.SetPayload(kQuotaMark, absl::Cord());
+  return refusal;
+}
+
+bool IsQuotaRefusal(const absl::Status& status) { return status.GetPayload(kQuotaMark).has_value(); }
 
 void TenantQuotas::WorkOff(Use& use, int64_t tokens_per_minute, absl::Time now) {
   if (now <= use.at) return;
@@ -25,33 +30,27 @@ void TenantQuotas::WorkOff(Use& use, int64_t tokens_per_minute, absl::Time now) 
   use.at = now;
 }
 
-std::optional<TenantQuotas::Refusal> TenantQuotas::CheckTokens(const Tenant& tenant, absl::Time now) {
+std::optional<TenantQuotas::Refusal> TenantQuotas::Check(const Tenant& tenant, absl::Time now) {
   const int64_t quota = tenant.quota.tokens_per_minute;
   Use& use = uses_[tenant.name];
   WorkOff(use, quota, now);
   const double over = use.tokens - static_cast<double>(quota);
   if (quota == 0 || over < 0) return std::nullopt;
-  return Exhausted(tenant, "tokens per minute", quota, absl::Minutes((over + 1) / static_cast<double>(quota)));
-}
-
-std::optional<TenantQuotas::Refusal> TenantQuotas::CheckRequests(const Tenant& tenant) {
-  const int32_t quota = tenant.quota.max_requests;
-  if (quota == 0 || uses_[tenant.name].requests < quota) return std::nullopt;
-  return Exhausted(tenant, "requests", quota);
-}
-
-std::optional<TenantQuotas::Refusal> TenantQuotas::Check(const Tenant& tenant, absl::Time now) {
-  if (auto refusal = CheckRequests(tenant)) return refusal;
-  return CheckTokens(tenant, now);
+  return Refusal{QuotaUsedUp(tenant.name, quota, "tokens per minute"),
+                 absl::Minutes((over + 1) / static_cast<double>(quota))};
 }
 
 std::optional<TenantQuotas::Refusal> TenantQuotas::Begin(const Tenant& tenant, const std::string& session,
                                                          int64_t tokens, absl::Time now, bool further) {
-  if (auto refusal = further ? CheckRequests(tenant) : Check(tenant, now)) return refusal;
+  if (!further) {
+    if (auto refusal = Check(tenant, now)) return refusal;
+  }
   const int32_t most = tenant.quota.max_sessions;
   Use& use = uses_[tenant.name];
   const bool new_session = !session.empty() && !use.sessions.contains(session);
-  if (most > 0 && new_session && std::ssize(use.sessions) >= most) return Exhausted(tenant, "sessions", most);
+  if (most > 0 && new_session && std::ssize(use.sessions) >= most) {
+    return Refusal{QuotaUsedUp(tenant.name, most, "sessions"), absl::Seconds(1)};
+  }
   ++use.requests;
   if (!session.empty()) ++use.sessions[session];
   WorkOff(use, tenant.quota.tokens_per_minute, now);

@@ -1,4 +1,5 @@
-// Quotas of tenants: limits on live requests, live sessions and tokens per minute.
+// Quotas of tenants: limits on running requests, live sessions and tokens per minute. RequestSlots
+// applies the limit on requests.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +8,14 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace baton {
 
 // In each field, 0 is no limit.
 struct TenantQuota {
-  int32_t max_requests = 0;       // live requests
+  int32_t max_requests = 0;       // with complete prompts (RequestSlots)
   int32_t max_sessions = 0;       // sessions with live requests
   int64_t tokens_per_minute = 0;  // of prompts, cached or not, and of outputs
 };
@@ -26,13 +28,18 @@ struct Tenant {
   bool is_operator = false;
 };
 
-// Counts the use of one router by tenant. Not thread-safe.
+// Returns RESOURCE_EXHAUSTED: the tenant has used up this quota.
+absl::Status QuotaUsedUp(absl::string_view tenant, int64_t limit, absl::string_view quota);
+// Returns whether QuotaUsedUp made the status.
+bool IsQuotaRefusal(const absl::Status& status);
+
+// Counts the sessions and tokens of one router's tenants. Not thread-safe.
 class TenantQuotas {
  public:
   struct Refusal {
     // RESOURCE_EXHAUSTED. The message names the quota.
     absl::Status status;
-    // An estimate if other requests of the tenant must end first.
+    // An estimate if other sessions of the tenant must end first.
     absl::Duration retry_after;
   };
   // Returns a refusal if Begin would refuse every request of the tenant now, whatever its session.
@@ -46,7 +53,7 @@ class TenantQuotas {
   // Returns whether half a minute's quota is left for requests after `tokens` tokens of prefill
   // hints.
   bool MayPrefillAhead(const Tenant& tenant, int64_t tokens, absl::Time now);
-  // Counts tokens of prefill hints, and of outputs that became longer than Begin counted.
+  // Counts tokens of prefill hints, and those of a request beyond what Begin counted.
   void Add(const Tenant& tenant, int64_t tokens, absl::Time now);
   // Ends a request that Begin counted. `tokens` is the number that it used beyond those passed to
   // Begin and Add; it may be negative.
@@ -59,14 +66,12 @@ class TenantQuotas {
 
  private:
   struct Use {
-    int32_t requests = 0;
+    int32_t requests = 0;                                // that have begun and not ended
     absl::flat_hash_map<std::string, int32_t> sessions;  // live requests of each session; never 0
     // Tokens used and not worked off, at time `at`.
     double tokens = 0;
     absl::Time at = absl::InfinitePast();
   };
-  std::optional<Refusal> CheckRequests(const Tenant& tenant);
-  std::optional<Refusal> CheckTokens(const Tenant& tenant, absl::Time now);
   static void WorkOff(Use& use, int64_t tokens_per_minute, absl::Time now);
 
   // By tenant. The key file bounds the number of tenants.

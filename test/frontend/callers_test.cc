@@ -477,17 +477,40 @@ TEST_CASE("A router admits a call's choices together and does not read the next 
   CHECK(t.Http("POST", "/v1/completions", "not JSON", &t.alpha).status == 429);
 }
 
-TEST_CASE("A streaming prompt counts its known tokens and its expected output") {
-  Tenants t("tokens_per_minute = 60\n");  // the output is expected to fill the context of 64 tokens
+TEST_CASE("A streaming prompt counts its expected output once it is complete") {
+  Tenants t("tokens_per_minute = 60\n");
   v1::GenerateRequest request = Call::Request("open", "hello");
-  request.mutable_sampling()->clear_max_tokens();
+  request.mutable_sampling()->set_max_tokens(50);
+  request.set_expected_tokens(50);
   auto& upstream = *request.mutable_segments()->add_segments()->mutable_output_of();
   upstream.set_request_id("later");
   upstream.set_announced(true);
   KeyedCall open(t, &t.alpha, request);
   REQUIRE(t.c->prefill->Next().prefill().open());
+  // With its 50 tokens of output, the quota would refuse its own upstream request.
+  KeyedCall further(t, &t.alpha, Call::Request("further", "hello"));
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "further");
+  KeyedCall later(t, &t.alpha, Call::Request("later", "hello"));
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "later");
+  End(*t.c, "later");
+  CHECK(later.Finish().ok());
+  REQUIRE(t.c->prefill->Next().append().last());
   const absl::Status status = KeyedCall(t, &t.alpha, Call::Request("second", "hello")).Finish();
   CHECK(status == absl::ResourceExhaustedError("tenant 'alpha': the quota of 60 tokens per minute is used up"));
+}
+
+TEST_CASE("A tenant at its quota of requests may submit a request that waits") {
+  Tenants t("max_requests = 1\n");
+  KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "first");
+  v1::GenerateRequest request = Call::Request("open", "hello");
+  request.mutable_segments()->add_segments()->mutable_output_of()->set_request_id("first");
+  KeyedCall open(t, &t.alpha, request);
+  REQUIRE(t.c->prefill->Next().prefill().open());
+  CHECK(absl::IsResourceExhausted(KeyedCall(t, &t.alpha, Call::Request("second", "hello")).Finish()));
+  End(*t.c, "first");
+  CHECK(first.Finish().ok());
+  CHECK(t.c->prefill->Next().append().last());
 }
 
 TEST_CASE("Sessions with one name and different salts are different sessions") {

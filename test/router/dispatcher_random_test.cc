@@ -84,15 +84,17 @@ class RandomRequests {
     dispatcher_.Tick(now_);
     Take();
     CHECK(dispatcher_.core().live_requests() == 0);
+    CHECK(dispatcher_.core().slots().counts() == RequestSlots::Counts{});
   }
 
   std::map<absl::StatusCode, int> refusals;
   int hints_prefilled = 0;
   int resumed = 0;
+  int most_queued = 0;         // prompts that waited for a slot
   std::set<std::string> ends;  // the kinds of ends that occurred
 
  private:
-  static Dispatcher::Options Options() { return {.limits = {.live_requests = 6}, .nonce = 1}; }
+  static Dispatcher::Options Options() { return {.limits = {.live_requests = 4, .waiting_prompts = 6}, .nonce = 1}; }
   static WorkerInfo Info(WorkerRole role, const std::string& name, uint64_t incarnation) {
     return {.role = role,
             .address = name,
@@ -239,6 +241,8 @@ class RandomRequests {
     ClientRequest request;
     request.id = absl::StrCat("r", Below(kNames));
     request.spec.cache_domain = Below(2) == 0 ? "" : "tenant-b";
+    request.spec.tenant = request.spec.cache_domain.empty() ? "a" : "b";
+    request.most_requests = request.spec.tenant == "a" ? 2 : 0;
     request.served = &model_;
     request.workflow = "w";
     request.agent = absl::StrCat("a", Below(2));
@@ -370,6 +374,9 @@ class RandomRequests {
 
   void Take() {
     dispatcher_.CheckInvariants();
+    const RequestSlots::Counts& slots = dispatcher_.core().slots().counts();
+    CHECK((slots.running <= 4 && slots.waiting <= 6));
+    most_queued = std::max(most_queued, slots.queued);
     for (DispatchAction& action : dispatcher_.TakeActions()) {
       if (const auto* command = std::get_if<WorkerCommand>(&action)) {
         if (const auto* job = std::get_if<PrefillJob>(&command->what)) Sent(*job);
@@ -513,12 +520,13 @@ class RandomRequests {
 
 TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") {
   std::map<absl::StatusCode, int> refusals;
-  int hints_prefilled = 0, resumed = 0;
+  int hints_prefilled = 0, resumed = 0, queued = 0;
   std::set<std::string> ends;
   const Seeds seeds = ForEachWorld<RandomRequests>(300, [&](const RandomRequests& requests) {
     for (const auto& [code, count] : requests.refusals) refusals[code] += count;
     hints_prefilled += requests.hints_prefilled;
     resumed += requests.resumed;
+    queued = std::max(queued, requests.most_queued);
     ends.insert(requests.ends.begin(), requests.ends.end());
   });
   if (!seeds.all()) return;
@@ -529,6 +537,7 @@ TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") 
   }
   CHECK(hints_prefilled > 0);
   CHECK(resumed > 50);
+  CHECK(queued > 1);
   for (const auto code : {absl::StatusCode::kNotFound, absl::StatusCode::kAlreadyExists, absl::StatusCode::kAborted,
                           absl::StatusCode::kInvalidArgument, absl::StatusCode::kResourceExhausted}) {
     INFO(absl::StatusCodeToString(code));

@@ -30,7 +30,7 @@ class RandomCluster {
     for (const auto& [link, worker] : core_.workers()) CHECK(worker.requests.empty());
   }
 
-  int ended = 0, finished = 0, kept = 0, avoided = 0, hedged = 0, formers_kept = 0, scored = 0;
+  int ended = 0, finished = 0, kept = 0, avoided = 0, hedged = 0, formers_kept = 0, scored = 0, queued = 0;
 
  private:
   static RouterLimits Limits(uint64_t seed) {
@@ -153,9 +153,10 @@ class RandomCluster {
       core_.Failed(link, id, {status, absl::Milliseconds(reports_room ? 0 : Draw(100)), no_room_to_decode}, now_);
     } else if (is_prefill) {
       const std::string decode = absl::StrCat(2 + Draw(3));
+      const bool streams = core_.Streams(id);
       const bool done = core_.PrefillDone(link, id, incarnation_[decode], now_);
       // A worker cannot complete a prompt that it has not received whole.
-      if (streaming_.contains(id)) {
+      if (streams) {
         CHECK_FALSE(done);
         return;
       }
@@ -176,7 +177,11 @@ class RandomCluster {
   }
 
   void Apply() {
-    for (const RouterAction& action : core_.TakeActions()) {
+    std::vector<RouterAction> actions;
+    while (!(actions = core_.TakeActions()).empty()) Apply(actions);
+  }
+  void Apply(const std::vector<RouterAction>& actions) {
+    for (const RouterAction& action : actions) {
       if (action.kind == Kind::kHealth) {
         avoided += IsAvoided(action.health.health);
         continue;
@@ -191,6 +196,11 @@ class RandomCluster {
         continue;
       }
       const RequestId& id = action.request->id;
+      if (action.kind == Kind::kHasSlot) {
+        ++queued;
+        core_.GoOn(id, now_);
+        continue;
+      }
       if (action.kind == Kind::kEnd) {
         CHECK(live_.erase(id) == 1);
         ++ended;
@@ -205,8 +215,8 @@ class RandomCluster {
         ++kept;
         continue;
       }
-      if (action.kind == Kind::kStartPrefill) CHECK(action.streaming == streaming_.contains(id));
-      if (action.kind == Kind::kAppend) CHECK(streaming_.contains(id));
+      if (action.kind == Kind::kStartPrefill) CHECK(action.streaming == core_.Streams(id));
+      if (action.kind == Kind::kAppend) CHECK(core_.Streams(id));
       // Until a streaming prompt is complete, its worker reports at most a failure.
       if (action.kind == Kind::kAppend || action.kind == Kind::kClose) CHECK(jobs_[action.worker].contains(id));
       jobs_[action.worker].insert(id);
@@ -228,7 +238,7 @@ class RandomCluster {
 };
 
 TEST_CASE("RouterCore ends every request once in random runs") {
-  int ended = 0, finished = 0, kept = 0, avoided = 0, hedged = 0, formers_kept = 0, scored = 0;
+  int ended = 0, finished = 0, kept = 0, avoided = 0, hedged = 0, formers_kept = 0, scored = 0, queued = 0;
   const Seeds seeds = ForEachWorld<RandomCluster>(200, [&](const RandomCluster& cluster) {
     ended += cluster.ended;
     finished += cluster.finished;
@@ -237,6 +247,7 @@ TEST_CASE("RouterCore ends every request once in random runs") {
     hedged += cluster.hedged;
     formers_kept += cluster.formers_kept;
     scored += cluster.scored;
+    queued += cluster.queued;
   });
   if (seeds.all()) {
     CHECK(ended > 10000);
@@ -246,6 +257,7 @@ TEST_CASE("RouterCore ends every request once in random runs") {
     CHECK(hedged > 100);
     CHECK(formers_kept > 10);
     CHECK(scored > 1000);
+    CHECK(queued > 20);
   }
 }
 

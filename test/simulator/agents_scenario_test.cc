@@ -5,10 +5,11 @@
 // Clients in these files read at once. test/shell/agent_router_test.cc tests a client that reads
 // slowly or not at all, and downstream requests that do not wait for such a client.
 //
-//   cluster [sessions=N] [blocks=N] [host=N] [prefills=N]
+//   cluster [sessions=N] [blocks=N] [host=N] [prefills=N] [requests=N] [waiting=N] [quota=N]
 //                     makes a new cluster with at most N active sessions (0: as many as KV
 //                     memory has room for), N blocks per worker, N blocks in the host memory of
-//                     prefill workers, and N prefill workers
+//                     prefill workers, N prefill workers, --max-requests, --max-waiting, and
+//                     max_requests of each tenant
 //   submit ID [prompt=NAME] [of=ID,ID] [then=N] [out=N]
 //                     a prompt of NAME's 48 tokens, outputs, and N more tokens
 //     long=N          only NAME's first N tokens
@@ -105,6 +106,9 @@ class Scenario {
     shape.prefill_workers = static_cast<int32_t>(command.Number("prefills", 1));
     if (const int64_t blocks = command.Number("blocks"); blocks > 0) shape.blocks = blocks;
     shape.host_blocks = command.Number("host");
+    shape.live_requests = static_cast<int32_t>(command.Number("requests", shape.live_requests));
+    shape.waiting_prompts = static_cast<int32_t>(command.Number("waiting"));
+    quota_ = static_cast<int32_t>(command.Number("quota"));
     cluster_ = *SimulatedCluster::Create(shape);
     steps_printed_ = 0;
   }
@@ -113,6 +117,8 @@ class Scenario {
     request.id = id;
     request.model = command.Number("slow") == 1 ? SimulatedCluster::kPaced : SimulatedCluster::kModel;
     request.cache_domain = command.Option("tenant");
+    if (quota_ > 0) request.tenant = request.cache_domain;
+    request.max_requests = quota_;
     request.session = command.Option("session");
     request.max_tokens = static_cast<int32_t>(command.Number("out", 8));
     request.agent = command.Option("agent");
@@ -188,13 +194,14 @@ class Scenario {
   std::vector<RequestId> ended_;
   std::map<std::string, std::vector<RequestId>> copies_ended_;
   size_t steps_printed_ = 0;
+  int32_t quota_ = 0;
 };
 
 TEST_CASE("Agents and sessions behave as their scenarios when workers fail") {
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<Scenario>({"agents_", "sessions_"});
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 32);
+  CHECK(files == 34);
 }
 
 }  // namespace

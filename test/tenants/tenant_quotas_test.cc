@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "catch.h"
 #include "seeds.h"
 
@@ -15,15 +16,16 @@ const absl::Time kStart = absl::UnixEpoch();
 
 TEST_CASE("TenantQuotas counts each tenant separately") {
   TenantQuotas quotas;
-  const Tenant small{"small", {.max_requests = 1}}, other{"other", {.max_requests = 1}}, free{"free", {}};
-  CHECK_FALSE(quotas.Begin(small, "", 10, kStart));
-  const auto refusal = quotas.Begin(small, "", 10, kStart);
+  const Tenant small{"small", {.max_sessions = 1}}, other{"other", {.max_sessions = 1}}, free{"free", {}};
+  CHECK_FALSE(quotas.Begin(small, "a", 10, kStart));
+  const auto refusal = quotas.Begin(small, "b", 10, kStart);
   REQUIRE(refusal);
-  CHECK(refusal->status == absl::ResourceExhaustedError("tenant 'small': the quota of 1 requests is used up"));
-  CHECK_FALSE(quotas.Begin(other, "", 10, kStart));
-  for (int i = 0; i < 100; ++i) CHECK_FALSE(quotas.Begin(free, "s", 1 << 20, kStart));
-  quotas.End(small, "", 0, kStart);
-  CHECK_FALSE(quotas.Begin(small, "", 10, kStart));
+  CHECK(refusal->status.message() == "tenant 'small': the quota of 1 sessions is used up");
+  CHECK(IsQuotaRefusal(refusal->status));
+  CHECK_FALSE(quotas.Begin(other, "b", 10, kStart));
+  for (int i = 0; i < 100; ++i) CHECK_FALSE(quotas.Begin(free, absl::StrCat(i), 1 << 20, kStart));
+  quotas.End(small, "a", 0, kStart);
+  CHECK_FALSE(quotas.Begin(small, "b", 10, kStart));
   quotas.CheckInvariants();
 }
 
@@ -74,14 +76,11 @@ TEST_CASE("TenantQuotas leaves half a minute's tokens when it counts prefill hin
 
 TEST_CASE("TenantQuotas does not refuse further requests of a call for tokens") {
   TenantQuotas quotas;
-  const Tenant tenant{"t", {.max_requests = 3, .tokens_per_minute = 600}};
+  const Tenant tenant{"t", {.tokens_per_minute = 600}};
   CHECK_FALSE(quotas.Begin(tenant, "", 700, kStart));
   CHECK_FALSE(quotas.Begin(tenant, "", 700, kStart, /*further=*/true));
   CHECK(quotas.Begin(tenant, "", 1, kStart));
   CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart, /*further=*/true));
-  const auto refusal = quotas.Begin(tenant, "", 1, kStart, /*further=*/true);
-  REQUIRE(refusal);
-  CHECK(refusal->status == absl::ResourceExhaustedError("tenant 't': the quota of 3 requests is used up"));
   quotas.End(tenant, "", 0, kStart);
   CHECK(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(60)));  // 1,401 - 600
   CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(81)));
@@ -91,7 +90,7 @@ TEST_CASE("TenantQuotas holds its limits and counts nothing at the end of random
   ForEachSeed(1, [](uint64_t seed) {
     std::mt19937 random(seed);
     TenantQuotas quotas;
-    const std::vector<Tenant> tenants = {{"a", {.max_requests = 5, .max_sessions = 2}}, {"b", {.max_requests = 3}}};
+    const std::vector<Tenant> tenants = {{"a", {.max_sessions = 2}}, {"b", {.max_sessions = 3}}};
     struct Live {
       const Tenant* tenant;
       std::string session;
@@ -101,11 +100,7 @@ TEST_CASE("TenantQuotas holds its limits and counts nothing at the end of random
       if (random() % 2 == 0) {
         const Tenant& tenant = tenants[random() % 2];
         const std::string session = random() % 3 == 0 ? "" : std::string(1, static_cast<char>('x' + random() % 3));
-        int requests = 0;
-        for (const Live& other : live) requests += other.tenant == &tenant;
-        const bool taken = !quotas.Begin(tenant, session, 1, kStart);
-        CHECK(!(taken && requests >= tenant.quota.max_requests));
-        if (taken) live.push_back({&tenant, session});
+        if (!quotas.Begin(tenant, session, 1, kStart)) live.push_back({&tenant, session});
         std::set<std::string> sessions;
         for (const Live& other : live) {
           if (other.tenant == &tenants[0] && !other.session.empty()) sessions.insert(other.session);
@@ -119,7 +114,7 @@ TEST_CASE("TenantQuotas holds its limits and counts nothing at the end of random
       quotas.CheckInvariants();
     }
     for (const Live& request : live) quotas.End(*request.tenant, request.session, 0, kStart);
-    for (int i = 0; i < 5; ++i) CHECK_FALSE(quotas.Begin(tenants[0], "", 1, kStart));
+    for (const char* session : {"new", "newer"}) CHECK_FALSE(quotas.Begin(tenants[0], session, 1, kStart));
   });
 }
 

@@ -101,6 +101,8 @@ class Driven {
       } else if (const auto* progress = std::get_if<RequestProgress>(&action)) {
         lines.push_back(absl::StrCat(progress->update.request_id, " says ", progress->update.text, " after ",
                                      absl::FormatDuration(progress->wait), progress->first ? ", first" : ""));
+      } else if (const auto* slot = std::get_if<RequestHasSlot>(&action)) {
+        slots.push_back(*slot);
       } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
         lines.push_back(absl::StrCat("a prefill hint ends ", absl::StatusCodeToString(hint->code)));
       } else if (const auto* change = std::get_if<WorkerWatch::Change>(&action)) {
@@ -118,6 +120,7 @@ class Driven {
   absl::Time now = absl::UnixEpoch();
   std::vector<absl::Duration> arrival_offsets;  // of the prompts last taken
   std::vector<int32_t> expected_tokens;         // of these prompts
+  std::vector<RequestHasSlot> slots;            // all so far
   std::vector<TokenId> appended;                // the last increment of a prompt
   std::optional<PromptLogprobs> scored;         // on the next update of Made
   int32_t appended_expected = 0;                // the expected length that it states

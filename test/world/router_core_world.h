@@ -68,11 +68,14 @@ class CoreById {
     At(id).asked.spec.expected_tokens = max_new_tokens;
     core_.Closed(At(id), now);
   }
+  bool Streams(const RequestId& id) { return At(id).placement.route.streaming; }
+  // The request has taken a slot after a wait.
+  void GoOn(const RequestId& id, absl::Time now) { Streams(id) ? core_.Closed(At(id), now) : core_.Admit(At(id), now); }
   void EndBy(const RequestId& id, absl::Time deadline) { core_.EndBy(At(id), deadline); }
   bool PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation, absl::Time now) {
     return core_.PrefillDone(link, At(id), decode_incarnation, now);
   }
-  void StepStarted(const RequestId& id) { core_.StepStarted(At(id)); }
+  void StepStarted(const RequestId& id) { At(id).placement.in_step = true; }
   void Remember(const WorkerAddress& link, std::span<const BlockKey> keys) { core_.Remember(link, keys); }
   void Failed(const WorkerAddress& link, const RequestId& id, const RouterCore::Failure& failure, absl::Time now) {
     core_.Failed(link, At(id), failure, now);
@@ -135,6 +138,9 @@ inline std::vector<std::string> Take(CoreById& core) {
         break;
       case Kind::kClose:
         lines.push_back(absl::StrCat("close ", action.request->id, " ", action.worker, " ", action.decode_worker));
+        break;
+      case Kind::kHasSlot:
+        lines.push_back(absl::StrCat("slot ", action.request->id));
         break;
       case Kind::kStartScoring:
         lines.push_back(absl::StrCat("score ", action.request->id, " ", action.worker));

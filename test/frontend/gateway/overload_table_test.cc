@@ -165,7 +165,7 @@ Answers AfterShutdown() {
 
 // The rows of the document, and how this test provokes them.
 const std::map<std::string, std::function<Answers()>> kProvoked = {
-    {"`--max-requests`, or a tenant's share of it",
+    {"`--max-requests`, `--max-waiting`, or a tenant's share of one",
      [] {
        Cluster c({.live_requests = 1, .worker_wait = absl::Hours(1)});
        const Call first(c, "first");

@@ -154,7 +154,7 @@ TEST_CASE("Prefill hints do not count as requests of a tenant") {
   client.Post("/v1/chat/completions", Chat("0123456789abcd", 0), bearer);
   PassPrefill(c);
   HttpClient other(c.node->http()->address());
-  other.Post("/v1/chat/completions", Chat("0123456789abcd", 0), bearer);
+  other.Post("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}]})", bearer);
   CHECK(other.Read().status == 429);
   c.decode->Send(TokensEvent("r", "hello", FinishReason::kStop));
   CHECK(client.Read().status == 200);
