@@ -240,14 +240,14 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
                  "directory's name stays accepted")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->option_text("NAME[,NAME...]");
+      ->option_text("NAMES");
   app.add_option(
          "--model-alias", o.aliases,
          "further names of a model: PATTERN=MODEL. A '*' stands for any characters, as in claude-*=MODEL. Exact names "
          "are listed and come first, and then the narrowest pattern (docs/openai.md)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->option_text("PATTERN=MODEL[,PATTERN=MODEL...]");
+      ->option_text("ALIASES");
   AddRetired(app, "--routing",
              "the router always places a request by its session, or else by the prefix of its prompt");
   app.add_option(

@@ -19,8 +19,9 @@ TEST_CASE("ReadNameHeaders takes each header alone") {
   for (const std::string_view header : NameHeaders()) {
     CAPTURE(std::string(header));
     const HeaderNames names = Read({{header, "x"}});
-    CHECK(names.session_id + names.agent == "x");
-    CHECK(names.session_id.empty() == (header.find("agent") != std::string_view::npos));
+    CHECK(names.session_id + names.agent + names.workflow == "x");
+    CHECK(names.agent.empty() == (header.find("agent") == std::string_view::npos));
+    CHECK(names.workflow.empty() == (header != "x-workflow"));
     CHECK(names.ignored.empty());
   }
 }
