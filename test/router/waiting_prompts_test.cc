@@ -69,6 +69,30 @@ TEST_CASE("Dispatcher runs a map-reduce of 3 + 1 when the tenant's quota is 3") 
   CHECK(d.Take().back() == "reduce ends OK, 1 tokens");
 }
 
+TEST_CASE("Dispatcher starts the request of an admitted session only when it has a slot") {
+  Driven d(false, SessionLimits{.sessions = 1, .shortest_linger = {}, .longest_linger = {}},
+           RouterLimits{.live_requests = 2});
+  const auto submit = [&](const std::string& id, const std::string& session) {
+    ClientRequest request = d.Request(id, "ab");
+    request.session = session;
+    REQUIRE(d.Submit(request).ok());
+  };
+  submit("first", "s1");
+  submit("second", "s2");  // waits for its session, without a slot
+  submit("other", "");
+  REQUIRE(SubmitDownstream(d, "down", {"first"}).ok());
+  Finish(d, "first");
+  const auto begins = [&](const char* what) {
+    const Lines lines = d.Take();
+    return std::ranges::any_of(lines, [&](const std::string& line) { return absl::StrContains(line, what); });
+  };
+  CHECK(begins(": close down#"));  // in the slot of "first"
+  (*d).Tick(d.now);                // admits session "s2"
+  CHECK_FALSE(begins(": prefill second#"));
+  Finish(d, "other");
+  CHECK(begins(": prefill second#"));
+}
+
 TEST_CASE("Dispatcher holds a tenant to its quota when its requests waited for one output") {
   Driven d;
   for (int i = 0; i < 100; ++i) REQUIRE(SubmitDownstream(d, absl::StrCat("d", i), {"up"}, "t", 3).ok());
