@@ -156,8 +156,10 @@ Answers AfterShutdown() {
     return client.Read().status == 503;
   });
   Answers answers = Send(c, kRequest);
-  // The port of gRPC is closed. The client's library refuses the call, without a delay.
-  CHECK(absl::IsUnavailable(*answers.grpc));
+  // The port of gRPC closes. The client's library refuses the call without a delay, or gRPC cancels
+  // a call that has just arrived (proto/inference.proto).
+  INFO(*answers.grpc);
+  CHECK((absl::IsUnavailable(*answers.grpc) || absl::IsCancelled(*answers.grpc)));
   answers.grpc.reset();
   first.context.TryCancel();
   return answers;
