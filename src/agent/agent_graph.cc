@@ -22,17 +22,14 @@ bool Waits(const StreamingPrompt& streaming, const std::vector<size_t>& indices)
 // Removes an output that is about to be deleted from a prompt. REQUIRES: the prompt has settled all
 // its references to the output.
 void Unlink(StreamingPrompt& streaming, AgentOutput& output) {
-  for (const size_t i : streaming.upstreams.at(&output)) {
-    streaming.sources[i] = nullptr;
-    streaming.dropped_agents[i] = output.agent;
-  }
+  for (const size_t i : streaming.upstreams.at(&output)) streaming.sources[i] = nullptr;
   streaming.upstreams.erase(&output);
 }
 
 // Returns the name that stands for AgentName.
 std::string AgentOf(const StreamingPrompt& streaming, size_t index) {
-  const AgentOutput* upstream = streaming.sources[index];
-  const std::string& agent = upstream == nullptr ? streaming.dropped_agents[index] : upstream->agent;
+  const std::string& agent =
+      streaming.prompt.settled(index) ? streaming.settled_agents[index] : streaming.sources[index]->agent;
   return agent.empty() ? NameOf(streaming.prompt.reference(index).upstream) : agent;
 }
 
@@ -255,7 +252,7 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
     AgentOutput* upstream = Find(reference.upstream);
     if (upstream == nullptr) upstream = AnnounceFor(reference, now);
     streaming.sources.push_back(upstream);
-    streaming.dropped_agents.emplace_back();
+    streaming.settled_agents.emplace_back();
     if (upstream != nullptr) {
       upstream->downstreams.insert(&node);
       streaming.upstreams[upstream].push_back(i);
@@ -275,7 +272,7 @@ absl::Status AgentGraph::SettleKnown(AgentNode& node, absl::Time now) {
     if (upstream == nullptr) {
       const Reference& reference = node.streaming->prompt.reference(i);
       const Refusal* refusal = RefusalOf(reference.upstream, now);
-      if (refusal != nullptr) node.streaming->dropped_agents[i] = refusal->agent;
+      if (refusal != nullptr) node.streaming->settled_agents[i] = refusal->agent;
       RETURN_IF_ERROR(
           Settle(node, i, refusal == nullptr ? NotFound(reference.upstream, reference.path) : refusal->status));
     } else if (upstream->state == State::kEnded) {
@@ -348,6 +345,8 @@ absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Statu
   const Reference& reference = prompt.reference(index);
   const AgentOutput* upstream = node.streaming->sources[index];
   Output* text = upstream == nullptr ? nullptr : upstream->text.get();
+  // A later submission does not change the name, which the prompt may have already.
+  if (upstream != nullptr) node.streaming->settled_agents[index] = upstream->agent;
   if (!status.ok() && reference.on_failure == OnFailure::kAbort) {
     if (!prompt.may_discard()) return UpstreamFailed(reference.upstream, status, prompt.spec().first);
     prompt.Discard(index);

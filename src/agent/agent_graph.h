@@ -82,8 +82,8 @@ struct StreamingPrompt {
   std::vector<absl::Time> deadlines{};  // by reference
   // By reference. Null if the graph has dropped the output; the reference is settled then.
   std::vector<AgentOutput*> sources{};
-  // By reference. The agent name of an output that the graph has dropped.
-  std::vector<std::string> dropped_agents{};
+  // By reference. The agent name of its output when the reference was settled.
+  std::vector<std::string> settled_agents{};
   // The indexes of the references to each output.
   absl::flat_hash_map<AgentOutput*, std::vector<size_t>> upstreams{};
 };

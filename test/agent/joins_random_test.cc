@@ -15,7 +15,8 @@ namespace {
 struct Outcome {
   size_t reference = 0;
   absl::Status status{};
-  std::string text{};  // of the output so far
+  std::string text{};   // of the output so far
+  std::string agent{};  // the name as of now
 };
 
 class RandomJoin {
@@ -80,6 +81,8 @@ class RandomJoin {
     std::string agent{}, text{};
     bool submitted = false, ended = false, refused = false;
     absl::Status status{};
+    // The graph learns the agent from a submission, which may be refused.
+    std::string name() const { return agent.empty() || !(submitted || refused) ? id : agent; }
   };
 
   int Below(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
@@ -129,15 +132,15 @@ class RandomJoin {
     submitted_at_ = world_.now;
     for (size_t i = 0; i < references_.size(); ++i) {
       const Upstream& upstream = Find(references_[i].upstream);
-      if (upstream.ended) outcomes_.push_back({i, upstream.status, upstream.text});
-      if (upstream.refused) outcomes_.push_back({i, absl::InvalidArgumentError("why"), ""});
+      if (upstream.ended) outcomes_.push_back({i, upstream.status, upstream.text, upstream.name()});
+      if (upstream.refused) outcomes_.push_back({i, absl::InvalidArgumentError("why"), "", upstream.name()});
     }
     const absl::Status status = world_.Submit(prompt_);
     if (!status.ok()) world_.reported["down"].failure = status;
   }
   void Settle(const RequestId& upstream, const absl::Status& status, const std::string& text) {
     for (size_t i = 0; submitted_ && i < references_.size(); ++i) {
-      if (references_[i].upstream == upstream) outcomes_.push_back({i, status, text});
+      if (references_[i].upstream == upstream) outcomes_.push_back({i, status, text, Find(upstream).name()});
     }
   }
   void Advance(absl::Duration time) {
@@ -148,7 +151,8 @@ class RandomJoin {
     }
     std::ranges::sort(passed);
     for (const auto& [deadline, i] : passed) {
-      outcomes_.push_back({i, absl::DeadlineExceededError("late"), Find(references_[i].upstream).text});
+      const Upstream& upstream = Find(references_[i].upstream);
+      outcomes_.push_back({i, absl::DeadlineExceededError("late"), upstream.text, upstream.name()});
     }
     world_.Advance(time);
   }
@@ -199,10 +203,10 @@ class RandomJoin {
     return prompt;
   }
   void AddLabel(const std::vector<LabelPart>& label, size_t source, Ids& prompt) {
-    const Upstream& upstream = Find(references_[source].upstream);
+    const auto outcome = std::ranges::find(outcomes_, source, &Outcome::reference);
     for (const LabelPart& part : label) {
       const auto* text = std::get_if<Ids>(&part);
-      const Ids ids = text != nullptr ? *text : Bytes(upstream.agent.empty() ? upstream.id : upstream.agent);
+      const Ids ids = text != nullptr ? *text : Bytes(outcome->agent);
       prompt.insert(prompt.end(), ids.begin(), ids.end());
     }
   }
