@@ -46,10 +46,13 @@ class WaitingTest(unittest.TestCase):
         readers = [flow.agent("reader", "Read ", upstream, f" {n}", sampling=GREEDY) for n in range(4)]
         self.await_waiting(server, 4)
         written = flow.agent(upstream, "Write", sampling=GREEDY).result()
+        read = [reader.result().token_ids for reader in readers]
+        # The readers have all four slots until they end.
+        server.await_no_live_request()
         output = TokenIds([id for id in written.token_ids if id not in SPECIAL])
-        for n, reader in enumerate(readers):
+        for n, tokens in enumerate(read):
             alone = flow.agent("alone", "Read ", output, f" {n}", sampling=GREEDY)
-            self.assertEqual(reader.result().token_ids, alone.result().token_ids)
+            self.assertEqual(tokens, alone.result().token_ids)
         self.assert_nothing_waits(server)
 
     def test_waiting_requests_have_a_limit_of_their_own(self):
