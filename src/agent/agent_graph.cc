@@ -42,19 +42,14 @@ bool AgentOutput::ById::operator()(const AgentNode* a, const AgentNode* b) const
 // --- requests ------------------------------------------------------------------------------------
 
 AgentOutput* AgentGraph::Find(const RequestId& id) const {
-  if (const auto found = outputs_.find(id); found != outputs_.end()) return found->second.get();
+  if (AgentOutput* output = outputs_.Find(id)) return output;
   const AgentNode* node = find_(id);
   return node == nullptr ? nullptr : node->output.get();
 }
 
-const AgentGraph::Refusal* AgentGraph::RefusalOf(const RequestId& id, absl::Time now) const {
-  const Refusal* refusal = refused_.Find(id);
-  return refusal == nullptr || refusal->expires <= now ? nullptr : refusal;
-}
-
 absl::Status AgentGraph::CheckUpstream(const Reference& reference, absl::Time now) const {
   if (reference.announced || Find(reference.upstream) != nullptr) return absl::OkStatus();
-  if (reference.on_failure != OnFailure::kAbort || RefusalOf(reference.upstream, now) != nullptr) {
+  if (reference.on_failure != OnFailure::kAbort || outputs_.RefusalOf(reference.upstream, now) != nullptr) {
     return absl::OkStatus();
   }
   return NotFound(reference.upstream, reference.path);
@@ -70,7 +65,7 @@ absl::Status AgentGraph::NotFound(const RequestId& upstream, std::string_view pa
 
 bool AgentGraph::Announces(const Reference& reference, absl::Time now) const {
   if (Find(reference.upstream) != nullptr) return false;
-  const Refusal* refusal = RefusalOf(reference.upstream, now);
+  const Refusal* refusal = outputs_.RefusalOf(reference.upstream, now);
   return refusal == nullptr ? reference.announced : refusal->fails > now;
 }
 
@@ -86,13 +81,14 @@ absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& 
     ++references;
     announces += Announces(*reference, now);
   }
-  if (counts_.announced + announces > limits_.announced) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "output_of: ", counts_.announced, " requests are announced and not submitted, limit ", limits_.announced));
+  if (outputs_.counts().announced + announces > limits_.announced) {
+    return absl::ResourceExhaustedError(absl::StrCat("output_of: ", outputs_.counts().announced,
+                                                     " requests are announced and not submitted, limit ",
+                                                     limits_.announced));
   }
-  if (counts_.references + references > limits_.references) {
+  if (references_ + references > limits_.references) {
     return absl::ResourceExhaustedError(absl::StrCat("output_of: the streaming prompts of this router have ",
-                                                     counts_.references, " references, limit ", limits_.references,
+                                                     references_, " references, limit ", limits_.references,
                                                      "; this prompt adds ", references));
   }
   if (!IsCycle(id, spec)) return absl::OkStatus();
@@ -131,8 +127,8 @@ absl::Status AgentGraph::CheckId(const AgentNode& node) const {
   if (node.output != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat("request_id: '", NameOf(*node.id), "' is in use by a live request"));
   }
-  const auto found = outputs_.find(*node.id);
-  if (found != outputs_.end() && found->second->state == State::kEnded && !found->second->downstreams.empty()) {
+  const AgentOutput* found = outputs_.Find(*node.id);
+  if (found != nullptr && found->state == State::kEnded && !found->downstreams.empty()) {
     return absl::AlreadyExistsError(
         absl::StrCat("request_id: an unfinished prompt refers to the output of '", NameOf(*node.id), "'"));
   }
@@ -142,13 +138,13 @@ absl::Status AgentGraph::CheckId(const AgentNode& node) const {
 // REQUIRES: CheckId is OK.
 void AgentGraph::Enter(AgentNode& node, const Tokenizer& tokenizer) {
   replaced_ = nullptr;
-  refused_.Erase(*node.id);
-  const auto found = outputs_.find(*node.id);
-  if (found != outputs_.end() && found->second->state == State::kAnnounced) {
-    node.output = Drop(*node.id);
+  outputs_.ForgetRefusal(*node.id);
+  const AgentOutput* found = outputs_.Find(*node.id);
+  if (found != nullptr && found->state == State::kAnnounced) {
+    node.output = outputs_.Drop(*node.id);
     node.output->announced_until = std::exchange(node.output->expires, absl::InfiniteFuture());
   } else {
-    if (found != outputs_.end()) replaced_ = Drop(*node.id);
+    if (found != nullptr) replaced_ = outputs_.Drop(*node.id);
     node.output = std::make_unique<AgentOutput>();
   }
   node.output->refusal = absl::OkStatus();
@@ -191,11 +187,12 @@ void AgentGraph::Undo(AgentNode& node) {
   std::unique_ptr<AgentOutput> output = std::move(node.output);
   if (!output->downstreams.empty()) {
     const absl::Time until = output->announced_until;
-    return Announce(*node.id, std::move(output), until);
+    outputs_.Announce(*node.id, std::move(output), until);
+    return;
   }
   if (replaced_ == nullptr) return;
   const absl::Time until = replaced_->expires;
-  Keep(*node.id, std::move(replaced_), until);
+  outputs_.Keep(*node.id, std::move(replaced_), until);
 }
 
 void AgentGraph::Refused(const RequestId& id, const std::string& agent, const absl::Status& status,
@@ -205,27 +202,12 @@ void AgentGraph::Refused(const RequestId& id, const std::string& agent, const ab
   if (absl::IsAlreadyExists(status) || (output != nullptr && output->state != State::kAnnounced)) return;
   const absl::Status cause = AsRootCause(status, NameOf(id), agent);
   const absl::Time fails = MayRetry(status) ? now + retry_after + limits_.wait_retry : now;
-  refused_.Put(id, {cause, agent, fails, fails + limits_.keep_output});
+  outputs_.SetRefusal(id, {cause, agent, fails, fails + limits_.keep_output});
   if (output == nullptr) return;
   output->agent = agent;
-  if (fails <= now) {
-    timers_.erase({output->expires, TimerKind::kOutput, id, 0});
-    return FailAnnounced(id, *output, cause);
-  }
-  std::unique_ptr<AgentOutput> announced = Drop(id);
-  announced->refusal = cause;
-  Announce(id, std::move(announced), fails);
-}
-
-// Makes `output` an announced output, whose request must be submitted before `until`.
-void AgentGraph::Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
-  output->state = State::kAnnounced;
-  output->producer = nullptr;
-  output->text = nullptr;
-  output->expires = until;
-  timers_.insert({until, TimerKind::kOutput, id, 0});
-  ++counts_.announced;
-  outputs_[id] = std::move(output);
+  if (fails <= now) return FailAnnounced(id, cause);
+  output->refusal = cause;
+  outputs_.Extend(id, fails);
 }
 
 // Announces the upstream request of a reference. Returns null if the request counts as failed or
@@ -233,20 +215,20 @@ void AgentGraph::Announce(const RequestId& id, std::unique_ptr<AgentOutput> outp
 AgentOutput* AgentGraph::AnnounceFor(const Reference& reference, absl::Time now) {
   if (!Announces(reference, now)) return nullptr;
   auto output = std::make_unique<AgentOutput>();
-  const Refusal* refusal = RefusalOf(reference.upstream, now);
+  const Refusal* refusal = outputs_.RefusalOf(reference.upstream, now);
   if (refusal != nullptr) {
     output->refusal = refusal->status;
     output->agent = refusal->agent;
   }
-  Announce(reference.upstream, std::move(output), refusal == nullptr ? now + limits_.wait_announced : refusal->fails);
-  return outputs_.at(reference.upstream).get();
+  return &outputs_.Announce(reference.upstream, std::move(output),
+                            refusal == nullptr ? now + limits_.wait_announced : refusal->fails);
 }
 
 // Enters the new prompt's references in the outputs that they refer to.
 void AgentGraph::Link(AgentNode& node, absl::Time now) {
   StreamingPrompt& streaming = *node.streaming;
   streaming_.insert(&node);
-  counts_.references += static_cast<int64_t>(streaming.prompt.references());
+  references_ += static_cast<int64_t>(streaming.prompt.references());
   for (size_t i = 0; i < streaming.prompt.references(); ++i) {
     const Reference& reference = streaming.prompt.reference(i);
     AgentOutput* upstream = Find(reference.upstream);
@@ -259,7 +241,7 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
     }
     streaming.deadlines.push_back(now + reference.timeout);
     if (reference.timeout != absl::InfiniteDuration()) {
-      timers_.insert({now + reference.timeout, TimerKind::kReference, *node.id, i});
+      timers_.insert({now + reference.timeout, *node.id, i});
     }
   }
 }
@@ -271,7 +253,7 @@ absl::Status AgentGraph::SettleKnown(AgentNode& node, absl::Time now) {
     const AgentOutput* upstream = node.streaming->sources[i];
     if (upstream == nullptr) {
       const Reference& reference = node.streaming->prompt.reference(i);
-      const Refusal* refusal = RefusalOf(reference.upstream, now);
+      const Refusal* refusal = outputs_.RefusalOf(reference.upstream, now);
       if (refusal != nullptr) node.streaming->settled_agents[i] = refusal->agent;
       RETURN_IF_ERROR(
           Settle(node, i, refusal == nullptr ? NotFound(reference.upstream, reference.path) : refusal->status));
@@ -307,7 +289,7 @@ void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time n
   output.state = State::kEnded;
   output.producer = nullptr;
   SettleDownstreams(output, status);
-  Keep(*node.id, std::move(node.output), now + limits_.keep_output);
+  outputs_.Keep(*node.id, std::move(node.output), now + limits_.keep_output);
 }
 
 void AgentGraph::EndedWithoutOutput(AgentNode& node) {
@@ -412,47 +394,20 @@ void AgentGraph::StopStreaming(AgentNode& node) {
   if (node.streaming == nullptr) return;
   const std::unique_ptr<StreamingPrompt> streaming = std::move(node.streaming);
   streaming_.erase(&node);
-  counts_.references -= static_cast<int64_t>(streaming->prompt.references());
+  references_ -= static_cast<int64_t>(streaming->prompt.references());
   for (size_t i = 0; i < streaming->deadlines.size(); ++i) {
-    timers_.erase({streaming->deadlines[i], TimerKind::kReference, *node.id, i});
+    timers_.erase({streaming->deadlines[i], *node.id, i});
   }
   for (const auto& [upstream, indices] : streaming->upstreams) {
     upstream->downstreams.erase(&node);
     // No prompt refers to the announced request now, and no client has submitted it.
     if (upstream->state == State::kAnnounced && upstream->downstreams.empty()) {
-      Drop(streaming->prompt.reference(indices.front()).upstream);
+      outputs_.Drop(streaming->prompt.reference(indices.front()).upstream);
     }
   }
 }
 
-// --- ends ----------------------------------------------------------------------------------------
-
-void AgentGraph::Keep(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
-  output->expires = until;
-  output->bytes = output->text->bytes();
-  ++counts_.kept;
-  counts_.kept_bytes += output->bytes;
-  outputs_[id] = std::move(output);
-  timers_.insert({until, TimerKind::kOutput, id, 0});
-  for (auto timer = timers_.begin(); counts_.kept_bytes > limits_.kept_bytes && timer != timers_.end();) {
-    const auto& [time, kind, oldest, index] = *timer++;
-    if (kind != TimerKind::kOutput) continue;
-    const AgentOutput& candidate = *outputs_.at(oldest);
-    if (candidate.state == State::kEnded && candidate.downstreams.empty()) Drop(RequestId(oldest));
-  }
-}
-
-// Removes and returns an output. REQUIRES: it is announced or kept, and no prompt reads it.
-std::unique_ptr<AgentOutput> AgentGraph::Drop(const RequestId& id) {
-  const auto found = outputs_.find(id);
-  std::unique_ptr<AgentOutput> output = std::move(found->second);
-  timers_.erase({output->expires, TimerKind::kOutput, id, 0});
-  counts_.announced -= output->state == State::kAnnounced;
-  counts_.kept -= output->state == State::kEnded;
-  counts_.kept_bytes -= output->bytes;
-  outputs_.erase(found);
-  return output;
-}
+// --- actions -------------------------------------------------------------------------------------
 
 void AgentGraph::ForgetActions(const AgentNode& node) {
   std::erase_if(actions_, [&](const AgentAction& action) {
@@ -461,9 +416,12 @@ void AgentGraph::ForgetActions(const AgentNode& node) {
 }
 
 AgentGraph::Counts AgentGraph::counts() const {
-  Counts counts = counts_;
-  counts.streaming = std::ssize(streaming_);
-  return counts;
+  const OutputTable::Counts& outputs = outputs_.counts();
+  return {.streaming = std::ssize(streaming_),
+          .references = references_,
+          .announced = outputs.announced,
+          .kept = outputs.kept,
+          .kept_bytes = outputs.kept_bytes};
 }
 
 // Merges the increments of a prompt into one action, so that no worker begins a step with a part of
@@ -493,43 +451,47 @@ std::vector<AgentAction> AgentGraph::TakeActions() {
 // --- time ----------------------------------------------------------------------------------------
 
 absl::Time AgentGraph::NextTick() const {
-  return timers_.empty() ? absl::InfiniteFuture() : std::get<absl::Time>(*timers_.begin());
+  const absl::Time reference = timers_.empty() ? absl::InfiniteFuture() : std::get<absl::Time>(*timers_.begin());
+  return std::min(reference, outputs_.NextExpiry().first);
 }
 
 void AgentGraph::Tick(absl::Time now) {
-  while (!timers_.empty() && std::get<absl::Time>(*timers_.begin()) <= now) {
-    const auto [time, kind, id, index] = *timers_.begin();
-    timers_.erase(timers_.begin());
-    if (kind == TimerKind::kReference) {
-      const size_t indices[] = {index};
-      SettleAndAdvance(*find_(id), indices,
-                       absl::DeadlineExceededError("the output was not complete before the reference's timeout"));
+  while (NextTick() <= now) {
+    const auto [expiry, id] = outputs_.NextExpiry();
+    if (timers_.empty() || expiry <= std::get<absl::Time>(*timers_.begin())) {
+      Expire(id, now);
       continue;
     }
-    AgentOutput& output = *outputs_.at(id);
-    if (output.state == State::kAnnounced) {
-      FailAnnounced(id, output,
-                    output.refusal.ok()
-                        ? absl::DeadlineExceededError(absl::StrCat("the request was announced and not submitted for ",
-                                                                   absl::FormatDuration(limits_.wait_announced)))
-                        : output.refusal);
-    } else if (output.downstreams.empty()) {
-      Drop(id);
-    } else {
-      // A prompt has not reached this reference yet and will read the output later.
-      output.expires = now + limits_.keep_output;
-      timers_.insert({output.expires, TimerKind::kOutput, id, 0});
-    }
+    const auto [timeout, reader, index] = *timers_.begin();
+    timers_.erase(timers_.begin());
+    const size_t indices[] = {index};
+    SettleAndAdvance(*find_(reader), indices,
+                     absl::DeadlineExceededError("the output was not complete before the reference's timeout"));
   }
 }
 
-// Ends the wait for an announced request, and drops its output. REQUIRES: the output has no timer.
-void AgentGraph::FailAnnounced(const RequestId& id, AgentOutput& output, const absl::Status& status) {
-  SettleDownstreams(output, status);
-  if (!outputs_.contains(id)) return;  // the last downstream prompt dropped it
+void AgentGraph::Expire(const RequestId& id, absl::Time now) {
+  const AgentOutput& output = *outputs_.Find(id);
+  if (output.state == State::kAnnounced) {
+    const absl::Status late = absl::DeadlineExceededError(
+        absl::StrCat("the request was announced and not submitted for ", absl::FormatDuration(limits_.wait_announced)));
+    FailAnnounced(id, output.refusal.ok() ? late : output.refusal);
+  } else if (output.downstreams.empty()) {
+    outputs_.Drop(id);
+  } else {
+    // A prompt has not reached this reference yet and will read the output later.
+    outputs_.Extend(id, now + limits_.keep_output);
+  }
+}
+
+// Ends the wait for an announced request, and drops its output.
+void AgentGraph::FailAnnounced(const RequestId& id, const absl::Status& status) {
+  SettleDownstreams(*outputs_.Find(id), status);
+  AgentOutput* output = outputs_.Find(id);
+  if (output == nullptr) return;  // the last downstream prompt dropped it
   // The remaining prompts have settled their references to the output and go on without it.
-  for (AgentNode* downstream : output.downstreams) Unlink(*downstream->streaming, output);
-  Drop(id);
+  for (AgentNode* downstream : output->downstreams) Unlink(*downstream->streaming, *output);
+  outputs_.Drop(id);
 }
 
 std::vector<AgentNode*> AgentGraph::DownstreamsOf(const AgentNode& node) {
@@ -548,33 +510,25 @@ std::vector<AgentNode*> AgentGraph::UpstreamsOf(const AgentNode& node) {
 }
 
 void AgentGraph::CheckInvariants() const {
-  Counts counts;
-  size_t timers = outputs_.size();
-  for (const auto& [id, output] : outputs_) {
-    counts.announced += output->state == State::kAnnounced;
-    counts.kept += output->state == State::kEnded;
-    counts.kept_bytes += output->bytes;
-    BATON_CHECK(output->state != State::kLive && output->producer == nullptr, id);
-    BATON_CHECK((output->text == nullptr) == (output->state == State::kAnnounced), id);
-    BATON_CHECK(timers_.contains({output->expires, TimerKind::kOutput, id, 0}), id);
-    for (AgentNode* downstream : output->downstreams) BATON_CHECK(streaming_.contains(downstream), id);
-  }
+  outputs_.CheckInvariants();
+  int64_t references = 0;
+  size_t timers = 0;
   for (const AgentNode* node : streaming_) {
     BATON_CHECK(node->streaming != nullptr && node->output != nullptr && node->output->producer == node, *node->id);
     const Prompt& prompt = node->streaming->prompt;
-    counts.references += static_cast<int64_t>(prompt.references());
+    references += static_cast<int64_t>(prompt.references());
     for (const auto& [upstream, indices] : node->streaming->upstreams) {
       BATON_CHECK(upstream->downstreams.contains(const_cast<AgentNode*>(node)), *node->id);
     }
     for (size_t i = 0; i < prompt.references(); ++i) {
       const absl::Time deadline = node->streaming->deadlines[i];
-      const bool timed = timers_.contains({deadline, TimerKind::kReference, *node->id, i});
+      const bool timed = timers_.contains({deadline, *node->id, i});
       timers += timed;
       BATON_CHECK(timed || prompt.settled(i) || deadline == absl::InfiniteFuture(), *node->id);
       BATON_CHECK(prompt.settled(i) || node->streaming->sources[i] != nullptr, *node->id);
     }
   }
-  BATON_CHECK(counts == counts_ && timers == timers_.size(), "the counts of the graph are wrong");
+  BATON_CHECK(references == references_ && timers == timers_.size(), "the counts of the graph are wrong");
 }
 
 }  // namespace baton

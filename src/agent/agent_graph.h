@@ -19,17 +19,16 @@
 #include <variant>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "agent/output.h"
+#include "agent/output_table.h"
 #include "agent/prompt.h"
 #include "agent/scoped_id.h"
 #include "base/ids.h"
-#include "base/lru_map.h"
 
 namespace baton {
 
@@ -49,30 +48,6 @@ struct AgentLimits {
   int32_t announced = 65536;
   // Upper bound on the references of all streaming prompts.
   int64_t references = 65536;
-};
-
-struct AgentNode;
-
-// An output, and the streaming prompts that refer to it.
-struct AgentOutput {
-  // kAnnounced: prompts refer to a request that is not submitted yet.
-  // kLive: the request is live.
-  // kEnded: the request has ended.
-  enum class State { kAnnounced, kLive, kEnded };
-  struct ById {
-    bool operator()(const AgentNode* a, const AgentNode* b) const;
-  };
-  State state = State::kAnnounced;
-  AgentNode* producer = nullptr;             // kLive: the request that generates it; else null
-  std::unique_ptr<Output> text{};            // null if kAnnounced
-  std::set<AgentNode*, ById> downstreams{};  // streaming prompts that refer to it
-  absl::Time expires = absl::InfiniteFuture();
-  // Value of `expires` before the request was submitted.
-  absl::Time announced_until = absl::InfiniteFuture();
-  // kAnnounced: why the last submission was refused. OK if none was.
-  absl::Status refusal{};
-  std::string agent{};  // the agent name of the last submission; empty: none
-  int64_t bytes = 0;    // as counted in kept_bytes
 };
 
 // A prompt some of whose references are unfinished.
@@ -122,7 +97,9 @@ class AgentGraph {
   // Finds the node of a live request by its id. Returns null if no such request is live.
   using FindNode = std::function<AgentNode*(const RequestId& id)>;
   AgentGraph(AgentLimits limits, FindNode find)
-      : limits_(limits), find_(std::move(find)), refused_(static_cast<size_t>(limits.refused)) {}
+      : limits_(limits),
+        find_(std::move(find)),
+        outputs_({.kept_bytes = limits.kept_bytes, .refusals = limits.refused}) {}
 
   // Adds a request whose prompt is complete. Other prompts can refer to its output from now on.
   // Fails with ALREADY_EXISTS, as Submit does.
@@ -198,30 +175,24 @@ class AgentGraph {
 
  private:
   using State = AgentOutput::State;
-  enum class TimerKind { kOutput, kReference };
-  // `fails` is the time from which the request counts as failed. Its status has a root cause.
-  struct Refusal {
-    absl::Status status{};
-    std::string agent{};
-    absl::Time fails, expires;
-  };
-  using Timer = std::tuple<absl::Time, TimerKind, RequestId, size_t>;
+  using Refusal = OutputTable::Refusal;
+  // The timeout of a reference: the id of the prompt's request, and the reference's index.
+  using ReferenceTimer = std::tuple<absl::Time, RequestId, size_t>;
 
   // Finds an announced, live or kept output. Returns null if there is none.
   AgentOutput* Find(const RequestId& id) const;
   absl::Status CheckId(const AgentNode& node) const;
   void Enter(AgentNode& node, const Tokenizer& tokenizer);
   absl::Status CheckReferences(const RequestId& id, const PromptSpec& spec, absl::Time now) const;
-  const Refusal* RefusalOf(const RequestId& id, absl::Time now) const;
   absl::Status CheckUpstream(const Reference& reference, absl::Time now) const;
   absl::Status NotFound(const RequestId& upstream, std::string_view path) const;
   // Whether the reference makes its upstream request an announced one, or would do so.
   bool Announces(const Reference& reference, absl::Time now) const;
   bool IsCycle(const RequestId& id, const PromptSpec& spec) const;
   void Link(AgentNode& node, absl::Time now);
-  void Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until);
   AgentOutput* AnnounceFor(const Reference& reference, absl::Time now);
-  void FailAnnounced(const RequestId& id, AgentOutput& output, const absl::Status& status);
+  void FailAnnounced(const RequestId& id, const absl::Status& status);
+  void Expire(const RequestId& id, absl::Time now);
   absl::Status SettleKnown(AgentNode& node, absl::Time now);
   absl::Status Settle(AgentNode& node, size_t index, const absl::Status& status);
   void SettleAndAdvance(AgentNode& node, std::span<const size_t> indices, const absl::Status& status);
@@ -230,20 +201,16 @@ class AgentGraph {
   void Advance(AgentNode& node);
   void Fail(AgentNode& node, const absl::Status& status);
   void StopStreaming(AgentNode& node);
-  void Keep(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until);
-  std::unique_ptr<AgentOutput> Drop(const RequestId& id);
   void ForgetActions(const AgentNode& node);
 
   const AgentLimits limits_;
   const FindNode find_;
-  // Announced and kept outputs. A live request owns its output.
-  absl::flat_hash_map<RequestId, std::unique_ptr<AgentOutput>> outputs_;
+  OutputTable outputs_;                        // a live request owns its output
   absl::flat_hash_set<AgentNode*> streaming_;  // nodes with streaming prompts
   // The kept output that the last Add or Submit replaced, for Refused.
   std::unique_ptr<AgentOutput> replaced_;
-  LruMap<RequestId, Refusal> refused_;
-  std::set<Timer> timers_;
-  Counts counts_;  // except `streaming`
+  std::set<ReferenceTimer> timers_;
+  int64_t references_ = 0;  // of streaming prompts
   std::vector<AgentAction> actions_;
 };
 

@@ -1,0 +1,105 @@
+// The outputs that no live request owns, and the reasons why submissions were refused.
+//
+// An output is in one of two states here. It is announced, if prompts refer to a request that no
+// client has submitted. It is kept for a while after its request ended. Each has a time from which
+// it expires.
+//
+// I/O-free: the time comes in. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "agent/output.h"
+#include "base/ids.h"
+#include "base/lru_map.h"
+
+namespace baton {
+
+struct AgentNode;
+
+// An output, and the streaming prompts that refer to it.
+struct AgentOutput {
+  // kAnnounced: prompts refer to a request that is not submitted yet.
+  // kLive: the request is live, and owns the output.
+  // kEnded: the request has ended.
+  enum class State { kAnnounced, kLive, kEnded };
+  struct ById {
+    bool operator()(const AgentNode* a, const AgentNode* b) const;
+  };
+  State state = State::kAnnounced;
+  AgentNode* producer = nullptr;             // kLive: the request that generates it; else null
+  std::unique_ptr<Output> text{};            // null if kAnnounced
+  std::set<AgentNode*, ById> downstreams{};  // streaming prompts that refer to it
+  absl::Time expires = absl::InfiniteFuture();
+  // Value of `expires` before the request was submitted.
+  absl::Time announced_until = absl::InfiniteFuture();
+  // kAnnounced: why the last submission was refused. OK if none was.
+  absl::Status refusal{};
+  std::string agent{};  // the agent name of the last submission; empty: none
+  int64_t bytes = 0;    // as counted in kept_bytes
+};
+
+class OutputTable {
+ public:
+  struct Limits {
+    int64_t kept_bytes = int64_t{256} << 20;
+    int32_t refusals = 16384;  // >= 1
+  };
+  explicit OutputTable(const Limits& limits) : limits_(limits), refusals_(static_cast<size_t>(limits.refusals)) {}
+
+  // Returns null if the table has no such output.
+  AgentOutput* Find(const RequestId& id) const;
+  // Adds an announced output. Its request must be submitted before `until`. REQUIRES: the table has
+  // no output with this id.
+  AgentOutput& Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until);
+  // Adds the output of an ended request. If there are too many bytes, drops those that expire first
+  // and that no prompt refers to. REQUIRES: as Announce.
+  void Keep(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until);
+  // Sets another time of expiry. REQUIRES: the table has the output.
+  void Extend(const RequestId& id, absl::Time until);
+  // Removes and returns an output. REQUIRES: the table has it, and no prompt reads it.
+  std::unique_ptr<AgentOutput> Drop(const RequestId& id);
+
+  // The id of the output that expires first, and the time. InfiniteFuture: the table is empty.
+  std::pair<absl::Time, RequestId> NextExpiry() const;
+
+  // Why the last submission of a request was refused. `fails` is the time from which the request
+  // counts as failed. `status` has a root cause.
+  struct Refusal {
+    absl::Status status{};
+    std::string agent{};
+    absl::Time fails, expires;
+  };
+  // Returns null if there is no refusal, or if it has expired.
+  const Refusal* RefusalOf(const RequestId& id, absl::Time now) const;
+  void SetRefusal(const RequestId& id, Refusal refusal) { refusals_.Put(id, std::move(refusal)); }
+  void ForgetRefusal(const RequestId& id) { refusals_.Erase(id); }
+
+  struct Counts {
+    int64_t announced = 0;
+    int64_t kept = 0;
+    int64_t kept_bytes = 0;
+    friend bool operator==(const Counts&, const Counts&) = default;
+  };
+  const Counts& counts() const { return counts_; }
+  void CheckInvariants() const;
+
+ private:
+  void Add(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until);
+
+  const Limits limits_;
+  absl::flat_hash_map<RequestId, std::unique_ptr<AgentOutput>> outputs_;
+  std::set<std::pair<absl::Time, RequestId>> expiries_;
+  LruMap<RequestId, Refusal> refusals_;
+  Counts counts_;
+};
+
+}  // namespace baton
