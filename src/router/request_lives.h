@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "request/timeline.h"
 #include "router/request_table.h"
-#include "router/timeline.h"
 
 namespace baton {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "catch.h"
-#include "router/timeline.h"
+#include "request/timeline.h"
 
 namespace baton {
 

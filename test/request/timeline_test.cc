@@ -1,4 +1,4 @@
-#include "router/timeline.h"
+#include "request/timeline.h"
 
 #include <random>
 

@@ -16,8 +16,8 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "request/answers.h"
+#include "request/request_outcome.h"
 #include "request/request_stages.h"
-#include "router/request_outcome.h"
 
 namespace baton {
 
