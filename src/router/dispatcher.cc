@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <memory>
 
-#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "model/sampler.h"
 #include "router/internal_request.h"
 #include "router/request_context.h"
+#include "router/session_needs.h"
 #include "text/detokenizer.h"
 
 namespace baton {
@@ -109,7 +109,7 @@ absl::Status Dispatcher::SubmitToCore(Request& request, absl::Time now) {
     workload_->Arrived(request, lengths, FirstUpstream(request.asked), now);
     request.placement.route.queue_order = now + workload_->ArrivalOffset(request, now);
   }
-  if (gate_ && !gated && IsNeeded(request)) AdmitUpstreams(request, now);
+  if (gate_ && !gated && IsNeeded(request)) AdmitUpstreams(*gate_, request, now);
   return core_.Submit(request, now);
 }
 
@@ -129,7 +129,7 @@ void Dispatcher::Admit(Request& request, absl::Time now) {
     core_.Admit(request, now);
     NoteSlot(request);
   }
-  AdmitUpstreams(request, now);
+  AdmitUpstreams(*gate_, request, now);
 }
 
 void Dispatcher::NoteSlot(const Request& request) {
@@ -142,39 +142,6 @@ void Dispatcher::GoOn(Request& request, absl::Time now) {
   NoteSlot(request);
   request.placement.route.streaming ? core_.Closed(request, now) : core_.Admit(request, now);
   NoteWaiting(request);
-}
-
-bool Dispatcher::IsNeeded(const Request& request) {
-  absl::flat_hash_set<const Request*> seen;
-  std::vector<const Request*> open{&request};
-  while (!open.empty()) {
-    const std::vector<AgentNode*> downstreams = AgentGraph::DownstreamsOf(open.back()->node);
-    open.pop_back();
-    for (const AgentNode* node : downstreams) {
-      const Request* downstream = node->request;
-      const SessionGate::State state = downstream->session.state;
-      if (state == SessionGate::State::kAdmitted) return true;
-      if (state == SessionGate::State::kUnknown && seen.insert(downstream).second) open.push_back(downstream);
-    }
-  }
-  return false;
-}
-
-void Dispatcher::AdmitUpstreams(const Request& request, absl::Time now) {
-  absl::flat_hash_set<const Request*> seen;
-  std::vector<const Request*> open{&request};
-  while (!open.empty()) {
-    const std::vector<AgentNode*> upstreams = AgentGraph::UpstreamsOf(open.back()->node);
-    open.pop_back();
-    for (const AgentNode* node : upstreams) {
-      Request* upstream = node->request;
-      if (upstream->session.state != SessionGate::State::kUnknown) {
-        gate_->Needed(*upstream, now);
-      } else if (seen.insert(upstream).second) {
-        open.push_back(upstream);
-      }
-    }
-  }
 }
 
 absl::Duration Dispatcher::ArrivalOffset(const Request& request, absl::Time now) const {
@@ -215,20 +182,10 @@ void Dispatcher::EndAll(absl::Time now) {
 
 // --- workers -------------------------------------------------------------------------------------
 
-SessionGate::Capacity Dispatcher::KvCapacity() const {
-  SessionGate::Capacity capacity;
-  for (const auto& [link, worker] : core_.registry().workers()) {
-    if (worker.info.role != WorkerRole::kPrefill) continue;
-    capacity.blocks += worker.info.blocks_total;
-    capacity.host_blocks += worker.info.host_blocks;
-  }
-  return capacity;
-}
-
 void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
   commands_sent_[link] = 0;
   core_.WorkerAttached(link, info, now);
-  if (gate_) gate_->SetCapacity(KvCapacity());
+  if (gate_) gate_->SetCapacity(KvCapacity(core_.registry()));
   Act(now);
 }
 
@@ -244,7 +201,7 @@ void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
   contexts_.WorkerLost(link);
   if (gate_) {
     gate_->WorkerLost(link);
-    gate_->SetCapacity(KvCapacity());
+    gate_->SetCapacity(KvCapacity(core_.registry()));
   }
   Act(now);
   for (const RequestId& id : ids_of_worker) {
@@ -258,7 +215,11 @@ int64_t Dispatcher::Drain(const WorkerAddress& link, bool drained, absl::Time no
   return remaining;
 }
 
-void Dispatcher::WorkerLoaded(const WorkerAddress& link, WorkerLoad load, absl::Time now) {
+void Dispatcher::Reported(const WorkerAddress& link, WorkerReport report, absl::Time now) {
+  std::visit([&](auto& concrete) { On(link, std::move(concrete), now); }, report);
+}
+
+void Dispatcher::On(const WorkerAddress& link, WorkerLoad load, absl::Time now) {
   const auto sent = commands_sent_.find(link);
   if (sent == commands_sent_.end()) return;
   load.commands_sent = sent->second;
@@ -282,14 +243,14 @@ void Dispatcher::ForgetPlace(Request& request, absl::Time at) {
   request.done.reset();
 }
 
-void Dispatcher::OnUpdate(const WorkerAddress& link, const PrefillStarted& started, absl::Time now) {
+void Dispatcher::On(const WorkerAddress& link, const PrefillStarted& started, absl::Time now) {
   Request* request = requests_.FindByWorkerName(started.request_id);
   if (request == nullptr || request->placed_at != link || request->placement.waits()) return;
   request->placement.in_step = true;
   if (request->output.empty()) request->stages.Started(now);
 }
 
-void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now) {
+void Dispatcher::On(const WorkerAddress& link, PrefillDone done, absl::Time now) {
   Request* found = requests_.FindByWorkerName(done.request_id);
   if (found == nullptr) return Discard(done);
   Request& request = *found;
@@ -334,7 +295,7 @@ void Dispatcher::Discard(const PrefillDone& done) {
   }
 }
 
-void Dispatcher::OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now) {
+void Dispatcher::On(const WorkerAddress& link, const RequestFailed& failed, absl::Time now) {
   Request* request = requests_.FindByWorkerName(failed.request_id);
   if (request == nullptr) return;
   if (request->prefill_hint) {
@@ -347,12 +308,12 @@ void Dispatcher::OnFailed(const WorkerAddress& link, const RequestFailed& failed
   Act(now);
 }
 
-void Dispatcher::OnRoom(const WorkerAddress& link, const RoomReport& report, absl::Time now) {
+void Dispatcher::On(const WorkerAddress& link, const RoomReport& report, absl::Time now) {
   core_.OnRoom(link, report.requests, requests_.FindByWorkerName(report.kept), now);
   Act(now);
 }
 
-void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::Time now) {
+void Dispatcher::On(const WorkerAddress& link, TokenUpdate update, absl::Time now) {
   Request* found = requests_.FindByWorkerName(update.request_id);
   if (found == nullptr) return;
   Request& request = *found;
@@ -361,7 +322,7 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
     const std::string what = absl::StrCat("decode worker ", link, " sent ", complete.message());
     // The decode worker goes on with the request unless it is cancelled there.
     actions_.push_back(WorkerCommand{link, CancelJob{update.request_id}});
-    return OnFailed(link, {update.request_id, absl::InternalError(what), absl::ZeroDuration(), false}, now);
+    return On(link, RequestFailed{update.request_id, absl::InternalError(what), absl::ZeroDuration(), false}, now);
   }
   if (update.tokens.empty() && update.text.empty() && !update.finish) {  // the first step began
     if (request.placement.decode != link) return;

@@ -45,6 +45,7 @@ struct WorkerCommand {
   WorkerAddress worker;  // its configured address
   std::variant<PrefillJob, PrefillAppend, DecodeJob, CancelJob, KeepRoom> what;
 };
+using WorkerReport = std::variant<WorkerLoad, PrefillStarted, PrefillDone, RequestFailed, TokenUpdate, RoomReport>;
 struct RequestProgress {
   uint64_t number = 0;  // of the request's ticket
   // As the decode worker sent it, but request_id is the ScopedId.
@@ -120,12 +121,7 @@ class Dispatcher {
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   int64_t Drain(const WorkerAddress& link, bool drained, absl::Time now);
-  void WorkerLoaded(const WorkerAddress& link, WorkerLoad load, absl::Time now);
-  void OnUpdate(const WorkerAddress& link, const PrefillStarted& started, absl::Time now);
-  void OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now);
-  void OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now);
-  void OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::Time now);
-  void OnRoom(const WorkerAddress& link, const RoomReport& report, absl::Time now);
+  void Reported(const WorkerAddress& link, WorkerReport report, absl::Time now);
 
   void Tick(absl::Time now);
   // Before this time Tick does nothing.
@@ -156,14 +152,6 @@ class Dispatcher {
   void GoOn(Request& request, absl::Time now);
   // Passes on the gate's admission of a request.
   void Admit(Request& request, absl::Time now);
-  // Returns whether an admitted request depends on this one, directly or through requests without a
-  // session.
-  static bool IsNeeded(const Request& request);
-  // Admits the sessions of the requests that an admitted request depends on. The admitted request's
-  // session has a slot, so its upstream sessions must not wait for slots.
-  void AdmitUpstreams(const Request& request, absl::Time now);
-  // Returns the KV memory of all prefill workers.
-  SessionGate::Capacity KvCapacity() const;
   void NotePrefill(const Request& request, std::span<const BlockKey> keys, absl::Time now);
   // Returns the request's arrival offset, for the job that is sent now.
   absl::Duration ArrivalOffset(const Request& request, absl::Time now) const;
@@ -179,6 +167,13 @@ class Dispatcher {
   void ForgetPlace(Request& request, absl::Time at);
   // Notes that the request's present decode worker begins, or goes on with its output.
   void NoteDecodeWorker(Request& request) const;
+
+  void On(const WorkerAddress& link, WorkerLoad load, absl::Time now);
+  void On(const WorkerAddress& link, const PrefillStarted& started, absl::Time now);
+  void On(const WorkerAddress& link, PrefillDone done, absl::Time now);
+  void On(const WorkerAddress& link, const RequestFailed& failed, absl::Time now);
+  void On(const WorkerAddress& link, TokenUpdate update, absl::Time now);
+  void On(const WorkerAddress& link, const RoomReport& report, absl::Time now);
 
   // Carries out the actions of core, graph and gate.
   void Act(absl::Time now);

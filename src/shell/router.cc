@@ -489,23 +489,23 @@ void Router::OnDecodeEvent(const WorkerAddress& link, worker::v1::DecodeEvent& e
 }
 
 void Router::OnLoad(const WorkerAddress& link, const worker::v1::Load& load) {
-  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.WorkerLoaded(link, FromProto(load), now); });
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Reported(link, FromProto(load), now); });
 }
 
 void Router::OnPrefillStarted(const WorkerAddress& link, const PrefillStarted& started) {
-  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.OnUpdate(link, started, now); });
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Reported(link, started, now); });
 }
 
 void Router::OnPrefillDone(const WorkerAddress& link, PrefillDone done) {
-  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.OnPrefillDone(link, std::move(done), now); });
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Reported(link, std::move(done), now); });
 }
 
 void Router::OnFailed(const WorkerAddress& link, const RequestFailed& failed) {
-  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.OnFailed(link, failed, now); });
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Reported(link, failed, now); });
 }
 
 void Router::OnRoom(const WorkerAddress& link, const worker::v1::Room& room) {
-  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.OnRoom(link, FromProto(room), now); });
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Reported(link, FromProto(room), now); });
 }
 
 void Router::OnUpdates(const WorkerAddress& link, worker::v1::StepUpdates& step) {
@@ -513,7 +513,7 @@ void Router::OnUpdates(const WorkerAddress& link, worker::v1::StepUpdates& step)
   updates.reserve(static_cast<size_t>(step.updates_size()));
   for (auto& update : *step.mutable_updates()) updates.push_back(FromProto(std::move(update)));
   Drive([&](Dispatcher& dispatcher, absl::Time now) {
-    for (TokenUpdate& update : updates) dispatcher.OnUpdate(link, std::move(update), now);
+    for (TokenUpdate& update : updates) dispatcher.Reported(link, std::move(update), now);
   });
 }
 

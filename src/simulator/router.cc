@@ -67,32 +67,32 @@ void SimulatedRouter::Cancel(const RequestId& id) {
 }
 
 void SimulatedRouter::OnLoad(const WorkerAddress& from, const WorkerLoad& load) {
-  dispatcher_.WorkerLoaded(from, load, queue_.Now());
+  dispatcher_.Reported(from, load, queue_.Now());
   Act();
 }
 
 void SimulatedRouter::OnPrefillDone(const WorkerAddress& from, const PrefillDone& done) {
-  dispatcher_.OnPrefillDone(from, done, queue_.Now());
+  dispatcher_.Reported(from, done, queue_.Now());
   Act();
 }
 
 void SimulatedRouter::OnFailed(const WorkerAddress& from, const RequestFailed& failed) {
-  dispatcher_.OnFailed(from, failed, queue_.Now());
+  dispatcher_.Reported(from, failed, queue_.Now());
   Act();
 }
 
 void SimulatedRouter::OnStarted(const WorkerAddress& from, const PrefillStarted& started) {
-  dispatcher_.OnUpdate(from, started, queue_.Now());
+  dispatcher_.Reported(from, started, queue_.Now());
   Act();
 }
 
 void SimulatedRouter::OnUpdates(const WorkerAddress& from, std::vector<TokenUpdate> updates) {
-  for (TokenUpdate& update : updates) dispatcher_.OnUpdate(from, std::move(update), queue_.Now());
+  for (TokenUpdate& update : updates) dispatcher_.Reported(from, std::move(update), queue_.Now());
   Act();
 }
 
 void SimulatedRouter::OnRoom(const WorkerAddress& from, const RoomReport& report) {
-  dispatcher_.OnRoom(from, report, queue_.Now());
+  dispatcher_.Reported(from, report, queue_.Now());
   Act();
 }
 

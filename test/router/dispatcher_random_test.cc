@@ -147,7 +147,7 @@ class RandomRequests {
       failed.no_room_to_decode = Below(2) == 0;
       failed.status =
           failed.no_room_to_decode ? absl::ResourceExhaustedError("no room") : absl::UnavailableError("by chance");
-      for (const char* worker : {kP, kD}) dispatcher_.OnFailed(worker, failed, now_);
+      for (const char* worker : {kP, kD}) dispatcher_.Reported(worker, failed, now_);
       request.complete = request.decoding = false;  // until a worker receives it again
     } else if (what == 5 && Below(2) == 0) {
       AddPrefillHint(request);
@@ -187,7 +187,7 @@ class RandomRequests {
   // The requests that the worker had go on without a failure.
   void RestartDecodeWorker() {
     for (const Accepted& request : all_) resumed += !request.over && request.decoding && !request.made.empty();
-    dispatcher_.WorkerLoaded(kD, {.draining = true}, now_);
+    dispatcher_.Reported(kD, WorkerLoad{.draining = true}, now_);
     dispatcher_.WorkerLost(kD, now_);
     dispatcher_.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now_);
   }
@@ -198,9 +198,10 @@ class RandomRequests {
     if (hint->complete) {
       PrefillDone done;
       done.request_id = hint->worker_id;
-      dispatcher_.OnPrefillDone(kP, std::move(done), now_);
+      dispatcher_.Reported(kP, std::move(done), now_);
     } else if (Below(4) == 0) {
-      dispatcher_.OnFailed(kP, {hint->worker_id, absl::ResourceExhaustedError("by chance"), absl::Seconds(1)}, now_);
+      dispatcher_.Reported(
+          kP, RequestFailed{hint->worker_id, absl::ResourceExhaustedError("by chance"), absl::Seconds(1)}, now_);
     }
   }
 
@@ -221,11 +222,11 @@ class RandomRequests {
         if (request.stepping > now_) request.stepping = std::min(request.prefilled + queued, now_);
       }
       request.made += update.text;
-      dispatcher_.OnUpdate(kD, std::move(update), now_);
+      dispatcher_.Reported(kD, std::move(update), now_);
     } else if (request.complete && Below(2) == 0) {
       // Reports after the first have no effect.
       request.started = std::min(request.started, now_);
-      dispatcher_.OnUpdate(kP, PrefillStarted{request.worker_id}, now_);
+      dispatcher_.Reported(kP, PrefillStarted{request.worker_id}, now_);
     } else if (request.complete) {
       PrefillDone done;
       done.request_id = request.worker_id;
@@ -233,7 +234,7 @@ class RandomRequests {
       for (int i = Below(4); i > 0; --i) done.steps.push_back({AnyTime(), AnyTime(), 1});
       if (!request.prefill_only) done.decode_incarnation = Incarnation(22);
       request.prefilled = now_;
-      dispatcher_.OnPrefillDone(kP, std::move(done), now_);
+      dispatcher_.Reported(kP, std::move(done), now_);
     }
   }
 

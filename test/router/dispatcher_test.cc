@@ -88,7 +88,7 @@ TEST_CASE("Dispatcher reports cached tokens of decoded and prefill-only requests
     done.cached_tokens = 12;
     done.shared_tokens = 4;
     done.held_tokens = prefill_only ? 0 : 20;
-    (*d).OnPrefillDone(kP, done, d.now);
+    (*d).Reported(kP, done, d.now);
     const Timeline::Lives lives = (*d).lives().Of(request.id, "", d.now);
     REQUIRE(lives.size() == 1);
     CHECK(lives[0]->outcome.cached_tokens == (prefill_only ? 16 : 36));
@@ -105,9 +105,9 @@ TEST_CASE("Dispatcher ignores reports under the old name when a request is place
   (*d).WorkerLost(kP, d.now);
   (*d).WorkerAttached(kP, BytesWorker(WorkerRole::kPrefill, kP, 12), d.now);
   CHECK(d.Take() == Lines{"prefill-1: open down#ab.2 "});
-  (*d).OnFailed(kP, {old, absl::InternalError("late"), absl::ZeroDuration()}, d.now);
+  (*d).Reported(kP, RequestFailed{old, absl::InternalError("late"), absl::ZeroDuration()}, d.now);
   CHECK(d.Take().empty());
-  (*d).OnFailed(kP, {d.NameOf("down"), absl::InternalError("broken"), absl::ZeroDuration()}, d.now);
+  (*d).Reported(kP, RequestFailed{d.NameOf("down"), absl::InternalError("broken"), absl::ZeroDuration()}, d.now);
   CHECK(d.Take() == Lines{"down ends INTERNAL, 0 tokens"});
 }
 
@@ -318,7 +318,7 @@ TEST_CASE("Dispatcher counts blocks as cached as the prefill worker reports") {
     done.request_id = d.NameOf("r");
     done.decode_incarnation = Incarnation(22);
     done.computed_tokens = computed;
-    (*d).OnPrefillDone(kP, done, d.now);
+    (*d).Reported(kP, done, d.now);
     CHECK(d.Uncached(request) == uncached);
     d.Made(d.NameOf("r"), "y", FinishReason::kStop);
     d.Take();
@@ -414,7 +414,7 @@ TEST_CASE("Dispatcher ends a shadow prefill with its request") {
     CHECK(std::ranges::count(driven.Take(), "prefill-1: close r~1#ab.2 ") == 1);
   }
   SECTION("the shadow prefill fails") {
-    (*driven).OnFailed(kP, {driven.NameOf("r~1"), absl::InternalError("broken"), {}}, driven.now);
+    (*driven).Reported(kP, RequestFailed{driven.NameOf("r~1"), absl::InternalError("broken"), {}}, driven.now);
     CHECK(driven.Take().empty());
     driven.Made(driven.NameOf("r"), "0123456789abcdef0123456789abcdef", FinishReason::kLength);
     CHECK(driven.Take().size() == 2);
@@ -422,7 +422,8 @@ TEST_CASE("Dispatcher ends a shadow prefill with its request") {
   }
   SECTION("the shadow prefill is refused, and no other worker is asked") {
     (*driven).WorkerAttached("prefill-2", BytesWorker(WorkerRole::kPrefill, "prefill-2", 12), driven.now);
-    (*driven).OnFailed(kP, {driven.NameOf("r~1"), absl::ResourceExhaustedError("full"), absl::Seconds(1)}, driven.now);
+    (*driven).Reported(kP, RequestFailed{driven.NameOf("r~1"), absl::ResourceExhaustedError("full"), absl::Seconds(1)},
+                       driven.now);
     CHECK(driven.Take().empty());
     driven.Made(driven.NameOf("r"), "0123456789abcdef0123456789abcdef", FinishReason::kLength);
     CHECK(driven.Take().size() == 2);

@@ -124,7 +124,7 @@ TEST_CASE("Dispatcher ends prefill hints when their call fails") {
   SECTION("the call is cancelled") { (*d).Cancel(call, d.now); }
   SECTION("the call is detached, and its prefill hints do not keep it alive") { (*d).Detach(call, d.now); }
   SECTION("the decode worker fails the call") {
-    (*d).OnFailed(kD, {d.NameOf("call"), absl::InternalError("broken"), {}}, d.now);
+    (*d).Reported(kD, RequestFailed{d.NameOf("call"), absl::InternalError("broken"), {}}, d.now);
   }
   const Lines lines = d.Take();
   CHECK(std::ranges::count(lines, "prefill-1: cancel call~2#ab.2") == 1);
@@ -154,12 +154,12 @@ TEST_CASE("Dispatcher runs a call as without prefill hints whatever happens to t
   REQUIRE((*d).AddPrefillHint(call, HintedPrompt(d, kFixed), d.now).ok());
   d.Take();
   SECTION("a worker fails the prefill hint") {
-    (*d).OnFailed(kP, {d.NameOf("call~2"), absl::InternalError("broken"), {}}, d.now);
+    (*d).Reported(kP, RequestFailed{d.NameOf("call~2"), absl::InternalError("broken"), {}}, d.now);
     CHECK(std::ranges::count(d.Take(), "a prefill hint ends INTERNAL") == 1);
   }
   SECTION("a worker has no room for the prefill hint, and no other worker is asked") {
     (*d).WorkerAttached("prefill-2", BytesWorker(WorkerRole::kPrefill, "prefill-2", 12), d.now);
-    (*d).OnFailed(kP, {d.NameOf("call~2"), absl::ResourceExhaustedError("full"), absl::Seconds(1)}, d.now);
+    (*d).Reported(kP, RequestFailed{d.NameOf("call~2"), absl::ResourceExhaustedError("full"), absl::Seconds(1)}, d.now);
     const Lines lines = d.Take();
     CHECK(std::ranges::count(lines, "a prefill hint ends RESOURCE_EXHAUSTED") == 1);
     CHECK(CountStarts(lines, "prefill-2") == 0);

@@ -33,21 +33,21 @@ class HedgeWorld {
     done.request_id = job;
     done.decode_incarnation = Incarnation(decode);
     done.computed_tokens = 5;
-    (*d).OnPrefillDone(link, done, d.now);
+    (*d).Reported(link, done, d.now);
   }
   void Makes(const std::string& link, const RequestId& job, const std::string& text) {
     TokenUpdate update;
     update.request_id = job;
     update.tokens.assign(text.begin(), text.end());
     update.text = text;
-    (*d).OnUpdate(link, update, d.now);
+    (*d).Reported(link, update, d.now);
   }
 
   Driven d;
   RequestId old_name, name;
 
  private:
-  void Report(const std::string& link, const WorkerLoad& load) { (*d).WorkerLoaded(link, load, d.now); }
+  void Report(const std::string& link, const WorkerLoad& load) { (*d).Reported(link, load, d.now); }
 };
 
 TEST_CASE("Dispatcher names a hedge anew and cancels the job that loses by its name") {
@@ -78,9 +78,9 @@ TEST_CASE("Dispatcher names a hedge anew and cancels the job that loses by its n
     CHECK(w.d.Take() == Lines{absl::StrCat("decode-1: cancel ", w.old_name)});
   }
   SECTION("the former job fails") {
-    (*w.d).OnFailed(kP, {w.old_name, absl::InternalError("broken"), absl::ZeroDuration()}, w.d.now);
+    (*w.d).Reported(kP, RequestFailed{w.old_name, absl::InternalError("broken"), absl::ZeroDuration()}, w.d.now);
     w.d.Take();
-    (*w.d).OnFailed(kP2, {w.name, absl::InternalError("broken"), absl::ZeroDuration()}, w.d.now);
+    (*w.d).Reported(kP2, RequestFailed{w.name, absl::InternalError("broken"), absl::ZeroDuration()}, w.d.now);
     CHECK(w.d.Take().back() == "r ends INTERNAL, 0 tokens");
   }
 }
@@ -102,20 +102,21 @@ TEST_CASE("Dispatcher names a request before it asks a worker to keep room for i
   REQUIRE(d.Submit(d.Request("r", "ab")).ok());
   CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.1 ab"});
   const auto refuse = [&] {
-    (*d).OnFailed(kP, {d.NameOf("r"), absl::ResourceExhaustedError("full"), absl::ZeroDuration(), true}, d.now);
+    (*d).Reported(kP, RequestFailed{d.NameOf("r"), absl::ResourceExhaustedError("full"), absl::ZeroDuration(), true},
+                  d.now);
   };
   refuse();
   CHECK(d.Take().empty());
   d.now += RouterLimits().room_wait;
   (*d).Tick(d.now);
   CHECK(d.Take() == Lines{"decode-1: keep room for r#ab.2 1 + 4"});
-  (*d).OnRoom(kD, {.kept = "r#ab.1"}, d.now);
+  (*d).Reported(kD, RoomReport{.kept = "r#ab.1"}, d.now);
   CHECK(d.Take().empty());
-  (*d).OnRoom(kD, {.kept = "r#ab.2"}, d.now);
+  (*d).Reported(kD, RoomReport{.kept = "r#ab.2"}, d.now);
   CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.2 ab"});
   refuse();
   CHECK(d.Take() == Lines{"decode-1: keep room for r#ab.3 1 + 4"});
-  (*d).OnRoom(kD, {.requests = 1}, d.now);
+  (*d).Reported(kD, RoomReport{.requests = 1}, d.now);
   CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.3 ab"});
   d.Prefilled("r");
   CHECK(d.Take() == Lines{"decode-1: keep no room", "decode-1: decode r#ab.3 ab"});
@@ -128,7 +129,8 @@ TEST_CASE("Dispatcher asks for room for prompt and output when a stream goes on"
   (*d).WorkerLost(kD, d.now);
   (*d).WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 22), d.now);
   d.Take();
-  (*d).OnFailed(kP, {d.NameOf("r"), absl::ResourceExhaustedError("full"), absl::ZeroDuration(), true}, d.now);
+  (*d).Reported(kP, RequestFailed{d.NameOf("r"), absl::ResourceExhaustedError("full"), absl::ZeroDuration(), true},
+                d.now);
   d.now += RouterLimits().room_wait;
   (*d).Tick(d.now);
   CHECK(d.Take() == Lines{"decode-1: keep room for r#ab.3 3 + 1"});
@@ -149,7 +151,7 @@ TEST_CASE("Request shares one token buffer among its jobs") {
   PrefillDone done;
   done.request_id = prefill.request_id;
   done.decode_incarnation = Incarnation(22);
-  (*d).OnPrefillDone(kP, done, d.now);
+  (*d).Reported(kP, done, d.now);
   CHECK(std::get<DecodeJob>(sent()).spec.tokens.data() == tokens);
 }
 

@@ -64,7 +64,9 @@ TEST_CASE("Dispatcher divides a request's time into its stages") {
   d.Take();
   d.now += absl::Milliseconds(30);
   SECTION("it is done") { d.Made(d.NameOf("r"), "y", FinishReason::kStop, absl::Milliseconds(1)); }
-  SECTION("its worker fails") { (*d).OnFailed(kD, {d.NameOf("r"), absl::InternalError("broken"), {}}, d.now); }
+  SECTION("its worker fails") {
+    (*d).Reported(kD, RequestFailed{d.NameOf("r"), absl::InternalError("broken"), {}}, d.now);
+  }
   const RequestOutcome outcome = EndedOf((*d).TakeActions());
   CHECK(outcome.times.upstream == absl::ZeroDuration());
   CHECK(outcome.times.queue == absl::Milliseconds(13));
@@ -94,7 +96,7 @@ TEST_CASE("Dispatcher adds the time of an early end to the last stage reached") 
   } else if (stage == Stage::kQueue || stage == Stage::kPrefill) {
     expected.queue = absl::Milliseconds(5);
     if (stage == Stage::kPrefill) {
-      (*d).OnUpdate(kP, PrefillStarted{d.NameOf("r")}, d.now);
+      (*d).Reported(kP, PrefillStarted{d.NameOf("r")}, d.now);
       d.now += absl::Milliseconds(7);
       expected.prefill = absl::Milliseconds(7);
     }
@@ -125,10 +127,10 @@ TEST_CASE("Dispatcher counts the time at a full worker as queue") {
   Driven d;
   REQUIRE(d.Submit(d.Request("r", "prompt")).ok());
   d.Take();
-  (*d).OnUpdate(kP, PrefillStarted{d.NameOf("r")}, d.now);
+  (*d).Reported(kP, PrefillStarted{d.NameOf("r")}, d.now);
   d.now += absl::Milliseconds(50);
   RequestFailed full{d.NameOf("r"), absl::ResourceExhaustedError("full"), absl::Milliseconds(1), true};
-  (*d).OnFailed(kP, full, d.now);
+  (*d).Reported(kP, full, d.now);
   d.Take();
   d.now = std::max(d.now, (*d).NextTick()) + absl::Milliseconds(10);
   (*d).Tick(d.now);

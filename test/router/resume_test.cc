@@ -101,14 +101,14 @@ TEST_CASE("Dispatcher resumes an output that outgrows its decode worker, with no
   PrefillDone done;
   done.request_id = d.NameOf("r");
   done.decode_incarnation = Incarnation(23);
-  (*d).OnPrefillDone(kP, done, d.now);
+  (*d).Reported(kP, done, d.now);
   CHECK(d.Take() == Lines{"decode-2: decode r#ab.2 p" + std::string(15, 'a') + ", 15 of them output"});
   TokenUpdate last;
   last.request_id = d.NameOf("r");
   last.tokens = {'b', 'c'};
   last.text = "bc";
   last.finish = FinishReason::kStop;
-  (*d).OnUpdate("decode-2", last, d.now);
+  (*d).Reported("decode-2", last, d.now);
   const std::vector<DispatchAction> actions = (*d).TakeActions();
   REQUIRE(actions.size() == 2);
   CHECK(std::get<RequestProgress>(actions[0]).update.text == "bc");
@@ -171,7 +171,7 @@ TEST_CASE("Dispatcher counts the commands that a worker has to take up since it 
   d.Take();
   // The decode worker reports for 2 s that it has taken up this number of commands.
   const auto report = [&](int64_t commands) {
-    for (int i = 0; i < 20; ++i) (*d).WorkerLoaded(kD, {.commands = commands}, d.now += absl::Milliseconds(100));
+    for (int i = 0; i < 20; ++i) (*d).Reported(kD, WorkerLoad{.commands = commands}, d.now += absl::Milliseconds(100));
     return d.Take();
   };
   CHECK(report(1).empty());

@@ -135,7 +135,7 @@ TEST_CASE("Both workers receive the spec of the router's caller") {
     PrefillDone done;
     done.request_id = prefill.request_id;
     done.decode_incarnation = Incarnation(22);
-    (*d).OnPrefillDone(kP, done, d.now);
+    (*d).Reported(kP, done, d.now);
     const DecodeJob decode = ByWire(std::get<DecodeJob>(sent()));
     CheckSame(decode.spec, spec);
   });

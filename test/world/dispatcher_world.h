@@ -60,7 +60,7 @@ class Driven {
     done.request_id = names_.at(id);
     done.decode_incarnation = Incarnation(22);
     if (done.computed_tokens == 0) done.computed_tokens = std::max(tokens_[done.request_id] - 1, 0);
-    dispatcher_.OnPrefillDone(kP, done, now);
+    dispatcher_.Reported(kP, done, now);
   }
   void Made(const RequestId& worker_id, const std::string& text, std::optional<FinishReason> finish,
             std::optional<absl::Duration> queued = {}) {
@@ -71,7 +71,7 @@ class Driven {
     update.finish = finish;
     update.queued = queued;
     update.prompt = std::exchange(scored, {});
-    dispatcher_.OnUpdate(kD, update, now);
+    dispatcher_.Reported(kD, update, now);
   }
   // Runs a request that generates `text`.
   RequestTicket Run(const RequestId& id, const std::string& text, std::optional<FinishReason> finish) {
