@@ -137,12 +137,12 @@ std::string ToJson(const google::protobuf::Message& message) {
 }
 
 absl::Status ParseRpc(const std::string& json, google::protobuf::Message& message) {
-  ASSIGN_OR_RETURN(const Json parsed, ParseJson(json, "body"));
+  ASSIGN_OR_RETURN(const Json parsed, ParseJson(json, ""));
   return ParseChecked(json, parsed, message);
 }
 
 absl::Status ParseRpc(const std::string& json, v1::GenerateRequest& request) {
-  ASSIGN_OR_RETURN(const Json parsed, ParseJson(json, "body"));
+  ASSIGN_OR_RETURN(const Json parsed, ParseJson(json, ""));
   v1::Sampling floats;
   const auto sampling = parsed.find("sampling");
   if (sampling != parsed.end() && sampling->is_object()) RETURN_IF_ERROR(ReadFloats(*sampling, floats));

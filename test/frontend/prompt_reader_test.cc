@@ -130,11 +130,11 @@ TEST_CASE("ReadPrompt refuses tools and calls that are not JSON, too deep or too
   v1::Chat chat = Hello();
   SECTION("the chat's tools") {
     chat.set_tools("[");
-    CHECK(ChatError(chat).starts_with("chat.tools: expected JSON, byte 2: "));
+    CHECK(ChatError(chat).starts_with("chat.tools[0]: expected JSON, byte 2: "));
     chat.set_tools("{}");
     CHECK(ChatError(chat) == "chat.tools: expected a JSON array, got an object");
     chat.set_tools(std::string(65, '['));
-    CHECK(ChatError(chat) == "chat.tools: JSON is nested deeper than 64");
+    CHECK(ChatError(chat) == "chat.tools[0]: JSON is nested deeper than 64");
     chat.set_tools(std::string((1 << 20) + 1, ' '));
     CHECK(ChatError(chat) == "chat.tools: 1048577 bytes, limit 1048576");
   }

@@ -1,5 +1,7 @@
 #include "base/json/json_body.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +15,8 @@ namespace {
 
 constexpr size_t kMaxShownBytes = 64;
 constexpr size_t kMaxReasonBytes = 120;
+// Limit of members and indexes in the path of an error.
+constexpr size_t kMaxShownLevels = 8;
 
 // Returns the reason from a message of nlohmann. Drops the input quoted behind the reason, which
 // may take megabytes.
@@ -24,6 +28,13 @@ std::string_view ReasonOf(std::string_view message) {
   const std::string_view before = column == std::string_view::npos ? "] " : ": ";
   const size_t reason = message.find(before, column == std::string_view::npos ? 0 : column);
   return (reason == std::string_view::npos ? message : message.substr(reason + 2)).substr(0, kMaxReasonBytes);
+}
+
+// Returns whether a path may contain the name. Errors in OpenAI's format recognize a path by its
+// characters.
+bool IsShown(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxShownBytes &&
+         std::ranges::all_of(name, [](char c) { return IsPlain(c, "_"); });
 }
 
 // Builds a Json value from parser events. A function that returns false ends the parse.
@@ -43,7 +54,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool number_float(double value, const std::string& text) override {
     // nlohmann passes an integer beyond 64 bits as a double, which is a different number.
     if (text.find_first_of(".eE") != std::string::npos) return Add(value) != nullptr;
-    return Refuse(StrCat("expected integers of 64 bits, got ", std::string_view(text).substr(0, kMaxShownBytes)));
+    return Refuse(StrCat("expected an integer of 64 bits, got ", std::string_view(text).substr(0, kMaxShownBytes)));
   }
   bool string(std::string& value) override { return Add(std::move(value)) != nullptr; }
   bool binary(Json::binary_t&) override { return Refuse("binary values are not JSON"); }
@@ -51,13 +62,11 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool key(std::string& value) override {
     Level& level = open_.back();
     if (level.keys.size() == kMaxJsonMembers) {
-      return Refuse(StrCat("an object has more than ", kMaxJsonMembers, " members"));
-    }
-    if (!level.keys.insert(value).second) {
-      return Refuse(StrCat("an object has two members '", std::string_view(value).substr(0, kMaxShownBytes), "'"));
+      return Refuse(StrCat("expected at most ", kMaxJsonMembers, " members, got more"));
     }
     key_ = std::move(value);
-    return true;
+    if (level.keys.insert(*key_).second) return true;
+    return Refuse(StrCat("expected one member '", std::string_view(*key_).substr(0, kMaxShownBytes), "', got two"));
   }
   bool end_object() override { return Close(); }
   bool start_array(size_t) override { return Open(Json::array()); }
@@ -73,14 +82,32 @@ class Builder final : public nlohmann::json_sax<Json> {
     absl::flat_hash_set<std::string> keys{};
   };
 
-  bool Refuse(const std::string& why) {
-    status_ = absl::InvalidArgumentError(StrCat(field_, ": ", why));
+  bool Refuse(const std::string& why, size_t levels = kMaxShownLevels) {
+    status_ = absl::InvalidArgumentError(StrCat(Path(levels), ": ", why));
     return false;
+  }
+  // Returns the path of the value that the parser reads, or of a value around it. The path has at
+  // most `levels` members and indexes, and ends before a name that is not shown.
+  std::string Path(size_t levels) const {
+    std::string path(field_);
+    for (size_t i = 0; i < std::min(levels, open_.size()); ++i) {
+      const Json& parent = *open_[i].value;
+      const bool is_last = i + 1 == open_.size();
+      if (parent.is_array()) {
+        absl::StrAppend(&path, "[", is_last ? parent.size() : parent.size() - 1, "]");
+        continue;
+      }
+      if (is_last && !key_) break;
+      const std::string& name = is_last ? *key_ : parent.get_ref<const Json::object_t&>().back().first;
+      if (!IsShown(name)) break;
+      absl::StrAppend(&path, path.empty() ? "" : ".", name);
+    }
+    return path.empty() ? "body" : path;
   }
   // Adds `value` to the innermost open level. Returns null if a limit refuses the value.
   Json* Add(Json value) {
     if (++values_ > kMaxJsonValues) {
-      Refuse(StrCat("more than ", kMaxJsonValues, " JSON values"));
+      Refuse(StrCat("more than ", kMaxJsonValues, " JSON values"), 0);
       return nullptr;
     }
     if (open_.empty()) {
@@ -94,11 +121,12 @@ class Builder final : public nlohmann::json_sax<Json> {
     }
     auto& members = parent.get_ref<Json::object_t&>();
     // key() has checked that the object has no member of this name.
-    members.Container::emplace_back(std::move(key_), std::move(value));
+    members.Container::emplace_back(*std::move(key_), std::move(value));
+    key_.reset();
     return &members.back().second;
   }
   bool Open(Json value) {
-    if (open_.size() == kMaxJsonDepth) return Refuse(StrCat("JSON is nested deeper than ", kMaxJsonDepth));
+    if (open_.size() == kMaxJsonDepth) return Refuse(StrCat("JSON is nested deeper than ", kMaxJsonDepth), 1);
     Json* const added = Add(std::move(value));
     if (added == nullptr) return false;
     open_.push_back({.value = added});
@@ -113,7 +141,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   absl::Status status_;
   Json root_;
   std::vector<Level> open_;
-  std::string key_;
+  std::optional<std::string> key_;  // of the member whose value comes next
   size_t values_ = 0;
 };
 
@@ -135,7 +163,7 @@ absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view field) {
 }
 
 absl::StatusOr<Json> ParseJsonBody(std::string_view body) {
-  ASSIGN_OR_RETURN(Json value, ParseJson(body, "body"));
+  ASSIGN_OR_RETURN(Json value, ParseJson(body, ""));
   if (value.is_object()) return value;
   return absl::InvalidArgumentError(StrCat("body: expected a JSON object, got ", ShowJson(value)));
 }

@@ -18,12 +18,15 @@ inline constexpr size_t kMaxJsonMembers = 4096;
 // Limit of values per text. A parsed value takes up to 30 times the memory of its text.
 inline constexpr size_t kMaxJsonValues = size_t{1} << 21;
 
-// Parses `text`, which must hold exactly one JSON value. Never recurses and never throws. Returns
-// INVALID_ARGUMENT with the message "FIELD: ..." for each of these:
+// Parses `text`, which must hold exactly one JSON value. Never recurses and never throws. `field`
+// names the value in errors, and is "" for the body of a request. Returns INVALID_ARGUMENT for each
+// of these:
 // - The text is not JSON or not UTF-8. The message names the byte.
 // - The value exceeds one of the limits above.
 // - An object has two members of one name.
 // - An integer exceeds 64 bits, or a fraction exceeds the range of double.
+// The message begins with the path of the value at fault, "FIELD.messages[0].content: ...", or with
+// that of a value around it. It begins with "body: " if this path is empty.
 absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view field);
 
 // Parses the body of an HTTP request, which must be a JSON object. Returns the errors of ParseJson,

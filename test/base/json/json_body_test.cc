@@ -37,9 +37,9 @@ TEST_CASE("ParseJsonBody refuses text that is not JSON with position and reason"
   CHECK(ErrorOf("") ==
         "body: expected JSON, byte 1: syntax error while parsing value - unexpected end of input; expected "
         "'[', '{', or a literal");
-  CHECK(ErrorOf("{\"a\": nope}") == "body: expected JSON, byte 8: syntax error while parsing value - invalid literal");
+  CHECK(ErrorOf("{\"a\": nope}") == "a: expected JSON, byte 8: syntax error while parsing value - invalid literal");
   CHECK(ErrorOf("{} {}").starts_with("body: expected JSON, byte 4: syntax error while parsing value"));
-  CHECK(ErrorOf("{\"a\": NaN}").starts_with("body: expected JSON, byte 7"));
+  CHECK(ErrorOf("{\"a\": NaN}").starts_with("a: expected JSON, byte 7"));
   CHECK(ErrorOf("{\"a\": \"\xff\"}").find("ill-formed UTF-8 byte") != std::string::npos);
   CHECK(ErrorOf("{\"a\": \"\\ud800\"}").find("surrogate") != std::string::npos);
   CHECK(ErrorOf("{\"a\": 1").find("unexpected end of input") != std::string::npos);
@@ -54,22 +54,60 @@ TEST_CASE("ParseJsonBody refuses a body that is not an object") {
 }
 
 TEST_CASE("ParseJsonBody refuses numbers that no type holds") {
-  CHECK(ErrorOf("{\"a\": 18446744073709551616}") == "body: expected integers of 64 bits, got 18446744073709551616");
-  CHECK(ErrorOf("{\"a\": -9223372036854775809}") == "body: expected integers of 64 bits, got -9223372036854775809");
+  CHECK(ErrorOf("{\"a\": 18446744073709551616}") == "a: expected an integer of 64 bits, got 18446744073709551616");
+  CHECK(ErrorOf("{\"a\": -9223372036854775809}") == "a: expected an integer of 64 bits, got -9223372036854775809");
   CHECK(ErrorOf("{\"a\": 1e999}").find("byte 11: number overflow") != std::string::npos);
 }
 
+TEST_CASE("ParseJsonBody names the member at fault, or a value around it") {
+  const auto path_of = [](const std::string& text) {
+    const std::string error = ErrorOf(text);
+    return error.substr(0, error.find(": "));
+  };
+  // A lone surrogate, in each place that a value or a name may have.
+  constexpr std::string_view kBad = R"("\ud800")";
+  CHECK(path_of(StrCat(R"({"a": 1, "b": )", kBad, "}")) == "b");
+  CHECK(path_of(StrCat(R"({"a": [[], {"b": [1, 2, )", kBad, "]}]}")) == "a[1].b[2]");
+  CHECK(path_of(StrCat(R"({"a": [{"b": 1}, )", kBad, "]}")) == "a[1]");
+  CHECK(path_of(StrCat(R"({"a": {"b": {"c": 1}}, "d": )", kBad, "}")) == "d");
+  CHECK(path_of(StrCat("{", kBad, ": 1}")) == "body");
+  CHECK(path_of(StrCat(R"({"a": 1, )", kBad, ": 1}")) == "body");
+  CHECK(path_of(StrCat(R"({"a": {"b": 1, )", kBad, ": 1}}")) == "a");
+  CHECK(path_of(StrCat(R"({"a": 1} )", kBad)) == "body");
+  CHECK(path_of(R"({"a": 1 "b": 2})") == "body");
+  // Names that `param` cannot have, and the limit of levels.
+  for (const std::string& name : {std::string(), std::string("x y"), std::string("x.y"), std::string("\u00e9"),
+                                  std::string("\\u0000"), std::string(65, 'x')}) {
+    INFO(name);
+    CHECK(path_of(StrCat(R"({"a": {")", name, R"(": {"b": )", kBad, "}}}")) == "a");
+    CHECK(path_of(StrCat("{\"", name, "\": ", kBad, "}")) == "body");
+  }
+  CHECK(path_of(StrCat("{\"", std::string(64, 'x'), "\": ", kBad, "}")) == std::string(64, 'x'));
+  CHECK(path_of(StrCat(R"({"a": )", std::string(60, '['), kBad)) == "a[0][0][0][0][0][0][0]");
+}
+
+TEST_CASE("ParseJson begins the path of an error with the field") {
+  const auto error_of = [](std::string_view text) {
+    return std::string(Message(ParseJson(text, "chat.tools").status()));
+  };
+  CHECK(error_of("[{\"a\": 18446744073709551616}]") ==
+        "chat.tools[0].a: expected an integer of 64 bits, got 18446744073709551616");
+  CHECK(error_of("").starts_with("chat.tools: expected JSON, byte 1: "));
+}
+
 TEST_CASE("ParseJsonBody refuses an object with two members of one name") {
-  CHECK(ErrorOf(R"({"a": 1, "b": {"a": 2}, "a": 3})") == "body: an object has two members 'a'");
+  CHECK(ErrorOf(R"({"a": 1, "b": {"a": 2}, "a": 3})") == "a: expected one member 'a', got two");
+  CHECK(ErrorOf(R"({"b": [{"a": 1, "a": 2}]})") == "b[0].a: expected one member 'a', got two");
 }
 
 TEST_CASE("ParseJsonBody limits depth and size without recursion") {
   CHECK(ParseJsonBody(Nested(kMaxJsonDepth)).ok());
-  CHECK(ErrorOf(Nested(kMaxJsonDepth + 1)) == "body: JSON is nested deeper than 64");
-  CHECK(ErrorOf(StrCat("{\"a\":", std::string(8 << 20, '['))) == "body: JSON is nested deeper than 64");
+  CHECK(ErrorOf(Nested(kMaxJsonDepth + 1)) == "a: JSON is nested deeper than 64");
+  CHECK(ErrorOf(StrCat("{\"a\":", std::string(8 << 20, '['))) == "a: JSON is nested deeper than 64");
   std::string wide = "{";
   for (size_t i = 0; i <= kMaxJsonMembers; ++i) wide += StrCat(i > 0 ? "," : "", "\"", i, "\":0");
-  CHECK(ErrorOf(wide + "}") == "body: an object has more than 4096 members");
+  CHECK(ErrorOf(wide + "}") == "body: expected at most 4096 members, got more");
+  CHECK(ErrorOf(StrCat("{\"a\": ", wide, "}}")) == "a: expected at most 4096 members, got more");
   std::string many = "{\"a\":[0";
   for (size_t i = 0; i < kMaxJsonValues; ++i) many += ",0";
   CHECK(ErrorOf(many + "]}") == "body: more than 2097152 JSON values");

@@ -127,9 +127,58 @@ TEST_CASE("Every route refuses a body that nests too deep") {
   };
   for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/generate",
                            "/prefill_only", "/ui/workflows", "/ui/trace"}) {
-    check(path, arrays, "body: JSON is nested deeper than 64");
-    check(path, objects, "body: JSON is nested deeper than 64");
+    check(path, arrays, "prompt: JSON is nested deeper than 64");
+    check(path, objects, "segments: JSON is nested deeper than 64");
   }
+}
+
+TEST_CASE("Every route names the field whose value the JSON parser refuses") {
+  Cluster c;
+  HttpClient client(c.node->http()->address());
+  const auto check = [&](const char* route, const std::string& field, const std::string& body) {
+    INFO(route << " " << field << " " << body.substr(0, 128));
+    client.Post(route, body);
+    const HttpAnswer answer = client.Read();
+    CHECK(answer.status == 400);
+    const json error = json::parse(answer.body)["error"];
+    CHECK(error["param"] == field);
+    CHECK(std::string(error["message"]).starts_with(field + ": expected "));
+  };
+  std::string biases = "{\"0\":1";
+  for (int i = 1; i < 100'000; ++i) biases += absl::StrCat(",\"", i, "\":1");
+  biases += "}";
+  const std::string text = R"("a\ud800b")", number = "18446744073709551616";
+  const std::string prompt = R"({"prompt": "a", )", chat = R"({"messages": [{"role": "user", "content": "a"}], )";
+  for (const auto& [route, begin] : {std::pair{"/v1/completions", prompt}, {"/v1/chat/completions", chat}}) {
+    check(route, "logit_bias", begin + R"("logit_bias": )" + biases + "}");
+    check(route, "logit_bias", begin + R"("logit_bias": {"\udc00": 1}})");
+    check(route, "logit_bias", begin + R"("logit_bias": {"a b": )" + number + "}}");
+    for (const char* name : {"seed", "max_tokens", "min_tokens", "n", "priority"}) {
+      check(route, name, absl::StrCat(begin, "\"", name, "\": ", number, "}"));
+    }
+    check(route, "allowed_token_ids[1]", begin + R"("allowed_token_ids": [1, )" + number + "]}");
+    check(route, "temperature", begin + R"("temperature": 1e999})");
+    check(route, "stop", begin + R"("stop": )" + text + "}");
+    check(route, "stop[1]", begin + R"("stop": ["a", )" + text + "]}");
+    check(route, "bad_words[0]", begin + R"("bad_words": [)" + text + "]}");
+    check(route, "user", begin + R"("user": )" + text + "}");
+    check(route, "seed", begin + R"("seed": 1, "seed": 1})");
+  }
+  check("/v1/completions", "prompt", R"({"prompt": )" + text + "}");
+  check("/v1/completions", "prompt[1]", R"({"prompt": [1, )" + number + "]}");
+  check("/v1/chat/completions", "tools[0].function.name",
+        chat + R"("tools": [{"type": "function", "function": {"name": )" + text + "}}]}");
+  const std::string message = R"({"messages": [{"role": "user", "content": )" + text + "}]}";
+  for (const char* route : {"/v1/chat/completions", "/tokenize"}) check(route, "messages[0].content", message);
+  check("/tokenize", "prompt", R"({"prompt": )" + text + "}");
+  check("/detokenize", "tokens[2]", R"({"tokens": [1, 2, )" + number + "]}");
+  const std::string sampling = R"({"segments": {"segments": [{"text": "a"}]}, "sampling": )";
+  for (const char* name : {"seed", "max_tokens", "min_tokens"}) {
+    check("/generate", absl::StrCat("sampling.", name), absl::StrCat(sampling, "{\"", name, "\": ", number, "}}"));
+  }
+  check("/generate", "sampling.logit_bias", sampling + R"({"logit_bias": )" + biases + "}}");
+  check("/generate", "sampling.stop[0]", sampling + R"({"stop": [)" + text + "]}}");
+  check("/generate", "segments.segments[0].text", R"({"segments": {"segments": [{"text": )" + text + "}]}}");
 }
 
 TEST_CASE("A prompt that is too long gets OpenAI's message on every route") {
