@@ -1,17 +1,11 @@
 """lm-eval, run as its users run it, on two small tasks in local files."""
 
 import importlib.util
-import json
-import os
-import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 
+from evaluation import evaluate
 from features import PackageTest, feature
-
-HERE = pathlib.Path(__file__).parent
 
 
 @unittest.skipUnless(importlib.util.find_spec("lm_eval"), "tools/setup --evals installs lm-eval")
@@ -20,19 +14,7 @@ class LmEvalTest(PackageTest):
 
     def evaluate(self, model, kind, path, task, *words, **arguments):
         """Runs a task, and returns its samples."""
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        arguments = {"model": model.name, "base_url": f"{model.url}/{path}", "max_retries": 1, **arguments}
-        # The paths of the data sets in the tasks are relative.
-        done = subprocess.run(
-            [sys.executable, "-m", "lm_eval", "run", "--model", kind, "--tasks", task, "--include_path", HERE / "tasks",
-             "--model_args", ",".join(f"{name}={value}" for name, value in arguments.items()), "--log_samples",
-             "--output_path", scratch.name, *words],
-            cwd=HERE / "tasks", env=os.environ | {"HF_HOME": scratch.name, "HF_HUB_OFFLINE": "1"}, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stdout + done.stderr)
-        [samples] = pathlib.Path(scratch.name).rglob("samples_*.jsonl")
-        return [json.loads(line) for line in samples.read_text().splitlines()]
+        return evaluate(sys.executable, kind, task, words, model=model.name, base_url=f"{model.url}/{path}", **arguments)
 
     @feature("loglikelihood task, `local-completions`")
     def test_loglikelihood(self, model):
