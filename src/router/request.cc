@@ -142,6 +142,13 @@ int64_t Request::TokensToHold() const {
   return std::ssize(asked.spec.tokens) + (whole ? limit : std::min(limit, likely));
 }
 
+int64_t Request::KvTokensAsked() const {
+  if (!asked.has_max_tokens || asked.prefill_only || completion_tokens > 0) return 0;
+  // A streaming prompt may be restarted and become shorter. The last token of an output has no KV.
+  const int64_t prompt = placement.route.streaming ? 1 : std::ssize(asked.spec.tokens);
+  return prompt + asked.spec.sampling.max_tokens - 1;
+}
+
 KeepRoom Request::AskForRoom(const RouterAction& action) const {
   return {.request_id = worker_id,
           .kv_tokens = placement.prompt_tokens - 1,

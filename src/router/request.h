@@ -131,6 +131,9 @@ struct Request {
   // client's own max_tokens counts whole. A default counts up to kRoomPerExpected times the
   // expected length only, if the request may move when its output grows longer.
   int64_t TokensToHold() const;
+  // Returns how many tokens of KV the prompt and the client's own max_tokens need at the end. 0 if
+  // the client set none, or if the output has begun, which goes on as far as it can.
+  int64_t KvTokensAsked() const;
   // Returns how many more tokens the output is expected to have.
   int32_t ExpectedTokensLeft() const;
   // Makes the output part of the prompt that is placed next.

@@ -356,9 +356,10 @@ void RouterCore::EndAll() {
 bool RouterCore::TryPlace(Request& request, absl::Time now) {
   request.placement.refusals.ForgetDue(now);
   const WorkerChoice::Workers chosen = choice_.Choose(request);
-  if (!chosen.found()) return false;
-  Place(request, chosen, now);
-  return true;
+  const absl::Status fits = chosen.found() ? absl::OkStatus() : choice_.CheckMaxTokens(request, now);
+  if (chosen.found()) Place(request, chosen, now);
+  if (!fits.ok()) End(request, fits);
+  return chosen.found() || !fits.ok();
 }
 
 void RouterCore::Place(Request& request, const WorkerChoice::Workers& workers, absl::Time now, bool hedge) {
@@ -382,7 +383,7 @@ void RouterCore::Place(Request& request, const WorkerChoice::Workers& workers, a
 
 void RouterCore::PlaceWaiting(absl::Time now) {
   for (Request* request : waiting_.InServiceOrder()) {
-    if (TryPlace(*request, now)) tenants_.Asked(*request);
+    if (TryPlace(*request, now) && request->placement.state != State::kNone) tenants_.Asked(*request);
   }
 }
 

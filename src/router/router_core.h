@@ -169,6 +169,8 @@ class RouterCore {
   // Without requests no placement depends on the health of workers, so the router need not wake up.
   // Reports of other workers still update it.
   absl::Time NextWatch() const { return live_.empty() ? absl::InfiniteFuture() : watch_.NextTick(); }
+  // Places the request, or ends it if no worker can ever hold its max_tokens. Returns false if it
+  // did neither.
   bool TryPlace(Request& request, absl::Time now);
   // Makes the request wait for a worker, or for room on a worker.
   void Wait(Request& request, absl::Time now);

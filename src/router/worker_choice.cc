@@ -6,9 +6,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/strings.h"
 
 namespace baton {
 namespace {
+
+const AttachedWorker* LargestOf(const WorkerChoice::Candidates& decodes) {
+  const auto largest =
+      std::ranges::max_element(decodes, {}, [](const AttachedWorker* worker) { return worker->info.most_tokens(); });
+  return largest == decodes.end() ? nullptr : *largest;
+}
+
+// Returns whether none of the workers can ever hold the client's own max_tokens after the prompt.
+// False without workers, and for a prompt that does not fit either: a worker refuses that one.
+bool NoneCanHold(const WorkerChoice::Candidates& decodes, const Request& request) {
+  const AttachedWorker* largest = LargestOf(decodes);
+  return largest != nullptr && !largest->info.CanHold(request.KvTokensAsked()) &&
+         largest->info.CanHold(request.tokens_so_far());
+}
 
 // Returns the healthiest of the candidates, which are large enough. Avoided workers are among them
 // only if no other worker is large enough. A refusal plays no part: while the well workers are
@@ -23,6 +38,12 @@ WorkerChoice::Candidates Healthiest(WorkerChoice::Candidates candidates) {
   const int best = rank(*std::ranges::min_element(candidates, {}, rank));
   std::erase_if(candidates, [&](const AttachedWorker* worker) { return rank(worker) > best; });
   return candidates;
+}
+
+// Returns those of the decode workers that the request may ask, before refusals.
+WorkerChoice::Candidates Suitable(const WorkerChoice::Candidates& decodes, const Request& request) {
+  if (NoneCanHold(decodes, request)) return {};
+  return Healthiest(LargeEnough(decodes, request));
 }
 
 }  // namespace
@@ -91,8 +112,26 @@ bool WorkerChoice::Outgrows(const Request& request, const TokenUpdate& last) con
          std::ranges::any_of(ReachableDecodes(request), can_hold_more);
 }
 
+absl::Status WorkerChoice::CheckMaxTokens(const Request& request, absl::Time now) const {
+  const Candidates decodes = ReachableDecodes(request);
+  const ClientRequest& asked = request.asked;
+  const int64_t kv_tokens = request.KvTokensAsked();
+  if (!NoneCanHold(decodes, request) || workers_.MayReturn(asked.served->name, kv_tokens, now)) {
+    return absl::OkStatus();
+  }
+  const WorkerInfo& largest = LargestOf(decodes)->info;
+  const int64_t max_tokens = asked.spec.sampling.max_tokens, most = largest.most_tokens() + 1;
+  const int64_t prompt = kv_tokens + 1 - max_tokens;
+  return absl::InvalidArgumentError(
+      StrCat(asked.form.paths.max_tokens, ": ", max_tokens, " after a prompt of ",
+             request.placement.route.streaming ? "at least " : "", prompt, " tokens, limit ", most - prompt,
+             " (KV memory for ", most, " tokens of '", asked.served->shown_name(), "': the largest decode worker has ",
+             largest.blocks_total, " blocks of ", kBlockTokens, " tokens and the context length ", largest.context,
+             "); send less, or leave it out to generate what fits"));
+}
+
 WorkerChoice::Workers WorkerChoice::ChooseToScore(const Request& request) const {
-  Candidates decodes = Healthiest(LargeEnough(ReachableDecodes(request), request));
+  Candidates decodes = Suitable(ReachableDecodes(request), request);
   std::erase_if(decodes, [&](const AttachedWorker* worker) { return request.placement.refusals.Has(worker->link); });
   return {nullptr, ChooseDecode(decodes, request, /*ahead=*/nullptr, options_)};
 }
@@ -103,7 +142,7 @@ WorkerChoice::Workers WorkerChoice::Choose(const Request& request) const {
   if (asked.scores()) return ChooseToScore(request);
   const auto refused = [&](const AttachedWorker* worker) { return placement.refusals.Has(worker->link); };
   // A well decode worker that the request cannot reach does not rule out the others.
-  Candidates decodes = Healthiest(LargeEnough(ReachableDecodes(request), request));
+  Candidates decodes = Suitable(ReachableDecodes(request), request);
   std::erase_if(decodes, refused);
   // A worker that holds the prompt without the output so far serves too.
   const int64_t prompt = std::ssize(asked.spec.tokens);
@@ -131,7 +170,7 @@ WorkerChoice::Workers WorkerChoice::ChooseToMove(const Request& request) const {
 const AttachedWorker* WorkerChoice::DecodeFor(const Request& request, const AttachedWorker& prefill) const {
   Candidates decodes = DecodesFor(request);
   std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill.info, decode->info); });
-  return DecodeFor(request, prefill, Healthiest(LargeEnough(decodes, request)));
+  return DecodeFor(request, prefill, Suitable(decodes, request));
 }
 
 const AttachedWorker* WorkerChoice::DecodeFor(const Request& request, const AttachedWorker& prefill,

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "router/placement.h"
 #include "router/request.h"
 #include "router/router_action.h"
@@ -39,7 +40,10 @@ class WorkerChoice {
     // `tokens` tokens in all. Otherwise the decode worker replays the output.
     bool CanHandOff(int64_t tokens) const;
   };
+  // Chooses no workers for a request whose max_tokens no worker can ever hold.
   Workers Choose(const Request& request) const;
+  // Returns INVALID_ARGUMENT for such a request, unless a worker that could hold it may return.
+  absl::Status CheckMaxTokens(const Request& request, absl::Time now) const;
   // Chooses the workers of a request that leaves an avoided worker. None of them is avoided. A
   // stream of a drained worker stays there until another worker has room.
   Workers ChooseToMove(const Request& request) const;
@@ -47,7 +51,7 @@ class WorkerChoice {
   // the output only because the present worker cannot hold another token.
   bool Outgrows(const Request& request, const TokenUpdate& last) const;
   // Chooses the decode worker for KV of this prefill worker, with or without a refusal. Null if
-  // none can use the KV.
+  // none can use the KV, or can ever hold the client's max_tokens.
   const AttachedWorker* DecodeFor(const Request& request, const AttachedWorker& prefill) const;
 
  private:

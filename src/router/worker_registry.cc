@@ -217,6 +217,16 @@ absl::Time WorkerRegistry::AwaitedUntil(const std::string& model, bool prefill_o
   return until == attached ? absl::InfinitePast() : until;
 }
 
+bool WorkerRegistry::MayReturn(const std::string& model, int64_t tokens, absl::Time now) const {
+  const auto holds = [&](const WorkerInfo& info) {
+    return info.role == WorkerRole::kDecode && info.model == model && info.CanHold(tokens);
+  };
+  return std::ranges::any_of(workers_,
+                             [&](const auto& entry) { return entry.second.drained && holds(entry.second.info); }) ||
+         std::ranges::any_of(restarting_,
+                             [&](const auto& entry) { return entry.second.until > now && holds(entry.second.info); });
+}
+
 std::vector<WorkerRegistry::Decoder> WorkerRegistry::Decoders() const {
   std::vector<Decoder> result;
   for (const auto& [link, decode] : workers_) {

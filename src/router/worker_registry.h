@@ -72,6 +72,9 @@ class WorkerRegistry {
   // Returns until when a request for the model waits for workers that restart. InfinitePast if no
   // awaited worker would help.
   absl::Time AwaitedUntil(const std::string& model, bool prefill_only) const;
+  // Returns whether a decode worker for the model that can hold `tokens` tokens is away and may
+  // return: it is drained, or awaited after it shut down.
+  bool MayReturn(const std::string& model, int64_t tokens, absl::Time now) const;
   // Returns the models of attached decode workers, each with the model of a prefill worker whose KV
   // it can read.
   struct Decoder {

@@ -2,6 +2,7 @@
 // health, which a router derives from the reports.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -45,8 +46,9 @@ struct WorkerInfo {
   int32_t context = 0;    // the context length
   int32_t max_batch = 0;  // requests in one step
 
-  // Returns whether the worker's context length and pool can hold a sequence of `tokens` tokens.
-  bool CanHold(int64_t tokens) const { return context >= tokens && blocks_total >= BlocksFor(tokens); }
+  // Returns how many tokens of KV the worker's context length and pool can hold for one sequence.
+  int64_t most_tokens() const { return std::min<int64_t>(context, blocks_total * kBlockTokens); }
+  bool CanHold(int64_t tokens) const { return tokens <= most_tokens(); }
   // Returns whether the worker's own weights are the prefill module's, so that a prefill worker can
   // compute KV of its output.
   bool has_module_weights() const { return weights_digest == module_digest; }

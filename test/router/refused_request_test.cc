@@ -1,11 +1,38 @@
 // Requests that the router refuses, and the prompts that wait for them.
 #include <algorithm>
+#include <vector>
 
 #include "base/root_cause.h"
 #include "world/dispatcher_world.h"
+#include "world/router_core_world.h"
 
 namespace baton {
 namespace {
+
+WorkerInfo DecodeOf(const std::string& name, uint64_t incarnation, int64_t blocks) {
+  WorkerInfo info = Info(WorkerRole::kDecode, name, incarnation);
+  info.blocks_total = blocks;
+  return info;
+}
+
+// A request for `max_tokens` after a prompt of 20 tokens.
+RouteRequest AskFor(const std::string& id, int32_t max_tokens) {
+  RouteRequest request = Ask(id);
+  request.has_max_tokens = true;
+  request.max_new_tokens = max_tokens;
+  request.expected_tokens = 4;
+  return request;
+}
+
+// The decode workers of the cluster hold 160 and 320 tokens. The second one holds a request for 301
+// tokens, because the last token has no KV.
+struct TwoSizes : Cluster {
+  TwoSizes() {
+    core.WorkerLost(kD, now);
+    core.WorkerAttached(kD, DecodeOf(kD, 22, 10), now);
+    core.WorkerAttached("large", DecodeOf("large", 23, 20), now);
+  }
+};
 
 TEST_CASE("Dispatcher keeps prompts waiting when the refusal of their upstream may be retried") {
   Driven d;
@@ -50,6 +77,110 @@ TEST_CASE("Dispatcher fails prompts at once when their upstream request is refus
   up.id = "late";
   CHECK(RootCauseOf(d.Submit(up).status()) ==
         RootCause{"up", "writer", refused.code(), std::string(refused.message())});
+}
+
+// --- a max_tokens that no decode worker can ever hold -------------------------------------------
+
+TEST_CASE("RouterCore refuses a max_tokens that no decode worker can hold") {
+  TwoSizes c;
+  REQUIRE(c.core.Submit(AskFor("fits", 301), c.now).ok());
+  CHECK(Take(c.core) == Lines{"prefill fits prefill-1 large"});
+  REQUIRE(c.core.Submit(AskFor("r", 302), c.now).ok());
+  const std::vector<RouterAction> actions = c.core.TakeActions();
+  REQUIRE(actions.size() == 1);
+  CHECK(CodeAndMessage(actions[0].status) ==
+        "INVALID_ARGUMENT: sampling.max_tokens: 302 after a prompt of 20 tokens, limit 301 (KV memory for 321 tokens "
+        "of 'm': the largest decode worker has 20 blocks of 16 tokens and the context length 1000); send less, or "
+        "leave it out to generate what fits");
+}
+
+TEST_CASE("RouterCore accepts what no worker can hold if the client did not ask for it") {
+  TwoSizes c;
+  RouteRequest request = AskFor("r", 302);
+  SECTION("max_tokens is a default") { request.has_max_tokens = false; }
+  SECTION("the request generates nothing") { request.prefill_only = true; }
+  SECTION("the prompt does not fit, so a worker refuses it") { request.prompt_tokens = 321; }
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  CHECK(Take(c.core).front().starts_with("prefill r prefill-1"));
+}
+
+TEST_CASE("RouterCore lets a request wait while a worker that can hold it may return") {
+  TwoSizes c;
+  const bool drained = GENERATE(true, false);
+  if (drained) {
+    c.core.Drain("large", true, c.now);
+  } else {
+    c.core.WorkerLoaded("large", {.draining = true}, c.now);
+    c.core.WorkerLost("large", c.now);
+  }
+  REQUIRE(c.core.Submit(AskFor("r", 301), c.now).ok());
+  CHECK(Take(c.core).empty());
+  SECTION("it returns") {
+    drained ? c.core.Drain("large", false, c.now) : c.core.WorkerAttached("large", DecodeOf("large", 24, 20), c.now);
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 large"});
+  }
+  SECTION("it does not return") {
+    c.core.Tick(c.now + absl::Seconds(30));
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
+  SECTION("a request for more is refused") {
+    REQUIRE(c.core.Submit(AskFor("more", 302), c.now).ok());
+    CHECK(Take(c.core) == Lines{"end more INVALID_ARGUMENT"});
+  }
+}
+
+TEST_CASE("RouterCore refuses a waiting request when only a small worker attaches") {
+  Cluster c;
+  c.core.WorkerLost(kD, c.now);
+  RouteRequest request = AskFor("r", 301);
+  request.tenant = "t";
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  request = AskFor("other", 10);
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  CHECK(Take(c.core).empty());
+  c.core.WorkerAttached(kD, DecodeOf(kD, 24, 10), c.now);
+  CHECK(Take(c.core) == Lines{"end r INVALID_ARGUMENT", "prefill other prefill-1 decode-1"});
+}
+
+TEST_CASE("RouterCore refuses max_tokens when a streaming prompt is complete and too long") {
+  TwoSizes c;
+  RouteRequest request = OpenRequest("r");
+  request.has_max_tokens = true;
+  request.max_new_tokens = 300;
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  CHECK(Take(c.core) == Lines{"open r prefill-1 large"});
+  const bool fits = GENERATE(true, false);
+  c.core.Closed("r", fits ? 21 : 22, 300, c.now);
+  CHECK(Take(c.core) ==
+        (fits ? Lines{"close r prefill-1 large"} : Lines{"cancel r prefill-1", "end r INVALID_ARGUMENT"}));
+  request.id = "hopeless";
+  request.max_new_tokens = 321;
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  CHECK(Take(c.core) == Lines{"end hopeless INVALID_ARGUMENT"});
+}
+
+TEST_CASE("RouterCore ends no output that has begun when the worker that could hold it is lost") {
+  TwoSizes c;
+  REQUIRE(c.core.Submit(AskFor("r", 301), c.now).ok());
+  const bool begun = GENERATE(true, false);
+  if (begun) {
+    REQUIRE(c.core.PrefillDone(kP, "r", Incarnation(23), c.now));
+    TokenUpdate update;
+    update.tokens = {7};
+    REQUIRE(c.core.TokensArrived("large", "r", update, c.now));
+  }
+  Take(c.core);
+  c.core.WorkerLost("large", c.now);
+  CHECK(Take(c.core) ==
+        (begun ? Lines{"prefill r prefill-1 decode-1"} : Lines{"cancel r prefill-1", "end r INVALID_ARGUMENT"}));
+}
+
+TEST_CASE("RouterCore moves no request from a drained worker to one that cannot hold it") {
+  TwoSizes c;
+  REQUIRE(c.core.Submit(AskFor("r", 301), c.now).ok());
+  Take(c.core);
+  c.core.Drain("large", true, c.now);
+  CHECK(Take(c.core).empty());
 }
 
 }  // namespace

@@ -116,6 +116,7 @@ class RandomCluster {
     if (Draw(2) == 0) request.session = absl::StrCat("s", Draw(4));
     if (Draw(2) == 0) request.deadline = now_ + absl::Milliseconds(Draw(3000));
     if (Draw(2) == 0) request.max_new_tokens = 1 + Draw(200);
+    request.has_max_tokens = request.max_new_tokens > 0 && Draw(2) == 0;  // may fit no worker
     request.prefill_only = Draw(5) == 0;
     request.scores = !request.prefill_only && Draw(4) == 0;
     request.streaming = !request.scores && Draw(3) == 0;

@@ -72,6 +72,13 @@ struct Cluster {
     options.schedule = schedule;
     Serve(ByteModel("bytes"));
   }
+  // Replaces the decode worker by one with `blocks` KV blocks, and restarts the router.
+  void ShrinkDecode(int64_t blocks) {
+    decode.emplace(WorkerRole::kDecode, 23, "127.0.0.1:0",
+                   [blocks](worker::v1::WorkerInfo& info) { info.set_blocks_total(blocks); });
+    options.decode_workers = {decode->address()};
+    Serve(ByteModel("bytes"));
+  }
   // Restarts the router with this model and the current options.
   void Serve(ServedModel model) {
     node.reset();

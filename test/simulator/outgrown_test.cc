@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backend/simulated/shapes.h"
+#include "base/status.h"
 #include "catch.h"
 #include "simulator/cluster.h"
 #include "simulator/workflow.h"
@@ -17,20 +18,24 @@ namespace {
 constexpr int64_t kContext = 512;
 constexpr int64_t kWhole = 200;  // blocks
 
+ClusterShape ShapeOf(std::vector<int64_t> decode_blocks) {
+  ClusterShape shape;
+  shape.model = *ModelNamed("smollm2-135m");
+  shape.model.layers = 2;
+  shape.model.context = kContext;
+  shape.device = *DeviceNamed("a100");
+  shape.blocks = kWhole;
+  shape.step_tokens = 64;
+  shape.decode_workers = static_cast<int32_t>(decode_blocks.size());
+  shape.decode_blocks = std::move(decode_blocks);
+  return shape;
+}
+
 // A run of requests of many kinds, whose outputs end at the context length at the latest.
 class OutgrownRun {
  public:
   explicit OutgrownRun(std::vector<int64_t> decode_blocks) {
-    ClusterShape shape;
-    shape.model = *ModelNamed("smollm2-135m");
-    shape.model.layers = 2;
-    shape.model.context = kContext;
-    shape.device = *DeviceNamed("a100");
-    shape.blocks = kWhole;
-    shape.step_tokens = 64;
-    shape.decode_workers = static_cast<int32_t>(decode_blocks.size());
-    shape.decode_blocks = std::move(decode_blocks);
-    cluster_ = std::move(SimulatedCluster::Create(shape)).value();
+    cluster_ = std::move(SimulatedCluster::Create(ShapeOf(std::move(decode_blocks)))).value();
     for (int i = 0; i < 48; ++i) Submit(i);
     cluster_->RunUntilIdle();
     CHECK(cluster_->BlocksHeld() == 0);
@@ -88,6 +93,36 @@ TEST_CASE("Outputs end when they fill a decode worker and all others are as smal
     std::vector<TokenId> expected = whole.ran(i).tokens;
     expected.resize(static_cast<size_t>(18 * kBlockTokens + 1 - OutgrownRun::PromptOf(i)));
     CHECK(small.ran(i).tokens == expected);
+  }
+}
+
+TEST_CASE("A max_tokens of the client is served whole or refused at workers of several sizes") {
+  const std::unique_ptr<SimulatedCluster> cluster = *SimulatedCluster::Create(ShapeOf({18, 26}));
+  constexpr int32_t kPrompt = 40, kUpstream = 30;
+  constexpr auto kFits = static_cast<int32_t>(26 * kBlockTokens + 1 - kPrompt);
+  const auto submit = [&](const std::string& id, int32_t max_tokens, const std::string& upstream = "") {
+    SimulatedRequest request{.id = id, .model = SimulatedCluster::kModel};
+    request.segments.emplace_back(TokensOf({id, kPrompt}));
+    if (!upstream.empty()) request.segments.emplace_back(Reference{.upstream = upstream});
+    request.max_tokens = max_tokens;
+    cluster->Submit(0, request, /*ended=*/nullptr);
+  };
+  submit("fits", kFits);
+  submit("refused", kFits + 1);
+  submit("upstream", kUpstream);
+  submit("downstream", kFits - kUpstream, "upstream");
+  submit("late", kFits - kUpstream + 1, "upstream");
+  cluster->RunUntilIdle();
+  CHECK(cluster->BlocksHeld() == 0);
+  const std::pair<std::string, int64_t> served[] = {{"fits", kFits}, {"downstream", kFits - kUpstream}};
+  for (const auto& [id, tokens] : served) {
+    CHECK(cluster->ran(id).status.ok());
+    CHECK(std::ssize(cluster->ran(id).tokens) == tokens);
+  }
+  for (const char* id : {"refused", "late"}) {
+    CHECK(absl::IsInvalidArgument(cluster->ran(id).status));
+    CHECK(Message(cluster->ran(id).status).starts_with("sampling.max_tokens: "));
+    CHECK(cluster->ran(id).tokens.empty());
   }
 }
 

@@ -30,17 +30,23 @@ std::string_view FieldOf(std::string_view message) {
   return {message.begin(), end};
 }
 
-// Returns the model's context length, if the error is that the prompt exceeds it. Such messages
-// contain "(context length N of 'MODEL'...)". Empty for other errors.
+// The texts before the limit in errors about length: the context length, or what fits into the
+// largest decode worker.
+constexpr std::string_view kLimits[] = {" (context length ", " (KV memory for "};
+
+// Returns the limit on the tokens of a prompt and its output, if the error is that they exceed it.
+// Such messages contain "(context length N of 'MODEL'...)". Empty for other errors.
 std::string_view ContextOf(absl::StatusCode code, std::string_view field, std::string_view message) {
   if (code != absl::StatusCode::kInvalidArgument) return "";
   if (field.ends_with(']')) field = field.substr(0, field.find('['));
   if (std::ranges::find(kLengthFields, field) == std::end(kLengthFields)) return "";
-  constexpr std::string_view kBefore = " (context length ";
-  const size_t at = message.find(kBefore);
-  if (at == std::string_view::npos) return "";
-  const std::string_view rest = message.substr(at + kBefore.size());
-  return rest.substr(0, rest.find_first_not_of("0123456789"));
+  for (const std::string_view before : kLimits) {
+    const size_t at = message.find(before);
+    if (at == std::string_view::npos) continue;
+    const std::string_view rest = message.substr(at + before.size());
+    return rest.substr(0, rest.find_first_not_of("0123456789"));
+  }
+  return "";
 }
 
 std::string_view NameOf(const StatusRow& row, std::string_view field, bool too_long) {

@@ -205,6 +205,31 @@ TEST_CASE("A prompt that is too long gets OpenAI's message on every route") {
   }
 }
 
+TEST_CASE("A max_tokens that fits no decode worker is refused by the name that was sent") {
+  Cluster c;
+  c.ShrinkDecode(2);  // 32 tokens
+  HttpClient client(c.node->http()->address());
+  for (const auto& [path, fields] : std::vector<std::pair<std::string, json>>{
+           {"/v1/completions", {{"prompt", "hello"}, {"max_tokens", 29}}},
+           {"/v1/completions", {{"prompt", "hello"}, {"max_tokens", 29}, {"n", 2}}},
+           {"/generate", {{"segments", {{"segments", {{{"text", "hello"}}}}}}, {"sampling", {{"max_tokens", 29}}}}}}) {
+    client.Post(path, fields.dump());
+    const HttpAnswer answer = client.Read();
+    INFO(path << " " << answer.body);
+    CHECK(answer.status == 400);
+    const json error = json::parse(answer.body)["error"];
+    const std::string field = path == "/generate" ? "sampling.max_tokens" : "max_tokens";
+    CHECK(error["param"] == field);
+    CHECK(error["code"] == "context_length_exceeded");
+    CHECK(error["message"] == "This model's maximum context length is 33 tokens. " + field +
+                                  ": 29 after a prompt of 5 tokens, limit 28 (KV memory for 33 tokens of 'bytes': the "
+                                  "largest decode worker has 2 blocks of 16 tokens and the context length 64); send "
+                                  "less, or leave it out to generate what fits");
+  }
+  client.Post("/v1/completions", R"({"prompt": "hello", "max_tokens": 28})");
+  CHECK(c.prefill->Next().has_prefill());
+}
+
 TEST_CASE("Drawn request ids are unpredictable") {
   World w;
   std::set<std::string> ids, beginnings;

@@ -238,6 +238,14 @@ const std::map<std::string, std::function<Answers()>> kProvoked = {
        Cluster c;  // the model's context has 64 tokens
        return Send(c, Call::Request("", std::string(70, 'x')));
      }},
+    {"`max_tokens` exceeds the KV memory of every decode worker",
+     [] {
+       Cluster c;
+       c.ShrinkDecode(2);  // blocks
+       v1::GenerateRequest request = kRequest;
+       request.mutable_sampling()->set_max_tokens(50);
+       return Send(c, request);
+     }},
 };
 
 // Rows that http_limits_test and http_server_test provoke. In a router they need 256 MiB, and 10 s.

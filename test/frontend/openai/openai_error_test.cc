@@ -45,6 +45,7 @@ TEST_CASE("A prompt beyond the context length gets OpenAI's message") {
        {"sampling.max_tokens: 8 after a prompt of 61 tokens, limit 3 (context length 64 of 'bytes')",
         "max_completion_tokens: 8 after a prompt of 61 tokens, limit 3 (context length 64 of 'bytes')",
         "tokens: expected at most 64, got 65 (context length 64 of 'bytes')",
+        "max_tokens: 9 after a prompt of 61 tokens, limit 3 (KV memory for 64 tokens of 'bytes': the largest)",
         "prompt[12]: 70 tokens, limit 63 (context length 64 of 'bytes', less one token to generate)",
         "messages: 70 tokens, limit 63 (context length 64 of 'bytes', less one token to generate)",
         "prompt: with the outputs it refers to it has at least 65 tokens, limit 63 (context length 64 of 'bytes', less "
