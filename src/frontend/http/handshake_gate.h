@@ -17,6 +17,11 @@ namespace baton {
 // Clients that stall in their handshakes delay others only for a while. A handshake no longer
 // counts if its beginning and the last success of any handshake are `patience` ago. In a slow crowd
 // that makes progress, it counts for up to `longest_patience`. Thread-safe.
+//
+// A handshake begins when its connection is accepted, before the ClientHello. A process that opens
+// thousands of connections at once sends no ClientHello for seconds (`bench/crowd.py`: 3 s). If its
+// connections counted from the ClientHello only, all of them would be accepted first. Those beyond
+// `max_connections` would get 503, and the ClientHellos would arrive together.
 class HandshakeGate {
  public:
   using Id = ConnectionTable::Id;
