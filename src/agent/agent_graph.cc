@@ -33,6 +33,10 @@ std::string AgentOf(const StreamingPrompt& streaming, size_t index) {
   return agent.empty() ? NameOf(streaming.prompt.reference(index).upstream) : agent;
 }
 
+Output::Part PartOf(const Reference& reference) {
+  return reference.with_reasoning ? Output::Part::kWhole : Output::Part::kAnswer;
+}
+
 const Reference* AsReference(const PromptSegment& segment) { return std::get_if<Reference>(&segment); }
 
 }  // namespace
@@ -264,8 +268,8 @@ absl::Status AgentGraph::SettleKnown(AgentNode& node, absl::Time now) {
   return absl::OkStatus();
 }
 
-void AgentGraph::BeginAfter(AgentNode& node, std::span<const TokenId> before) {
-  if (node.output != nullptr) node.output->text->BeginAfter(before);
+void AgentGraph::BeginAfter(AgentNode& node, std::span<const TokenId> before, Thinking thinking) {
+  if (node.output != nullptr) node.output->text->BeginAfter(before, thinking);
 }
 
 void AgentGraph::Made(AgentNode& node, std::span<const TokenId> tokens, std::string_view text) {
@@ -340,7 +344,8 @@ absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Statu
   } else if (upstream != nullptr && upstream->state == State::kEnded) {
     prompt.Settle(index);
   } else {
-    const auto so_far = text == nullptr ? std::span<const TokenId>() : text->TokensFor(*prompt.spec().tokenizer);
+    const auto so_far =
+        text == nullptr ? std::span<const TokenId>() : text->TokensFor(*prompt.spec().tokenizer, PartOf(reference));
     prompt.Cut(index, std::vector<TokenId>(so_far.begin(), so_far.end()));
   }
   return absl::OkStatus();
@@ -354,7 +359,8 @@ absl::StatusOr<PromptIncrement> AgentGraph::NextIncrement(AgentNode& node) {
   const auto fresh = prompt.Take(
       [&](size_t reference) {
         Output* output = node.streaming->sources[reference]->text.get();
-        return output == nullptr ? std::span<const TokenId>() : output->TokensFor(*prompt.spec().tokenizer);
+        return output == nullptr ? std::span<const TokenId>()
+                                 : output->TokensFor(*prompt.spec().tokenizer, PartOf(prompt.reference(reference)));
       },
       [&](size_t reference) { return AgentOf(*node.streaming, reference); });
   unreported.insert(unreported.end(), fresh.begin(), fresh.end());

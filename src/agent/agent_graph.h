@@ -140,7 +140,7 @@ class AgentGraph {
                absl::Time now);
   // Begins the request's output after its prompt, as Output::BeginAfter. Does nothing if the graph
   // does not have the request.
-  void BeginAfter(AgentNode& node, std::span<const TokenId> before);
+  void BeginAfter(AgentNode& node, std::span<const TokenId> before, Thinking thinking);
   // Appends tokens and text, as in a TokenUpdate, to the request's output. Does nothing if the
   // graph does not have the request.
   void Made(AgentNode& node, std::span<const TokenId> tokens, std::string_view text);

@@ -7,18 +7,31 @@
 
 namespace baton {
 
+void Output::BeginAfter(std::span<const TokenId> before, Thinking thinking) {
+  detokenizer_.BeginAfter(before);
+  if (thinking == Thinking::kNone) return;
+  thoughts_.emplace(thinking);
+  answer_.reset();
+}
+
 void Output::Push(std::span<const TokenId> tokens, std::string_view text) {
   BATON_CHECK(!closed_, "Push after Close");
   text_ += text;
   for (const TokenId token : tokens) {
     const bool is_special = tokenizer_.IsSpecial(token), ends = is_special && detokenizer_.holds_back();
-    made_ += detokenizer_.Push(token).size();
+    std::string shown = detokenizer_.Push(token);
+    made_ += shown.size();
     if (ends) EndGroup();
-    if (is_special) continue;
-    if (!last_is_open_) pending_.emplace_back();
-    tokens_.push_back(token);
-    pending_.back() = {.tokens_end = tokens_.size(), .end = made_};
-    last_is_open_ = detokenizer_.holds_back();
+    if (!is_special) {
+      if (!last_is_open_) pending_.emplace_back();
+      tokens_.push_back(token);
+      pending_.back() = {.tokens_end = tokens_.size(), .end = made_};
+      last_is_open_ = detokenizer_.holds_back();
+    }
+    if (answer_) continue;
+    const std::string_view name = is_special ? tokenizer_.TokenBytes(token) : "";
+    if (name == kThinkBegin || name == kThinkEnd) shown += name;
+    FindAnswer(shown);
   }
   Seal();
 }
@@ -28,9 +41,13 @@ void Output::Close(absl::Status status) {
   closed_ = true;
   status_ = std::move(status);
   if (detokenizer_.holds_back()) {
-    made_ += detokenizer_.Finish().size();
+    const std::string shown = detokenizer_.Finish();
+    made_ += shown.size();
     EndGroup();
+    if (!answer_) FindAnswer(shown);
   }
+  // The output ends before it is clear that it begins with a thought.
+  if (!answer_ && !thoughts_->Finish().content.empty()) answer_ = Start();
   Seal();
   pending_.clear();
   const auto rest = tokenizer_.Encode(std::string_view(text_).substr(sealed_end_), Tokenizer::SpecialTokens::kAsText);
@@ -38,6 +55,20 @@ void Output::Close(absl::Status status) {
   tokens_.insert(tokens_.end(), rest.begin(), rest.end());
   sealed_ = tokens_.size();
   sealed_end_ = text_.size();
+}
+
+// Notes where the answer begins, once the text up to made_ shows it. `text` is the last part of
+// that text, with the tags that are special tokens.
+void Output::FindAnswer(std::string_view text) {
+  read_ += text.size();
+  const std::string answer = thoughts_->Push(text).content;
+  if (!thoughts_->answers()) return;
+  // Without thoughts the answer is the whole output.
+  const bool is_all = answer.size() == read_;
+  answer_ = is_all ? Start()
+                   : Start{.token = tokens_.size(),
+                           .text = made_ - answer.size(),
+                           .splits_token = !answer.empty() || detokenizer_.holds_back()};
 }
 
 // Ends the text of an incomplete character.
@@ -55,11 +86,18 @@ void Output::Seal() {
   }
 }
 
-std::span<const TokenId> Output::TokensFor(const Tokenizer& reader) {
-  if (reader.digest() == tokenizer_.digest()) return std::span(tokens_).first(sealed_);
-  Encoding& encoding = encoded_[reader.digest()];
-  Extend(reader, encoding);
-  return encoding.ids;
+std::span<const TokenId> Output::TokensFor(const Tokenizer& reader, Part part) {
+  const bool has_thoughts = !answer_ || answer_->text > 0 || answer_->token > 0;
+  if (!has_thoughts) part = Part::kWhole;
+  if (part == Part::kAnswer && (!answer_ || answer_->text >= text_.size())) return {};
+  const Start start = part == Part::kWhole ? Start() : *answer_;
+  if (reader.digest() == tokenizer_.digest() && !start.splits_token) {
+    return std::span(tokens_).first(sealed_).subspan(std::min(start.token, sealed_));
+  }
+  const auto [found, is_new] = encoded_.try_emplace({reader.digest(), part});
+  if (is_new) found->second.encoded = start.text;
+  Extend(reader, found->second);
+  return found->second.ids;
 }
 
 void Output::Extend(const Tokenizer& reader, Encoding& encoding) const {
@@ -81,7 +119,7 @@ void Output::Extend(const Tokenizer& reader, Encoding& encoding) const {
 
 int64_t Output::bytes() const {
   size_t bytes = sizeof(*this) + text_.capacity() + tokens_.capacity() * sizeof(TokenId);
-  for (const auto& [digest, encoding] : encoded_) bytes += encoding.ids.capacity() * sizeof(TokenId);
+  for (const auto& [reader, encoding] : encoded_) bytes += encoding.ids.capacity() * sizeof(TokenId);
   return static_cast<int64_t>(bytes);
 }
 

@@ -3,14 +3,17 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "text/detokenizer.h"
+#include "text/reasoning_parser.h"
 #include "text/tokenizer.h"
 
 namespace baton {
@@ -22,6 +25,10 @@ namespace baton {
 // A prompt with the same tokenizer receives the generated token ids. If a stop string begins within
 // a token, the text before the stop string is encoded again. The ids depend only on tokens and
 // text, not on the sizes of the updates. A prompt with another tokenizer receives Encode(text).
+//
+// The output of a model that thinks has two parts, the thoughts and the answer. ReasoningParser
+// separates them, so the answer is the `content` of the OpenAI API. If the closing tag ends inside
+// a token, prompts with the same tokenizer receive Encode(answer) too.
 class Output {
  public:
   // `tokenizer` is that of the model that generates the output. All tokenizers must outlive this.
@@ -29,7 +36,7 @@ class Output {
 
   // Begins the output after its request's prompt. `before` are the prompt's last tokens, if the
   // prompt ends inside a character. REQUIRES: nothing was pushed.
-  void BeginAfter(std::span<const TokenId> before) { detokenizer_.BeginAfter(before); }
+  void BeginAfter(std::span<const TokenId> before, Thinking thinking);
   // Appends generated tokens and text, as in a TokenUpdate. Over the whole stream, `text` is the
   // text of the tokens before the stop string or stop id. REQUIRES: the output is not closed.
   void Push(std::span<const TokenId> tokens, std::string_view text);
@@ -39,10 +46,11 @@ class Output {
 
   bool closed() const { return closed_; }
   const absl::Status& status() const { return status_; }  // REQUIRES: the output is closed
+  enum class Part { kAnswer, kWhole };
   // Returns the tokens for prompts of a model with tokenizer `reader`. Until the output is closed,
   // later calls return the same tokens and possibly more. Valid until the next call of Push, Close
   // or TokensFor.
-  std::span<const TokenId> TokensFor(const Tokenizer& reader);
+  std::span<const TokenId> TokensFor(const Tokenizer& reader, Part part);
   // Returns the approximate memory of this object.
   int64_t bytes() const;
 
@@ -59,6 +67,13 @@ class Output {
     size_t try_from = 0;  // the size of text_ that is worth another attempt
     bool complete = false;
   };
+  // The first token and byte of the answer.
+  struct Start {
+    size_t token = 0;  // in tokens_
+    size_t text = 0;   // in text_
+    bool splits_token = false;
+  };
+  void FindAnswer(std::string_view text);
   void EndGroup();
   void Seal();
   void Extend(const Tokenizer& reader, Encoding& encoding) const;
@@ -79,7 +94,11 @@ class Output {
   size_t sealed_ = 0;
   // End of their text in text_.
   size_t sealed_end_ = 0;
-  absl::btree_map<Digest, Encoding> encoded_;  // by tokenizer
+  absl::btree_map<std::pair<Digest, Part>, Encoding> encoded_;  // by tokenizer
+  // Reads the thoughts until the answer begins. Unset: the output has no thoughts.
+  std::optional<ReasoningParser> thoughts_;
+  size_t read_ = 0;                        // bytes that it has read
+  std::optional<Start> answer_ = Start();  // unset: has not begun
   bool closed_ = false;
   absl::Status status_;
 };

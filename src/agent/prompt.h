@@ -39,6 +39,8 @@ struct Reference {
   // Counted from the submission of the prompt. An output that is not complete in time counts as
   // failed for this reference.
   absl::Duration timeout = absl::InfiniteDuration();
+  // Whether the prompt receives the thoughts of the output too, and not only the answer.
+  bool with_reasoning = false;
   std::string path = "output_of";  // of this reference in the client's request, for errors
   // The other parts of the reference's part group. They belong to the position of the reference,
   // not to the output. They are left out if the output at this position is discarded or empty.

@@ -90,6 +90,7 @@ absl::StatusOr<Reference> ReadReference(const v1::OutputOf& proto, const std::st
   if (proto.timeout_ms() < 0) {
     return absl::InvalidArgumentError(StrCat(field, ".timeout_ms: expected >= 0, got ", proto.timeout_ms()));
   }
+  reference.with_reasoning = proto.with_reasoning();
   if (proto.timeout_ms() > 0) reference.timeout = absl::Milliseconds(proto.timeout_ms());
   return reference;
 }

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "model/sampler.h"
+#include "model/thinking.h"
 #include "router/internal_request.h"
 #include "router/request_context.h"
 #include "router/session_needs.h"
@@ -346,7 +347,7 @@ void Dispatcher::On(const WorkerAddress& link, TokenUpdate update, absl::Time no
   if (first) {
     const auto before = UnfinishedEnd(*request.asked.served->tokenizer, request.asked.spec.tokens);
     update.before.assign(before.begin(), before.end());
-    graph_.BeginAfter(request.node, before);
+    graph_.BeginAfter(request.node, before, ThinkingAfter(*request.asked.served, request.asked.spec.tokens));
   }
   graph_.Made(request.node, update.tokens, update.text);
   ahead_.Generated(request, update.tokens, now);

@@ -142,7 +142,7 @@ TEST_CASE("Output keeps tokens that continue a character of its request's prompt
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x\xC3")})).ok());
   REQUIRE(world.Submit(Spec("b", {Bytes("0123456789abcde"), Reference{"a"}})).ok());
-  world.graph.BeginAfter(world.Node("a"), TextIds(ByteTokens(), "\xC3"));
+  world.graph.BeginAfter(world.Node("a"), TextIds(ByteTokens(), "\xC3"), Thinking::kNone);
   SECTION("when the output continues it") {
     world.Made("a", "\xA9", "é");
     world.Made("a", "f");

@@ -331,6 +331,7 @@ TEST_CASE("ReadRequest reads references and options between the tokens around th
   first.set_on_failure(v1::OutputOf::ON_FAILURE_SUBSTITUTE);
   first.set_substitute("none");
   first.set_timeout_ms(1500);
+  first.set_with_reasoning(true);
   request.mutable_segments()->add_segments()->set_text("c");
   request.mutable_segments()->add_segments()->set_text("d");
   request.mutable_segments()->add_segments()->mutable_output_of()->set_request_id("up.2");
@@ -348,8 +349,10 @@ TEST_CASE("ReadRequest reads references and options between the tokens around th
   CHECK(reference.on_failure == OnFailure::kSubstitute);
   CHECK(reference.substitute == Ids{'n', 'o', 'n', 'e'});
   CHECK(reference.timeout == absl::Milliseconds(1500));
+  CHECK(reference.with_reasoning);
   CHECK(std::get<Ids>(read->prompt.segments[2]) == Ids{'c', 'd'});
   CHECK(std::get<Reference>(read->prompt.segments[3]).timeout == absl::InfiniteDuration());
+  CHECK_FALSE(std::get<Reference>(read->prompt.segments[3]).with_reasoning);
 }
 
 TEST_CASE("ReadRequest refuses max_tokens beyond the context length of a streaming prompt") {

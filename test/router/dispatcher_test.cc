@@ -132,6 +132,22 @@ TEST_CASE("Dispatcher resets the stages of a request that is placed again") {
   CHECK(d.Take() == Lines{"decode-1: decode r#ab.2 ab"});
 }
 
+TEST_CASE("Dispatcher passes on the answer of a model that thinks") {
+  Driven d;
+  d.LetModelThink();
+  REQUIRE(d.Submit(d.Request("up", "x<think>", 20)).ok());
+  ClientRequest down = d.Request("down", "");
+  const bool with_reasoning = GENERATE(false, true);
+  down.prompt.segments = {std::vector<TokenId>{'c'}, Reference{.upstream = "up", .with_reasoning = with_reasoning}};
+  REQUIRE(d.Submit(down).ok());
+  d.Take();
+  d.Prefilled("up");
+  d.Made(d.NameOf("up"), "hm</think>yes", FinishReason::kStop);
+  d.Take();
+  const std::string prompt = with_reasoning ? "chm</think>yes" : "cyes";
+  CHECK(TextOf(d.appended) == prompt);
+}
+
 TEST_CASE("Dispatcher holds no worker when a complete prompt has no decode worker") {
   Driven d;
   const auto up = d.Run("up", "ab", {});

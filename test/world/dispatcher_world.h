@@ -52,6 +52,8 @@ class Driven {
     request.has_max_tokens = true;
     return request;
   }
+  // Gives the model a template with tags of thinking.
+  void LetModelThink() { model_.chat_template = ChatTemplate::Parse("<think></think>", "", "").value(); }
   absl::StatusOr<RequestTicket> Submit(ClientRequest request) {
     return dispatcher_.Submit(std::make_unique<baton::Request>(std::move(request)), now);
   }
@@ -157,7 +159,7 @@ class Driven {
   }
   static std::string Line(const CancelJob& cancel) { return absl::StrCat("cancel ", cancel.request_id); }
 
-  const ServedModel model_ = ByteModel("bytes");
+  ServedModel model_ = ByteModel("bytes");
   Dispatcher dispatcher_;
   std::map<RequestId, RequestId> names_;
   std::map<RequestId, int32_t> tokens_;  // of prompts, by worker_id

@@ -47,6 +47,7 @@ def _fill_reference(message: Any, reference: OutputOf) -> None:
     message.announced = not known if reference.announced is None else reference.announced
     message.on_failure = message.OnFailure.Value(f"ON_FAILURE_{reference.on_failure.upper()}")
     message.substitute = reference.substitute
+    message.with_reasoning = reference.with_reasoning
     # A time limit that is less than a millisecond is still one.
     message.timeout_ms = math.ceil(reference.timeout * 1000) or reference.timeout_ms
 

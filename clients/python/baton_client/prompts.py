@@ -46,6 +46,8 @@ class OutputOf:
       too. "partial": the prompt gets the output so far. "substitute": the prompt gets `substitute`.
     - `timeout` is in seconds since the arrival of this request. An output that is not complete by
       then counts as failed. 0: no timeout.
+    - `with_reasoning`: the prompt also gets the thoughts of a model that thinks, and not only its
+      answer.
     - `timeout_ms` is the old form of `timeout`, in milliseconds. Version 0.2 drops it."""
 
     request: Reference | str
@@ -55,6 +57,7 @@ class OutputOf:
     substitute: str = ""
     timeout_ms: int = 0
     timeout: float = 0
+    with_reasoning: bool = False
 
     def __post_init__(self) -> None:
         if self.timeout_ms:

@@ -17,8 +17,8 @@
 #include "frontend/openai/chat_reader.h"
 #include "frontend/openai/completion_reader.h"
 #include "frontend/openai/reasoning_effort.h"
-#include "frontend/openai/token_text.h"
 #include "model/sampler.h"
+#include "model/thinking.h"
 #include "rpc/proto_json.h"
 
 namespace baton {
@@ -97,16 +97,11 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
   if (!run.ok()) Refuse(parts, *call, run);
 }
 
-// Returns the text of the last tokens of a prompt. They are enough to contain the longest tag.
+// Returns the end of the prompt. Empty if the prompt ends with a reference.
 std::string EndOf(const ClientRequest& request) {
-  constexpr size_t kMostTokens = 16;
-  std::span<const TokenId> ids = request.spec.tokens;
-  if (!request.prompt.segments.empty()) {
-    const auto* last = std::get_if<std::vector<TokenId>>(&request.prompt.segments.back());
-    if (last == nullptr) return "";
-    ids = *last;
-  }
-  return TokensText(*request.served->tokenizer, ids.last(std::min(ids.size(), kMostTokens)));
+  if (request.prompt.segments.empty()) return PromptEnd(*request.served->tokenizer, request.spec.tokens);
+  const auto* last = std::get_if<std::vector<TokenId>>(&request.prompt.segments.back());
+  return last == nullptr ? "" : PromptEnd(*request.served->tokenizer, *last);
 }
 
 // Bounds the thinking of a chat by its effort, unless it has a bound of its own.

@@ -42,6 +42,7 @@ void ReadOutputOfFields(FieldReader& fields, v1::OutputOf& out) {
   if (!out.substitute().empty() && out.on_failure() != v1::OutputOf::ON_FAILURE_SUBSTITUTE) {
     fields.Refuse("substitute", "requires on_failure 'substitute'");
   }
+  if (const auto with_reasoning = fields.Bool("with_reasoning")) out.set_with_reasoning(*with_reasoning);
   if (const auto timeout = fields.Integer("timeout_ms")) out.set_timeout_ms(*timeout);
 }
 

@@ -12,11 +12,11 @@
 #include "frontend/openai/completion_call.h"
 #include "frontend/openai/event_padding.h"
 #include "frontend/openai/logprobs_writer.h"
-#include "frontend/openai/reasoning_parser.h"
 #include "frontend/openai/special_marks.h"
 #include "frontend/tools/tool_parser.h"
 #include "request/answers.h"
 #include "router/request.h"
+#include "text/reasoning_parser.h"
 
 namespace baton {
 

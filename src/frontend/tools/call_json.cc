@@ -43,13 +43,6 @@ std::optional<std::string> ReadArguments(const Json& value, std::string_view tex
 
 }  // namespace
 
-size_t CutOff(std::string_view text, std::string_view tag) {
-  for (size_t size = std::min(text.size(), tag.size() - 1); size > 0; --size) {
-    if (text.ends_with(tag.substr(0, size))) return size;
-  }
-  return 0;
-}
-
 std::optional<ToolCall> ReadCall(std::string_view object) {
   object = Trim(object);
   const auto parsed = ParseJson(object, "tool call");

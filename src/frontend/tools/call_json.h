@@ -9,11 +9,6 @@
 
 namespace baton {
 
-inline constexpr std::string_view kSpace = " \t\r\n";
-
-// Returns the length of the longest end of `text` that may be the beginning of `tag`.
-size_t CutOff(std::string_view text, std::string_view tag);
-
 // Finds strings in JSON that arrives byte by byte.
 class StringScanner {
  public:

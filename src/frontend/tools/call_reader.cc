@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "text/partial_tag.h"
 
 namespace baton {
 namespace {

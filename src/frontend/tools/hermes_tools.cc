@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "frontend/tools/call_json.h"
+#include "text/partial_tag.h"
 
 namespace baton {
 namespace {

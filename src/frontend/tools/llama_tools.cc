@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "text/partial_tag.h"
+
 namespace baton {
 namespace {
 

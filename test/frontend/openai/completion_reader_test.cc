@@ -94,14 +94,14 @@ TEST_CASE("Fields for agents are those of the protocol") {
       R"("session_id": "s", "request_id": "r", "cache_salt": "c", "priority": -3, "workflow": "w", "agent": "a",
          "expected_tokens": 40, "timeout_ms": 1500, "join": "arrival", "first": 1, "segments": [{"text": "t"},
          {"token_ids": [1]}, {"group": [{"text": "["}, {"agent_name": {}}, {"token_ids": [2]}, {"output_of": "up"}]}, {"output_of": {"request_id": "up2", "announced": true, "on_failure": "substitute",
-         "substitute": "none", "timeout_ms": 20}}])");
+         "substitute": "none", "timeout_ms": 20, "with_reasoning": true}}])");
   REQUIRE(call.requests.size() == 1);
   CHECK(
       call.requests[0].ShortDebugString() ==
       R"(model: "plain" segments { segments { text: "t" } segments { token_ids { ids: 1 } } segments { group )"
       R"({ parts { text: "[" } parts { agent_name { } } parts { token_ids { ids: 2 } } )"
       R"(parts { output_of { request_id: "up" } } } } segments { output_of { request_id: "up2" announced: true on_failure: )"
-      R"(ON_FAILURE_SUBSTITUTE substitute: "none" timeout_ms: 20 } } } session_id: "s" )"
+      R"(ON_FAILURE_SUBSTITUTE substitute: "none" timeout_ms: 20 with_reasoning: true } } } session_id: "s" )"
       R"(request_id: "r" priority: -3 cache_salt: "c" join: JOIN_ARRIVAL workflow: "w" agent: "a" expected_tokens: 40 )"
       R"(first: 1)");
   CHECK(call.timeout == absl::Milliseconds(1500));

@@ -6,20 +6,16 @@
 #include <string_view>
 #include <vector>
 
-#include "model/served_model.h"
-
 namespace baton {
 
+inline constexpr std::string_view kThinkBegin = "<think>", kThinkEnd = "</think>";
+
+// The thinking of an output.
 enum class Thinking {
   kNone,   // everything is the answer
   kMay,    // the model's text may begin with <think> (Qwen3)
   kBegun,  // the prompt ends with <think> (QwQ, DeepSeek-R1)
 };
-
-// Derived from the text of the template for a chat with or without tools, which has the tags, and
-// from the end of a rendered prompt. If thinking is turned off, templates end the prompt with the
-// closing tag.
-Thinking ThinkingOf(const ServedModel& model, bool tools, std::string_view prompt_end);
 
 struct ThinkingAnswer {
   std::string reasoning;
@@ -34,6 +30,8 @@ class ReasoningParser {
   explicit ReasoningParser(Thinking thinking);
   // Takes the next text of the answer, and returns the parts that can be classified.
   ThinkingAnswer Push(std::string_view text);
+  // Whether the rest of the text is the answer.
+  bool answers() const { return stage_ == Stage::kContent; }
   // Ends the answer, and returns the text that is still held back.
   ThinkingAnswer Finish();
   // The tags. They may be special tokens, which the answer's text leaves out. The caller puts them

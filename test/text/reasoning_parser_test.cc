@@ -1,8 +1,7 @@
-#include "frontend/openai/reasoning_parser.h"
+#include "text/reasoning_parser.h"
 
 #include "base/strings.h"
 #include "catch.h"
-#include "frontend/openai/openai_model.h"
 
 namespace baton {
 namespace {
@@ -65,19 +64,6 @@ TEST_CASE("ReasoningParser holds back no text that cannot be a tag") {
   ReasoningParser begun(Thinking::kBegun);
   CHECK(begun.Push("a</th").reasoning == "a");
   CHECK(begun.Push("e").reasoning == "</the");
-}
-
-TEST_CASE("Template and prompt determine whether the model may think") {
-  const ServedModel& think = **TestModels().Find("think");
-  CHECK(ThinkingOf(think, false, "<|im_start|>assistant\n") == Thinking::kMay);
-  CHECK(ThinkingOf(think, false, "<|im_start|>assistant\n<think>\n") == Thinking::kBegun);
-  CHECK(ThinkingOf(think, false, "<think>\n\n</think>\n\n") == Thinking::kNone);
-  CHECK(ThinkingOf(think, false, "") == Thinking::kMay);
-  CHECK(ThinkingOf(think, true, "") == Thinking::kMay);
-  CHECK(ThinkingOf(**TestModels().Find("qwen"), false, "<think>") == Thinking::kNone);
-  ServedModel none = think;
-  none.chat_template = nullptr;
-  CHECK(ThinkingOf(none, false, "<think>") == Thinking::kNone);
 }
 
 }  // namespace

@@ -1,30 +1,12 @@
-#include "frontend/openai/reasoning_parser.h"
+#include "text/reasoning_parser.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
-#include "frontend/tools/call_json.h"
+#include "text/partial_tag.h"
 
 namespace baton {
-namespace {
-
-constexpr std::string_view kThinkBegin = "<think>";
-constexpr std::string_view kThinkEnd = "</think>";
-
-}  // namespace
-
-Thinking ThinkingOf(const ServedModel& model, bool tools, std::string_view prompt_end) {
-  const ChatTemplate* const chat_template = model.TemplateFor(tools);
-  const std::string_view source = chat_template == nullptr ? "" : chat_template->source();
-  if (source.find(kThinkBegin) == std::string_view::npos || source.find(kThinkEnd) == std::string_view::npos) {
-    return Thinking::kNone;
-  }
-  prompt_end = prompt_end.substr(0, prompt_end.find_last_not_of(kSpace) + 1);
-  if (prompt_end.ends_with(kThinkEnd)) return Thinking::kNone;
-  return prompt_end.ends_with(kThinkBegin) ? Thinking::kBegun : Thinking::kMay;
-}
-
 ReasoningParser::ReasoningParser(Thinking thinking)
     : stage_(thinking == Thinking::kBegun ? Stage::kReasoning : Stage::kStart) {
   BATON_CHECK(thinking != Thinking::kNone, "a parser needs a model that may think");
