@@ -150,7 +150,9 @@ void AgentGraph::Enter(AgentNode& node, const Tokenizer& tokenizer) {
   } else {
     if (found != nullptr) replaced_ = outputs_.Drop(*node.id);
     node.output = std::make_unique<AgentOutput>();
+    if (replaced_ != nullptr && !replaced_->text->status().ok()) node.output->attempt = replaced_->attempt;
   }
+  node.attempt = ++node.output->attempt;
   node.output->refusal = absl::OkStatus();
   node.output->agent = node.agent == nullptr ? "" : *node.agent;
   node.output->state = State::kLive;
@@ -188,8 +190,10 @@ void AgentGraph::Undo(AgentNode& node) {
   if (node.output == nullptr) return;
   StopStreaming(node);
   ForgetActions(node);
+  unneeded_.clear();
   std::unique_ptr<AgentOutput> output = std::move(node.output);
   if (!output->downstreams.empty()) {
+    --output->attempt;
     const absl::Time until = output->announced_until;
     outputs_.Announce(*node.id, std::move(output), until);
     return;
@@ -239,7 +243,9 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
     if (upstream == nullptr) upstream = AnnounceFor(reference, now);
     streaming.sources.push_back(upstream);
     streaming.settled_agents.emplace_back();
+    streaming.needs.push_back(upstream != nullptr && !node.is_internal);
     if (upstream != nullptr) {
+      upstream->needs += streaming.needs.back();
       upstream->downstreams.insert(&node);
       streaming.upstreams[upstream].push_back(i);
     }
@@ -323,16 +329,20 @@ void AgentGraph::SettleAndAdvance(AgentNode& node, std::span<const size_t> indic
   Advance(node);
 }
 
-// Settles a reference after its output has ended or its timeout has passed. Returns an error if the
-// prompt fails because of it.
+// Settles a reference after its output has ended or its timeout has passed. This may discard other
+// references. Returns an error if the prompt fails because of it.
 absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Status& status) {
   Prompt& prompt = node.streaming->prompt;
   if (prompt.settled(index)) return absl::OkStatus();
+  const bool could_discard = prompt.may_discard();
   const Reference& reference = prompt.reference(index);
   const AgentOutput* upstream = node.streaming->sources[index];
   Output* text = upstream == nullptr ? nullptr : upstream->text.get();
   // A later submission does not change the name, which the prompt may have already.
-  if (upstream != nullptr) node.streaming->settled_agents[index] = upstream->agent;
+  if (upstream != nullptr) {
+    node.streaming->settled_agents[index] = upstream->agent;
+    if (upstream->attempt > 0) node.used_attempts[reference.upstream] = upstream->attempt;
+  }
   if (!status.ok() && reference.on_failure == OnFailure::kAbort) {
     if (!prompt.may_discard()) return UpstreamFailed(reference.upstream, status, prompt.spec().first);
     prompt.Discard(index);
@@ -348,7 +358,20 @@ absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Statu
         text == nullptr ? std::span<const TokenId>() : text->TokensFor(*prompt.spec().tokenizer, PartOf(reference));
     prompt.Cut(index, std::vector<TokenId>(so_far.begin(), so_far.end()));
   }
+  Release(node, index);
+  for (size_t i = 0; could_discard && !prompt.may_discard() && i < prompt.references(); ++i) {
+    if (prompt.settled(i)) Release(node, i);
+  }
   return absl::OkStatus();
+}
+
+// A reference of the prompt needs its output no longer.
+void AgentGraph::Release(const AgentNode& node, size_t index) {
+  StreamingPrompt& streaming = *node.streaming;
+  if (!streaming.needs[index]) return;
+  streaming.needs[index] = false;
+  AgentOutput& upstream = *streaming.sources[index];
+  if (--upstream.needs == 0 && upstream.state == State::kLive) unneeded_.push_back(upstream.producer);
 }
 
 // Returns the increment to report now. It may be empty. Returns an error if the prompt is empty or
@@ -398,6 +421,7 @@ void AgentGraph::Fail(AgentNode& node, const absl::Status& status) {
 
 void AgentGraph::StopStreaming(AgentNode& node) {
   if (node.streaming == nullptr) return;
+  for (size_t i = 0; i < node.streaming->needs.size(); ++i) Release(node, i);
   const std::unique_ptr<StreamingPrompt> streaming = std::move(node.streaming);
   streaming_.erase(&node);
   references_ -= static_cast<int64_t>(streaming->prompt.references());
@@ -419,6 +443,7 @@ void AgentGraph::ForgetActions(const AgentNode& node) {
   std::erase_if(actions_, [&](const AgentAction& action) {
     return std::visit([&](const auto& concrete) { return concrete.node == &node; }, action);
   });
+  std::erase(unneeded_, &node);
 }
 
 AgentGraph::Counts AgentGraph::counts() const {
@@ -433,6 +458,9 @@ AgentGraph::Counts AgentGraph::counts() const {
 // Merges the increments of a prompt into one action, so that no worker begins a step with a part of
 // them.
 std::vector<AgentAction> AgentGraph::TakeActions() {
+  for (AgentNode* node : std::exchange(unneeded_, {})) {
+    if (!node->keep) actions_.push_back(OutputUnneeded{node});
+  }
   if (actions_.empty()) return {};
   std::vector<AgentAction> merged;
   // Index of the prompt's PromptIncrement in `merged`.
@@ -519,6 +547,7 @@ void AgentGraph::CheckInvariants() const {
   outputs_.CheckInvariants();
   int64_t references = 0;
   size_t timers = 0;
+  absl::flat_hash_map<const AgentOutput*, int64_t> needs;
   for (const AgentNode* node : streaming_) {
     BATON_CHECK(node->streaming != nullptr && node->output != nullptr && node->output->producer == node, *node->id);
     const Prompt& prompt = node->streaming->prompt;
@@ -532,8 +561,11 @@ void AgentGraph::CheckInvariants() const {
       timers += timed;
       BATON_CHECK(timed || prompt.settled(i) || deadline == absl::InfiniteFuture(), *node->id);
       BATON_CHECK(prompt.settled(i) || node->streaming->sources[i] != nullptr, *node->id);
+      BATON_CHECK(node->streaming->needs[i] == (!prompt.settled(i) && !node->is_internal), *node->id);
+      if (node->streaming->needs[i]) ++needs[node->streaming->sources[i]];
     }
   }
+  for (const auto& [output, count] : needs) BATON_CHECK(output->needs == count, "the needs of an output are wrong");
   BATON_CHECK(references == references_ && timers == timers_.size(), "the counts of the graph are wrong");
 }
 

@@ -59,6 +59,8 @@ struct StreamingPrompt {
   std::vector<AgentOutput*> sources{};
   // By reference. The agent name of its output when the reference was settled.
   std::vector<std::string> settled_agents{};
+  // By reference. Whether it counts in AgentOutput::needs.
+  std::vector<bool> needs{};
   // The indexes of the references to each output.
   absl::flat_hash_map<AgentOutput*, std::vector<size_t>> upstreams{};
 };
@@ -67,9 +69,15 @@ struct Request;
 
 // The graph's part of a live request. The request owns it.
 struct AgentNode {
-  const RequestId* id = nullptr;                 // the request's id
-  Request* request = nullptr;                    // for callers; the graph does not use it
-  const std::string* agent = nullptr;            // the request's agent name; null: none
+  const RequestId* id = nullptr;       // the request's id
+  Request* request = nullptr;          // for callers; the graph does not use it
+  const std::string* agent = nullptr;  // the request's agent name; null: none
+  bool is_internal = false;            // not of a client: its prompt needs no output
+  bool keep = false;                   // true: OutputUnneeded never concerns the request
+  // 1, or one more than that of the request with this id that failed before.
+  int32_t attempt = 1;
+  // The attempts of upstream requests whose ends settled references of the prompt, by ScopedId.
+  absl::flat_hash_map<RequestId, int32_t> used_attempts{};
   std::unique_ptr<AgentOutput> output{};         // null: the graph does not have the request
   std::unique_ptr<StreamingPrompt> streaming{};  // null: the prompt is complete
 };
@@ -90,7 +98,12 @@ struct PromptFailed {
   AgentNode* node = nullptr;
   absl::Status status{};
 };
-using AgentAction = std::variant<PromptIncrement, PromptRestarted, PromptFailed>;
+// Prompts of clients' requests referred to the output of this live request, and none needs it now:
+// they have discarded it, or their requests have ended.
+struct OutputUnneeded {
+  AgentNode* node = nullptr;
+};
+using AgentAction = std::variant<PromptIncrement, PromptRestarted, PromptFailed, OutputUnneeded>;
 
 class AgentGraph {
  public:
@@ -125,11 +138,12 @@ class AgentGraph {
   // settled.
   //
   // An output with OnFailure::kAbort that fails makes the prompt fail, unless enough others remain
-  // for PromptSpec::first. Then it is discarded. A discarded upstream request is not cancelled.
+  // for PromptSpec::first. Then it is discarded.
   absl::StatusOr<PromptIncrement> Submit(AgentNode& node, const PromptSpec& spec, absl::Time now);
   // Undoes Add or Submit, for a caller that cannot go on with the request. Prompts that refer to
-  // the request as an announced one wait for another request with this id, until Refused. Does
-  // nothing if Add or Submit failed. REQUIRES: no other request was added since.
+  // the request as an announced one wait for another request with this id, until Refused. The
+  // request counts as one that referred to no output. Does nothing if Add or Submit failed.
+  // REQUIRES: no other event since, and TakeActions was not called.
   void Undo(AgentNode& node);
   // A submission with this id was refused. Later prompts that refer to the id receive this reason
   // for `keep_output`, unless a further submission is accepted. The prompts that refer to it as an
@@ -151,6 +165,9 @@ class AgentGraph {
   // Like Ended, but drops the output. REQUIRES: no prompt refers to the output.
   void EndedWithoutOutput(AgentNode& node);
 
+  // Returns whether the prompt of a client's request needs the output. A prompt needs an output
+  // until it has settled all references to it.
+  static bool IsNeeded(const AgentNode& node) { return node.output != nullptr && node.output->needs > 0; }
   // Returns the requests whose streaming prompts refer to the output, ordered by id.
   static std::vector<AgentNode*> DownstreamsOf(const AgentNode& node);
   // Returns the live requests whose outputs the streaming prompt still needs, ordered by id.
@@ -195,6 +212,7 @@ class AgentGraph {
   void Expire(const RequestId& id, absl::Time now);
   absl::Status SettleKnown(AgentNode& node, absl::Time now);
   absl::Status Settle(AgentNode& node, size_t index, const absl::Status& status);
+  void Release(const AgentNode& node, size_t index);
   void SettleAndAdvance(AgentNode& node, std::span<const size_t> indices, const absl::Status& status);
   void SettleDownstreams(AgentOutput& output, const absl::Status& status);
   static absl::StatusOr<PromptIncrement> NextIncrement(AgentNode& node);
@@ -211,6 +229,8 @@ class AgentGraph {
   std::unique_ptr<AgentOutput> replaced_;
   std::set<ReferenceTimer> timers_;
   int64_t references_ = 0;  // of streaming prompts
+  // Live requests whose outputs no prompt needs since the last TakeActions.
+  std::vector<AgentNode*> unneeded_;
   std::vector<AgentAction> actions_;
 };
 

@@ -38,13 +38,17 @@ struct AgentOutput {
   AgentNode* producer = nullptr;             // kLive: the request that generates it; else null
   std::unique_ptr<Output> text{};            // null if kAnnounced
   std::set<AgentNode*, ById> downstreams{};  // streaming prompts that refer to it
+  // References of clients' prompts to it that are not settled.
+  int64_t needs = 0;
   absl::Time expires = absl::InfiniteFuture();
   // Value of `expires` before the request was submitted.
   absl::Time announced_until = absl::InfiniteFuture();
   // kAnnounced: why the last submission was refused. OK if none was.
   absl::Status refusal{};
   std::string agent{};  // the agent name of the last submission; empty: none
-  int64_t bytes = 0;    // as counted in kept_bytes
+  // The number of the last accepted submission, counted since the first or the last success.
+  int32_t attempt = 0;
+  int64_t bytes = 0;  // as counted in kept_bytes
 };
 
 class OutputTable {

@@ -32,6 +32,7 @@ void AddRequest(const v1::TracedRequest& request, int lane, Json& events) {
                    {"cached_tokens", request.usage().cached_tokens()},
                    {"completion_tokens", request.usage().completion_tokens()},
                    {"over", request.over()},
+                   {"attempt", request.attempt()},
                    {"error", request.error()},
                    {"trace_id", request.trace_id()}};
   events.push_back(std::move(whole));

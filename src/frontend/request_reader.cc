@@ -88,6 +88,7 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Pro
   out.spec.priority = in.priority();
   out.workflow = in.workflow();
   out.agent = in.agent();
+  out.keep = in.keep();
   return out;
 }
 

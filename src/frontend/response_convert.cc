@@ -13,6 +13,7 @@ v1::Final ToFinal(const RequestOutcome& outcome) {
   final.mutable_usage()->set_completion_tokens(outcome.completion_tokens);
   final.set_context_length(outcome.context.tokens);
   final.set_lease_ms(absl::ToInt64Milliseconds(outcome.context.duration));
+  final.set_attempt(outcome.attempt);
   v1::Timings& timings = *final.mutable_timings();
   timings.set_upstream_ms(absl::ToDoubleMilliseconds(outcome.times.upstream));
   timings.set_queue_ms(absl::ToDoubleMilliseconds(outcome.times.queue));

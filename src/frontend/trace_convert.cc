@@ -50,8 +50,9 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
   const absl::Time origin = trace.lives.front()->stages.arrived;
   response.set_origin_us(absl::ToUnixMicros(origin));
   const auto micros = [origin](absl::Time time) { return absl::ToInt64Microseconds(time - origin); };
-  // If a client has used an id again, the id maps to the latest request.
-  absl::flat_hash_map<RequestId, int32_t> indices;
+  // If a client has used an id again, the id and the attempt map to the latest request. The attempt
+  // 0 stands for the latest of all.
+  absl::flat_hash_map<std::pair<RequestId, int32_t>, int32_t> indices;
   for (const auto& life : trace.lives) {
     v1::TracedRequest& out = *response.add_requests();
     out.set_request_id(life->outcome.id);
@@ -75,11 +76,15 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
     out.set_upstreams_omitted(life->upstreams_omitted);
     out.set_resumed(life->outcome.resumed);
     out.set_mixed_numerics(life->outcome.mixed_numerics);
-    indices[life->outcome.id] = response.requests_size() - 1;
+    out.set_attempt(life->outcome.attempt);
+    for (const int32_t attempt : {0, life->outcome.attempt}) {
+      indices[{life->outcome.id, attempt}] = response.requests_size() - 1;
+    }
   }
   for (int i = 0; i < response.requests_size(); ++i) {
-    for (const RequestId& upstream : trace.lives[static_cast<size_t>(i)]->upstreams) {
-      const auto found = indices.find(upstream);
+    const RequestLife& life = *trace.lives[static_cast<size_t>(i)];
+    for (size_t k = 0; k < life.upstreams.size(); ++k) {
+      const auto found = indices.find({life.upstreams[k], life.upstream_attempts[k]});
       if (found != indices.end()) response.mutable_requests(i)->add_upstreams(found->second);
     }
   }

@@ -16,6 +16,9 @@ namespace baton {
 // The outcome of an ended request, for its client, the log, metrics and traces.
 struct RequestOutcome {
   RequestId id;  // the client's name
+  // 1 for the first request with this id. After each failure, the next request with the id has the
+  // next number.
+  int32_t attempt = 1;
   std::string call, tenant, model, trace_id;
   WorkerAddress prefill_worker, decode_worker;  // the last configured addresses; empty: none
   bool prefill_only = false;

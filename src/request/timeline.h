@@ -34,6 +34,8 @@ struct RequestLife {
   std::string agent{};  // may be empty
   // The first kMostUpstreams upstream requests.
   std::vector<RequestId> upstreams{};
+  // By upstream request. The attempt whose output the prompt used. 0: none yet.
+  std::vector<int32_t> upstream_attempts{};
   int32_t upstreams_omitted = 0;  // upstream requests beyond those
   RequestStages stages{};
   // Begin and end of each step are durations before stages.prefilled.

@@ -80,6 +80,8 @@ struct ClientRequest {
   int32_t expected_tokens = 0;
   // True also for a Generate request with max_tokens 0.
   bool prefill_only = false;
+  // Whether the request goes on when no request needs its output.
+  bool keep = false;
   absl::Time deadline = absl::InfiniteFuture();  // RouterCore::EndBy may set an earlier one
   // Id of the call that brought the request, for logs. Empty if the call has none.
   std::string call{};

@@ -167,13 +167,8 @@ void Dispatcher::Cancel(const RequestTicket& ticket, absl::Time now) {
 void Dispatcher::Detach(const RequestTicket& ticket, absl::Time now) {
   Request* request = requests_.Find(ticket);
   if (request == nullptr) return;
-  if (!IsAwaited(*request)) return Cancel(ticket, now);
-  detached_.insert(request);
-}
-
-bool Dispatcher::IsAwaited(const Request& request) {
-  return std::ranges::any_of(AgentGraph::DownstreamsOf(request.node),
-                             [](const AgentNode* downstream) { return !downstream->request->prefill_hint; });
+  if (!AgentGraph::IsNeeded(request->node)) return Cancel(ticket, now);
+  request->node.keep = false;
 }
 
 void Dispatcher::EndAll(absl::Time now) {
@@ -460,6 +455,12 @@ void Dispatcher::Act(PromptRestarted& restarted, absl::Time) {
 
 void Dispatcher::Act(PromptFailed& failed, absl::Time) { core_.Fail(*failed.node->request, failed.status); }
 
+void Dispatcher::Act(OutputUnneeded& unneeded, absl::Time) {
+  Request* request = unneeded.node->request;
+  if (request == nullptr) return;
+  core_.Fail(*request, absl::CancelledError("no request needs the output; set `keep` to generate it to its end"));
+}
+
 void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
   Request& request = *action.request;
   action.hedge ? requests_.NameHedge(request) : requests_.NameForPlacement(request);
@@ -534,11 +535,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   } else if (!request.shadow) {
     actions_.push_back(RequestEnded{{request.id, request.number}, std::move(outcome)});
   }
-  detached_.erase(&request);
   requests_.Remove(request);
-  for (Request* other : detached_) {
-    if (!IsAwaited(*other)) core_.Fail(*other, absl::CancelledError("no request waits for its output"));
-  }
 }
 
 // --- views ---------------------------------------------------------------------------------------

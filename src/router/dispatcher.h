@@ -21,7 +21,6 @@
 #include <variant>
 #include <vector>
 
-#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -111,7 +110,7 @@ class Dispatcher {
   // Ends the request with CANCELLED. Cancel and Detach do nothing for a request that has ended.
   void Cancel(const RequestTicket& ticket, absl::Time now);
   // Detaches the client, which reads no further output. The request is cancelled once no client's
-  // request waits for its output.
+  // request needs its output, even if it has `keep`.
   void Detach(const RequestTicket& ticket, absl::Time now);
   // Ends all live requests with UNAVAILABLE.
   void EndAll(absl::Time now);
@@ -160,8 +159,6 @@ class Dispatcher {
   // Cancels a hand-off at its decode worker, if the request ended while the hand-off was being
   // committed. No request would start its blocks.
   void Discard(const PrefillDone& done);
-  // Returns whether a client's request waits for this request's output.
-  static bool IsAwaited(const Request& request);
   // Resets the stages of prefill if the request waits to be placed again.
   void NoteWaiting(Request& request);
   void ForgetPlace(Request& request, absl::Time at);
@@ -181,6 +178,7 @@ class Dispatcher {
   void Act(PromptIncrement& increment, absl::Time now);
   void Act(PromptRestarted& restarted, absl::Time now);
   void Act(PromptFailed& failed, absl::Time now);
+  void Act(OutputUnneeded& unneeded, absl::Time now);
   void StartPrefill(const RouterAction& action, absl::Time now);
   void AppendPrompt(const RouterAction& action, absl::Time now);
   void StartDecode(const RouterAction& action, absl::Time now);
@@ -199,8 +197,6 @@ class Dispatcher {
   ContextStore contexts_{ContextLimits()};
   std::optional<SessionGate> gate_;  // requests with a session
   PrefillAhead ahead_;
-  // Live requests without a client, whose outputs other requests wait for.
-  absl::btree_set<Request*, Request::ById> detached_;
   RequestLives lives_{requests_};
   // Commands that TakeActions has returned for each attached worker since it attached.
   absl::flat_hash_map<WorkerAddress, int64_t> commands_sent_;

@@ -115,7 +115,7 @@ absl::Status PrefillAhead::AddPrefillHint(const Request& call, ClientRequest pro
   Request& hint = requests_.Add(std::make_unique<Request>(PrefillHintOf(call, std::move(prompt), number)));
   hint.number = number;
   hint.stages.arrived = now;
-  hint.prefill_hint = true;
+  hint.prefill_hint = hint.node.is_internal = true;
   if (absl::Status status = Enter(hint, now); !status.ok()) {
     graph_.Undo(hint.node);
     requests_.Remove(hint);

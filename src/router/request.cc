@@ -39,6 +39,8 @@ SessionKey SessionOf(const ClientRequest& request) {
 
 Request::Request(ClientRequest request, std::vector<BlockKey> first)
     : id(ScopedId(request.spec.cache_domain, request.id)), asked(std::move(request)) {
+  // The KV of a prefill-only request has a use of its own.
+  node.keep = asked.keep || asked.prefill_only;
   if (!asked.workflow.empty()) upstreams = UpstreamsOf(asked);
   ScopePrompt(asked);
   if (asked.prompt.segments.empty()) {
@@ -164,6 +166,7 @@ size_t Request::BlocksAt(size_t blocks) const {
 RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) const {
   RequestOutcome outcome;
   outcome.id = asked.id;
+  outcome.attempt = node.attempt;
   outcome.call = asked.call;
   outcome.tenant = asked.spec.tenant;
   outcome.model = asked.served->name;
@@ -207,6 +210,10 @@ RequestLife Request::Life(RequestOutcome outcome) const {
   life.agent = asked.agent;
   const size_t reported = std::min(upstreams.size(), kMostUpstreams);
   life.upstreams.assign(upstreams.begin(), upstreams.begin() + static_cast<std::ptrdiff_t>(reported));
+  for (const RequestId& upstream : life.upstreams) {
+    const auto used = node.used_attempts.find(ScopedId(asked.spec.cache_domain, upstream));
+    life.upstream_attempts.push_back(used == node.used_attempts.end() ? 0 : used->second);
+  }
   life.upstreams_omitted = static_cast<int32_t>(upstreams.size() - reported);
   life.stages = stages;
   if (counted()) life.steps = counted()->steps;

@@ -32,6 +32,7 @@ ClientRequest SimulatedRouter::ToClientRequest(SimulatedRequest request) const {
   read.prompt.segments = std::move(request.segments);
   read.prompt.join = request.join;
   read.prompt.first = request.first;
+  read.keep = request.keep;
   read.spec.tenant = std::move(request.tenant);
   read.spec.sampling.draw.temperature = request.temperature;
   if (request.temperature > 0) read.spec.sampling.seed = request.seed;

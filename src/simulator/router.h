@@ -25,6 +25,7 @@ struct SimulatedRequest {
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;
   int32_t first = 0;       // PromptSpec::first
+  bool keep = false;       // ClientRequest::keep
   int32_t max_tokens = 0;  // 0: no limit
   std::vector<std::string> stop{};
   // 0: the tokens with the highest logits. Otherwise, tokens drawn with `seed`.

@@ -38,6 +38,7 @@ struct Accepted {
   // kUnknown: the reference found no request.
   std::vector<size_t> upstreams{};
   bool prefill_only = false;
+  bool keep = false;
   bool disturbed = false;  // cancelled, or failed by a worker
   RequestId worker_id{};
   std::string prompt{};  // as the worker received it
@@ -252,6 +253,7 @@ class RandomRequests {
     // 100 may exceed the context.
     request.spec.sampling.max_tokens = !request.has_max_tokens ? 0 : Below(4) == 0 ? 100 : 8;
     request.prefill_only = Below(8) == 0;
+    request.keep = Below(2) == 0;
     for (int i = Below(5); i >= 0; --i) {
       if (Below(2) == 0) {
         request.prompt.segments.emplace_back(Ids("." + Words(20)));
@@ -279,6 +281,7 @@ class RandomRequests {
     Accepted accepted{.name = {request.spec.cache_domain, request.id}, .arrived = now_};
     accepted.segments = request.prompt.segments;
     accepted.prefill_only = request.prefill_only;
+    accepted.keep = request.keep || request.prefill_only;
     if (accepted.segments.empty()) {
       accepted.segments.emplace_back(std::vector<TokenId>(request.spec.tokens.begin(), request.spec.tokens.end()));
     }
@@ -404,6 +407,17 @@ class RandomRequests {
         hints_prefilled += hint->code == absl::StatusCode::kOk;
       }
     }
+    for (size_t i = 0; i < all_.size(); ++i) CHECK((all_[i].over || all_[i].keep || !IsUnneeded(i)));
+  }
+  // Returns whether requests referred to the output, and all of them have ended.
+  bool IsUnneeded(size_t index) const {
+    bool referred = false;
+    for (const Accepted& other : all_) {
+      if (other.refused || std::ranges::find(other.upstreams, index) == other.upstreams.end()) continue;
+      referred = true;
+      if (!other.over) return false;
+    }
+    return referred;
   }
   Accepted& Called(const RequestId& worker_id) { return *std::ranges::find(all_, worker_id, &Accepted::worker_id); }
   void Sent(const PrefillJob& job) {
@@ -493,6 +507,12 @@ class RandomRequests {
   void CheckEnd(const Accepted& request) {
     INFO(request.name.first << " " << request.name.second << ": " << request.status);
     if (request.status.ok() || request.disturbed) return;
+    if (absl::IsCancelled(request.status)) {
+      ends.insert("unneeded");
+      CHECK_FALSE(request.keep);
+      CHECK(IsUnneeded(static_cast<size_t>(&request - all_.data())));
+      return;
+    }
     bool aborts = false;
     size_t k = 0;
     for (const PromptSegment& segment : request.segments) {
@@ -532,7 +552,7 @@ TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") 
   });
   if (!seeds.all()) return;
   for (const char* end : {"done", "prefill-only", "placed again", "queued", "in prefill", "in the decode queue",
-                          "in the first step", "CANCELLED", "UNAVAILABLE", "ABORTED"}) {
+                          "in the first step", "CANCELLED", "UNAVAILABLE", "ABORTED", "unneeded"}) {
     INFO(end);
     CHECK(ends.contains(end));
   }

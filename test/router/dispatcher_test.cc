@@ -341,26 +341,6 @@ TEST_CASE("Dispatcher counts blocks as cached as the prefill worker reports") {
   }
 }
 
-TEST_CASE("Dispatcher cancels a detached request when no request waits for its output") {
-  Driven d;
-  const auto up = d.Submit(d.Request("up", "ab"));
-  REQUIRE(up.ok());
-  std::vector<RequestTicket> downstreams;
-  for (const char* id : {"one", "two"}) {
-    ClientRequest downstream = d.Request(id, "");
-    downstream.prompt.segments = {Reference{.upstream = "up"}};
-    downstreams.push_back(*d.Submit(downstream));
-  }
-  d.Take();
-  (*d).Detach(*up, d.now);
-  (*d).Cancel(downstreams[0], d.now);
-  CHECK((*d).core().live_requests() == 2);
-  (*d).Cancel(downstreams[1], d.now);
-  CHECK((*d).core().live_requests() == 0);
-  const Lines lines = d.Take();
-  CHECK(std::ranges::count(lines, "prefill-1: cancel up#ab.1") == 1);
-}
-
 TEST_CASE("Dispatcher fails a request when its decode worker omits log probabilities") {
   Driven d;
   ClientRequest request = d.Request("r", "abc");

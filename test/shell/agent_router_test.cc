@@ -126,6 +126,31 @@ TEST_CASE("A cancelled downstream request leaves its upstream and siblings alone
   CHECK(TextOf(last.tokens()) == "0123456789abc!");
 }
 
+TEST_CASE("A client has the text so far of an output that no request needs") {
+  Cluster c;
+  Call up(c, "up");
+  PassPrefill(c, "up");
+  v1::GenerateRequest kept = Call::Request("kept", "hello");
+  kept.set_keep(true);
+  Call goes_on(c, kept);
+  PassPrefill(c, "kept");
+  v1::GenerateRequest request = Downstream("down", "up");
+  request.mutable_segments()->add_segments()->mutable_output_of()->set_request_id("kept");
+  Call down(c, request);
+  CHECK(c.prefill->Next().prefill().request_id() == "down");
+  c.decode->Send(TokensEvent("up", "abcdefgh", std::nullopt));
+  CHECK(c.prefill->Next().append().request_id() == "down");
+  down.context.TryCancel();
+  CHECK(c.prefill->Next().cancel().request_id() == "down");
+  CHECK(c.decode->Next().cancel().request_id() == "up");
+  const Call::Result result = up.Finish();
+  CHECK(absl::IsCancelled(result.status));
+  CHECK(Message(result.status) == "no request needs the output; set `keep` to generate it to its end");
+  CHECK(result.text == "abcdefgh");
+  c.decode->Send(TokensEvent("kept", "x", FinishReason::kStop));
+  CHECK(goes_on.Finish().status.ok());
+}
+
 TEST_CASE("A router refuses unknown upstreams, cycles and too long prompts") {
   Cluster c;
   CHECK(absl::IsNotFound(Call(c, Downstream("down", "nobody")).Finish().status));

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "backend/simulated/shapes.h"
 #include "base/logging.h"
+#include "base/strings.h"
 #include "catch.h"
 #include "seeds.h"
 #include "simulator/cluster.h"
@@ -27,7 +28,7 @@ using Ids = std::vector<TokenId>;
 
 // Counts of compared agents. They ensure that the test compares something.
 struct Totals {
-  int agents = 0, ended_well = 0, failed = 0;
+  int agents = 0, ended_well = 0, failed = 0, unneeded = 0;
   // The number of agents that ended well and can have had only one prompt.
   int exactly_known = 0;
   StageTimes times;  // of all agents
@@ -113,6 +114,7 @@ class RandomWorkflow {
       agent.max_tokens = 1 + Below(40);
       agent.session = OneOf({"", "s", "t", "u", "v"});
       agent.stop = DrawStop();
+      agent.keep = Below(2) == 0;
       for (int parts = 1 + Below(5); parts > 0; --parts) {
         const bool waits = i > 0 && Below(2) == 0;
         agent.segments.push_back(waits ? PromptSegment(ReferenceTo(absl::StrCat(Below(i)), agent.join)) : Text());
@@ -362,12 +364,33 @@ class RandomWorkflow {
 
   void CheckFailure(const SimulatedRequest& request, const absl::Status& status, const Expected& expected) {
     ++totals_.failed;
-    if (absl::IsCancelled(status)) {
+    if (absl::IsCancelled(status) && Message(status).starts_with("no request needs")) {
+      ++totals_.unneeded;
+      REQUIRE_FALSE(request.keep);
+      REQUIRE(WasUnneeded(request.id));
+    } else if (absl::IsCancelled(status)) {
       REQUIRE(cancelled_.contains(request.id));
     } else {
       REQUIRE((absl::IsAborted(status) || absl::IsUnavailable(status)));
       REQUIRE((expected.may_fail || (broken_ && absl::IsUnavailable(status))));
     }
+  }
+
+  // Returns whether requests referred to the output, and none may have needed it when its request
+  // ended.
+  bool WasUnneeded(const RequestId& id) const {
+    bool referred = false, needed = false;
+    const absl::Time ended = OutputOf(id).ended + kSlack;
+    for (const SimulatedRequest& other : requests_) {
+      const absl::Time submitted = cluster_->ran(other.id).submitted;
+      for (const PromptSegment& segment : other.segments) {
+        const auto* reference = std::get_if<Reference>(&segment);
+        if (reference == nullptr || reference->upstream != id || submitted > ended) continue;
+        referred = true;
+        needed |= OutputOf(other.id).ended > ended && submitted + reference->timeout > ended;
+      }
+    }
+    return referred && !needed;
   }
 
   // kSlack exceeds the time of a message from a client to the router and back.
@@ -397,6 +420,7 @@ TEST_CASE("Outputs equal those of whole prompts for all timings and failures") {
     CHECK(totals.ended_well > totals.agents / 2);
     CHECK(totals.exactly_known > totals.ended_well * 9 / 10);
     CHECK(totals.failed > totals.agents / 20);
+    CHECK(totals.unneeded > 10);
     for (const StageRow& stage : kStageTable) {
       CAPTURE(stage.name);
       CHECK(totals.times.*stage.time > absl::ZeroDuration());

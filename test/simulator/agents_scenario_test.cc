@@ -16,7 +16,7 @@
 //     slow=1          on the decode worker that takes a second for each token
 //     announced=1     the upstream requests may be submitted later
 //     failure=partial|substitute, timeout=SECONDS           of each reference
-//     join=arrival, stop=TEXT, tenant=NAME, session=NAME
+//     join=arrival, stop=TEXT, tenant=NAME, session=NAME, keep=1
 //     copies=N        N requests, ID0 to ID(N-1)
 //   run [SECONDS]     until all requests have ended, or for this time
 //   cancel ID
@@ -124,6 +124,7 @@ class Scenario {
     request.agent = command.Option("agent");
     request.join = command.Option("join") == "arrival" ? Join::kArrival : Join::kOrder;
     request.first = static_cast<int32_t>(command.Number("first"));
+    request.keep = command.Number("keep") == 1;
     if (const std::string stop = command.Option("stop"); !stop.empty()) request.stop = {stop};
     if (const std::string name = command.Option("prompt"); !name.empty()) {
       request.segments.push_back(Tokens(static_cast<uint32_t>(name[0]), command.Number("long", 48)));
@@ -201,7 +202,7 @@ TEST_CASE("Agents and sessions behave as their scenarios when workers fail") {
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<Scenario>({"agents_", "sessions_"});
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 34);
+  CHECK(files == 36);
 }
 
 }  // namespace

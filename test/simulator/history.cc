@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/strings.h"
 #include "router/router_core.h"
 
 namespace baton {
@@ -38,13 +39,27 @@ bool IsEndByFaults(const ClientHistory& seen, const History& run) {
   return seen.ended - seen.submitted >= kLeastWait;
 }
 
+// Returns whether the router cancelled the request because no request needed its output: requests
+// referred to it, and all of them had ended. Reports of ends at about the same time reach clients
+// in any order.
+bool WasUnneeded(const RequestId& id, const ClientHistory& seen, const History& run) {
+  if (!absl::IsCancelled(seen.status) || !Message(seen.status).starts_with("no request needs")) return false;
+  bool referred = false;
+  for (const auto& [other, client] : run.requests) {
+    if (std::ranges::find(client.upstreams, id) == client.upstreams.end() || client.submitted > seen.ended) continue;
+    referred = true;
+    if (client.ends == 0 || client.ended > seen.ended + absl::Seconds(1)) return false;
+  }
+  return referred;
+}
+
 void CheckReason(const RequestId& id, const ClientHistory& seen, const History& run, Problems& problems) {
   if (seen.status.ok()) return;
   const bool upstream_failed = std::ranges::any_of(seen.upstreams, [&](const RequestId& upstream) {
     const auto found = run.requests.find(upstream);
     return found == run.requests.end() || !found->second.status.ok();
   });
-  const bool cancelled = absl::IsCancelled(seen.status) && seen.cancelled;
+  const bool cancelled = (absl::IsCancelled(seen.status) && seen.cancelled) || WasUnneeded(id, seen, run);
   const bool has_reason = cancelled || upstream_failed || IsEndByFaults(seen, run);
   if (!has_reason)
     problems.push_back(absl::StrCat(id, " ended after ", absl::FormatDuration(seen.ended - seen.submitted),

@@ -84,6 +84,14 @@ TEST_CASE("Violations name a cancelled request that its client did not cancel") 
   CHECK(pair.Found().empty());
 }
 
+TEST_CASE("Violations name a request that was cancelled as unneeded while another one needed it") {
+  Pair pair;
+  pair.Fail(absl::CancelledError("no request needs the output"), At(1));
+  CHECK(pair.Found().empty());
+  pair.down().ended = At(3);
+  CHECK(pair.Found().size() == 1);
+}
+
 TEST_CASE("Violations name a request that fails before its wait is over") {
   Pair early, undisturbed;
   early.Fail(absl::UnavailableError("no worker"), At(29));

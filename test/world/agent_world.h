@@ -109,6 +109,12 @@ class AgentWorld {
   std::map<RequestId, std::string> agents_;
   std::deque<PromptSpec> specs_;  // the graph refers to them
 
+  // Ends a request as the router does. Appends the actions that follow.
+  void Fail(AgentNode& node, const absl::Status& status, std::vector<AgentAction>& actions) {
+    reported.at(*node.id).failure = status;
+    graph.Ended(node, status, now);
+    for (AgentAction& more : graph.TakeActions()) actions.push_back(std::move(more));
+  }
   void Drain() {
     std::vector<AgentAction> actions = graph.TakeActions();
     for (size_t i = 0; i < actions.size(); ++i) {
@@ -121,11 +127,11 @@ class AgentWorld {
       } else if (auto* restarted = std::get_if<PromptRestarted>(&action)) {
         reported.at(*restarted->node->id).tokens.clear();
         ++reported.at(*restarted->node->id).restarts;
+      } else if (const auto* failed = std::get_if<PromptFailed>(&action)) {
+        Fail(*failed->node, failed->status, actions);
       } else {
-        const PromptFailed failed = std::get<PromptFailed>(action);
-        reported.at(*failed.node->id).failure = failed.status;
-        graph.Ended(*failed.node, failed.status, now);  // as the router does
-        for (AgentAction& more : graph.TakeActions()) actions.push_back(std::move(more));
+        AgentNode& unneeded = *std::get<OutputUnneeded>(action).node;
+        if (unneeded.output != nullptr) Fail(unneeded, absl::CancelledError("unneeded"), actions);
       }
     }
     graph.CheckInvariants();

@@ -1,10 +1,10 @@
 """Fan-in by arrival: a judge reads the two proposals that finish first.
 
-The third one is discarded.
+The third one is discarded, and its request is cancelled unless it has ended.
 """
 
 from agents import ask, show, start_workflow
-from baton_client import Group, Options
+from baton_client import BatonError, Group, Options
 
 flow = start_workflow(__doc__)
 writers = {name: ask(flow, name, "You propose a name for a boat.", f"Use at most {words} words.", max_tokens=4 * words)
@@ -14,5 +14,8 @@ proposals = [Group(writer, label="\nProposal of the {agent}: ") for writer in wr
 judge = ask(flow, "judge", "You choose the best of some proposals.", *proposals, "\nWhich one?", max_tokens=32,
             options=Options(join="arrival", first=2))
 for name, writer in writers.items():
-    show(name, writer)
+    try:
+        show(name, writer)
+    except BatonError as error:
+        print(f"--- {name}: {error}\n")
 show("judge", judge)

@@ -108,8 +108,9 @@ def generate_request(workflow: str, agent: str | Announced, prompt: Sequence[Par
     id = agent.id if isinstance(agent, Announced) else draw_id(name or "request")
     request = MESSAGES["GenerateRequest"](request_id=id)
     _fill_options(request, options, workflow, name)
-    if options.expected_tokens is not None:
-        request.expected_tokens = options.expected_tokens
+    for field in ("expected_tokens", "keep"):
+        if (value := getattr(options, field)) is not None:
+            setattr(request, field, value)
     fill_prompt(request, prompt, options, tools)
     request.sampling.MergeFrom(MESSAGES["Sampling"](**{
         field.name: _on_the_wire(value) for field in dataclasses.fields(sampling)

@@ -163,8 +163,11 @@ class Options:
     # "arrival": outputs join the prompt in the order of their completion.
     join: Literal["order", "arrival"] | None = None
     # The prompt uses the outputs that complete first, as many as this number. The others are
-    # discarded, which does not cancel their runs. 0: all outputs.
+    # discarded, which may cancel their runs (`keep`). 0: all outputs.
     first: int | None = None
+    # Generates the output to its end. Otherwise a run to which other runs referred is cancelled
+    # once all of them have ended, or have discarded its output.
+    keep: bool | None = None
     # The expected length of the output in tokens. It helps scheduling and is not a limit.
     expected_tokens: int | None = None
     # The id of a prompt that prefill_only() built. The request continues that prompt.

@@ -89,6 +89,8 @@ class Result:
     lease_ms: int
     # None unless the request asked for it.
     prompt_logprobs: PromptLogprobs | None = None
+    # 1, or one more than that of the run with this id that failed before.
+    attempt: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +153,10 @@ class TracedRequest:
     resumed: int = 0
     # These decode workers may differ in bits, so one worker alone may have made other tokens.
     mixed_numerics: bool = False
+    # 1, or one more than that of the request with this id that failed before.
+    attempt: int = 1
+    # The attempts of `upstreams`, in the same order.
+    upstream_attempts: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +201,8 @@ def read_result(request_id: str, chunks: list[Chunk], final: Any) -> Result:
         logprobs=tuple(token for chunk in chunks for token in chunk.logprobs),
         finish_reason=_name(final, "finish_reason"), usage=_fields(Usage, final.usage),
         timings=_fields(Timings, final.timings), context_length=final.context_length, lease_ms=final.lease_ms,
-        prompt_logprobs=next((chunk.prompt_logprobs for chunk in chunks if chunk.prompt_logprobs), None))
+        prompt_logprobs=next((chunk.prompt_logprobs for chunk in chunks if chunk.prompt_logprobs), None),
+        attempt=final.attempt or 1)
 
 
 def read_prefilled(response: Any) -> Prefilled:
@@ -218,7 +225,9 @@ def _read_traced(response: Any, shift_us: int) -> list[TracedRequest]:
         ended_us=request.ended_us + shift_us, over=request.over, error=request.error,
         spans=tuple(_read_span(span, shift_us) for span in request.spans),
         upstreams=tuple(ids[index] for index in request.upstreams), usage=_fields(Usage, request.usage),
-        trace_id=request.trace_id, resumed=request.resumed, mixed_numerics=request.mixed_numerics)
+        trace_id=request.trace_id, resumed=request.resumed, mixed_numerics=request.mixed_numerics,
+        attempt=request.attempt or 1,
+        upstream_attempts=tuple(response.requests[index].attempt or 1 for index in request.upstreams))
         for request in response.requests]
 
 

@@ -66,6 +66,23 @@ class AsyncClientTest(unittest.IsolatedAsyncioTestCase):
         alone = flow.agent("alone", "[", "first", "] ", TokenIds(output), ";", sampling=GREEDY)
         self.assertEqual((await judge.result()).token_ids, (await alone.result()).token_ids)
 
+    async def test_a_run_is_cancelled_when_no_run_needs_its_output_any_more(self):
+        flow = self.client.workflow("w")
+        never = flow.announce("never")
+        draft = flow.agent("draft", never, sampling=GREEDY)
+        kept = flow.agent("kept", never, sampling=GREEDY, options=Options(keep=True))
+        first = flow.agent("first", "one", max_tokens=1)
+        await first.result()
+        while len((await flow.trace()).requests) < 3:
+            await asyncio.sleep(0.01)
+        judge = flow.agent("judge", draft, kept, first, sampling=GREEDY, options=Options(first=1))
+        await judge.result()
+        with self.assertRaisesRegex(BatonError, "set `keep`") as caught:
+            await draft.result()
+        self.assertEqual(caught.exception.code, grpc.StatusCode.CANCELLED)
+        self.assertFalse(kept.over)
+        kept.cancel()
+
     async def test_cancelling_ends_a_run(self):
         flow = self.client.workflow("w")
         run = flow.agent("a", flow.announce("never"))

@@ -189,6 +189,22 @@ class ClientTest(unittest.TestCase):
         self.assert_fails(grpc.StatusCode.ABORTED, waits, run.id)
         self.assertGreater(survivor.result().usage.completion_tokens, 0)
 
+    def test_a_run_is_cancelled_when_no_run_needs_its_output_any_more(self):
+        flow = self.client.workflow("w")
+        never = flow.announce("never")
+        draft = flow.agent("draft", "Wait for ", never, sampling=GREEDY)
+        kept = flow.agent("kept", "Wait for ", never, sampling=GREEDY, options=Options(keep=True))
+        readers = [flow.agent("reader", draft, kept, sampling=GREEDY) for _ in range(2)]
+        self.await_arrival(flow, 4)
+        readers[0].cancel()
+        self.assert_fails(grpc.StatusCode.CANCELLED, readers[0], "")
+        self.assertFalse(draft.over)
+        readers[1].cancel()
+        self.assert_fails(grpc.StatusCode.CANCELLED, draft, "set `keep`")
+        self.assertFalse(kept.over)
+        flow.agent(never, "x", sampling=GREEDY)
+        self.assertEqual(kept.result().usage.completion_tokens, 24)
+
     def test_a_refused_request_fails_those_that_refer_to_it(self):
         flow = self.client.workflow("w")
         bad = flow.announce("bad")

@@ -14,10 +14,10 @@ from baton_client.messages import MESSAGES
 from serving import Server
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
-WORKFLOW = Options(model="base", session_id="s", cache_salt="secret", priority=7, join="arrival", first=2, expected_tokens=40,
+WORKFLOW = Options(model="base", session_id="s", cache_salt="secret", priority=7, join="arrival", first=2, keep=True, expected_tokens=40,
                    context_id="c", context_length=16, template_kwargs={"enable_thinking": False}, timeout=30)
 # Values that differ from None and are false in Python. `join` has no such value.
-OWN = Options(model="", session_id="", cache_salt="", priority=0, join="order", first=0, expected_tokens=0, context_id="",
+OWN = Options(model="", session_id="", cache_salt="", priority=0, join="order", first=0, keep=False, expected_tokens=0, context_id="",
               context_length=0, template_kwargs={}, timeout=0)
 
 
@@ -87,7 +87,7 @@ class SentTest(unittest.TestCase):
                               request.context_id, request.context_length, request.chat.template_kwargs, timeout),
                              ("base", "s", "secret", 1, 40, "c", 16, '{"enable_thinking": false}', 30))
             self.assertEqual(request.priority, 3 if options and options.priority else 7)
-            self.assertEqual(request.first, 2)
+            self.assertEqual((request.first, request.keep), (2, True))
 
     def test_a_request_has_the_empty_fields_of_its_run(self):
         request, timeout = self.sent_by(OWN)

@@ -133,6 +133,8 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
       parts.admission.Refuse(*answer->sink(choice), status);
     };
     if (!read.ok()) return refuse(read.status());
+    // The failure of one choice ends the whole answer.
+    read->keep |= completion.choices() > 1;
     prompt_logprobs += PromptLogprobsOf(*read) * completion.samples;
     if (const absl::Status fits = read->scores() ? CheckScoring(*read, prompt_logprobs) : absl::OkStatus();
         !fits.ok()) {

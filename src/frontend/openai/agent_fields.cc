@@ -94,6 +94,10 @@ void ReadRequestField(BodyDraft& draft, const ApiField& field) {
     if (const auto* text = draft.body.Text(field.name)) reflection.SetString(&draft.request, wire, *text);
     return;
   }
+  if (wire->type() == FieldDescriptor::TYPE_BOOL) {
+    if (const auto flag = draft.body.Bool(field.name)) reflection.SetBool(&draft.request, wire, *flag);
+    return;
+  }
   // The others are numbers of tokens.
   const bool is_priority = field.name == "priority";
   const auto number =

@@ -56,6 +56,7 @@ constexpr ApiField kFirstFields[] = {
     Supported("context_length", kGenerate, ReadRequestField),
     Supported("join", kGenerate, ReadJoin, "`order`, `arrival`"),
     Supported("first", kGenerate, ReadRequestField, "0 to the number of `output_of`"),
+    Supported("keep", kGenerate, ReadRequestField, "true if there are several choices"),
 };
 
 constexpr ApiField kLastFields[] = {

@@ -68,6 +68,7 @@ const std::map<std::string, std::string>& Examples() {
       {"context_length", "4"},
       {"join", R"("arrival")"},
       {"first", "1"},
+      {"keep", "true"},
       {"temperature", "0.5"},
       {"top_k", "-1"},
       {"top_p", "0.5"},
