@@ -157,14 +157,15 @@ absl::StatusOr<Reference> ReadGroup(const v1::Group& proto, const std::string& f
   return *std::move(reference);
 }
 
-// A chat in which a mark replaces each reference. The messages do not contain the mark otherwise.
+// A chat in which a mark replaces each part that is not text. The messages do not contain the mark
+// otherwise.
 struct MarkedChat {
   ChatInput input;
-  std::string mark;  // followed by the reference's index and kMarkEnd
-  std::vector<Reference> references;
+  std::string mark;                   // followed by the part's index and kMarkEnd
+  std::vector<PromptSegment> marked;  // references and token ids
 };
 
-constexpr size_t kMaxMarkBytes = 96;  // upper bound on the text that replaces one reference
+constexpr size_t kMaxMarkBytes = 96;  // upper bound on the text that replaces one part
 constexpr std::string_view kMarkBegin = "\uE002", kMarkMore = "\uE000", kMarkEnd = "\uE001";
 
 // Returns the length of the longest run of kMarkMore that follows a kMarkBegin.
@@ -261,10 +262,9 @@ std::string MarkFor(const v1::Chat& chat, const ChatValues& values) {
   return mark;
 }
 
-bool HasOutputs(const v1::Chat& chat) {
+bool NeedsMarks(const v1::Chat& chat) {
   return std::ranges::any_of(chat.messages(), [](const v1::ChatMessage& message) {
-    return std::ranges::any_of(message.parts(),
-                               [](const v1::Segment& part) { return part.has_output_of() || part.has_group(); });
+    return std::ranges::any_of(message.parts(), [](const v1::Segment& part) { return !part.has_text(); });
   });
 }
 
@@ -285,27 +285,32 @@ absl::Status ReadPart(const v1::Segment& part, const std::string& field, const P
     content += part.text();
     return absl::OkStatus();
   }
-  if (!part.has_output_of() && !part.has_group()) {
-    return absl::InvalidArgumentError(field + ": expected text, output_of or group");
+  if (!part.has_output_of() && !part.has_group() && !part.has_token_ids()) {
+    return absl::InvalidArgumentError(field + ": expected text, token_ids, output_of or group");
   }
   if (marked.mark.size() > kMaxMarkBytes) {
-    return absl::InvalidArgumentError(StrCat(field, ".output_of: the chat has U+E002 followed by ",
+    return absl::InvalidArgumentError(StrCat(field, ": the chat has U+E002 followed by ",
                                              marked.mark.size() / kMarkMore.size() - 2, " times U+E000, limit ",
                                              kMaxMarkBytes / kMarkMore.size() - 2));
   }
-  content += StrCat(marked.mark, marked.references.size(), kMarkEnd);
+  content += StrCat(marked.mark, marked.marked.size(), kMarkEnd);
+  if (part.has_token_ids()) {
+    ASSIGN_OR_RETURN(std::vector<TokenId> ids, ReadIds(part.token_ids(), field, limit));
+    marked.marked.emplace_back(std::move(ids));
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(Reference reference, part.has_group()
                                             ? ReadGroup(part.group(), StrCat(field, ".", paths.group_parts),
                                                         Tokenizer::SpecialTokens::kParse, limit)
                                             : ReadReference(part.output_of(), field + ".output_of", limit));
-  marked.references.push_back(std::move(reference));
+  marked.marked.emplace_back(std::move(reference));
   return absl::OkStatus();
 }
 
 absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& values, const PromptLimit& limit,
                                         const FieldPaths& paths) {
   MarkedChat marked;
-  if (HasOutputs(chat)) marked.mark = MarkFor(chat, values);
+  if (NeedsMarks(chat)) marked.mark = MarkFor(chat, values);
   marked.input.tools = values.tools;
   marked.input.variables = values.variables;
   marked.input.add_generation_prompt = values.add_generation_prompt;
@@ -329,9 +334,9 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& 
     messages.push_back(ForTemplate(message, std::move(content), values.tool_calls[static_cast<size_t>(i)]));
   }
   marked.input.messages = jinja::Value::MakeList(std::move(messages));
-  if (marked.references.size() > kMaxSegments) {
+  if (marked.marked.size() > kMaxSegments) {
     return absl::InvalidArgumentError(
-        StrCat(paths.messages, ": ", marked.references.size(), " references, limit ", kMaxSegments));
+        StrCat(paths.messages, ": ", marked.marked.size(), " parts that are not text, limit ", kMaxSegments));
   }
   return marked;
 }
@@ -419,7 +424,7 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
 
   Parts parts(limit);
   std::string_view rest = *rendered;
-  while (!marked.references.empty()) {
+  while (!marked.marked.empty()) {
     const size_t mark = rest.find(marked.mark);
     if (mark == std::string_view::npos) break;
     RETURN_IF_ERROR(parts.AddText(rest.substr(0, mark), Tokenizer::SpecialTokens::kParse));
@@ -427,13 +432,17 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
     size_t index = 0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), index);
     rest.remove_prefix(static_cast<size_t>(end - rest.data()));
-    if (error != std::errc() || index >= marked.references.size() || !rest.starts_with(kMarkEnd)) {
+    if (error != std::errc() || index >= marked.marked.size() || !rest.starts_with(kMarkEnd)) {
       return absl::InvalidArgumentError(
           StrCat(paths.messages, ": the template of '", model.shown_name(),
-                 "' changes the text of messages, so output_of is not supported with it"));
+                 "' changes the text of messages, so output_of and token_ids are not supported with it"));
     }
     rest.remove_prefix(kMarkEnd.size());
-    parts.AddReference(marked.references[index]);
+    if (const auto* ids = std::get_if<std::vector<TokenId>>(&marked.marked[index])) {
+      RETURN_IF_ERROR(parts.AddIds(*ids));
+    } else {
+      parts.AddReference(std::get<Reference>(marked.marked[index]));
+    }
   }
   RETURN_IF_ERROR(parts.AddText(rest, Tokenizer::SpecialTokens::kParse));
   return parts.Take();

@@ -30,10 +30,8 @@ absl::Status ReadContext(const v1::GenerateRequest& in, const ServedModel& model
   if (in.has_context_length() && in.context_length() < 0) {
     return absl::InvalidArgumentError(StrCat("context_length: expected >= 0, got ", in.context_length()));
   }
-  if (in.has_chat()) {
-    return absl::InvalidArgumentError("context_id: expected segments, got chat; a chat cannot continue a context");
-  }
   out.id = in.context_id();
+  out.is_within_prompt = in.has_chat();
   if (in.has_context_length()) out.length = in.context_length();
   if (HavePrefix(in.segments())) {
     const auto prefix = model.tokenizer->prompt_prefix();

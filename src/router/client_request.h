@@ -29,7 +29,11 @@ struct ContextUse {
   std::optional<int32_t> length{};  // tokens that the client expects in it
   // Tokens that the tokenizer puts before the prompt if the context is new.
   std::vector<TokenId> prefix{};
-  // The router sets the next two fields.
+  // The prompt is a chat with all messages. It has the context's tokens already, and must begin
+  // with them.
+  bool is_within_prompt = false;
+  // The router sets the other fields.
+  std::vector<TokenId> expected{};  // the context's tokens, until such a prompt is complete
   int32_t tokens = 0;  // tokens of the prompt that belong to the context
   // Address, as configured at this router, of the prefill worker that prefilled these tokens. Empty
   // if there is none.

@@ -1,8 +1,12 @@
 #include "router/request_context.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "base/status.h"
+#include "base/strings.h"
 
 namespace baton {
 namespace {
@@ -19,6 +23,31 @@ void PutBefore(ClientRequest& request, std::vector<TokenId> tokens) {
   } else {
     request.prompt.segments.insert(request.prompt.segments.begin(), std::move(tokens));
   }
+}
+
+std::string ShowToken(const ClientRequest& request, TokenId id) {
+  return StrCat("'", absl::Utf8SafeCEscape(std::string(request.served->tokenizer->TokenBytes(id))), "' (id ", id, ")");
+}
+
+// Returns FAILED_PRECONDITION if a chat does not begin with the tokens of its context. `prompt` has
+// the chat's first tokens, or all if `is_complete`.
+absl::Status CheckExpected(const ClientRequest& request, std::span<const TokenId> prompt, bool is_complete) {
+  const std::vector<TokenId>& expected = request.context.expected;
+  const auto [mine, theirs] = std::ranges::mismatch(prompt, expected);
+  if (theirs == expected.end() || (mine == prompt.end() && !is_complete)) return absl::OkStatus();
+  const std::string begin = StrCat(request.form.paths.prompt, ": the rendered messages must begin with the ",
+                                   expected.size(), " tokens of context '", request.context.id, "', ");
+  if (mine == prompt.end()) return absl::FailedPreconditionError(StrCat(begin, "but have only ", prompt.size()));
+  return absl::FailedPreconditionError(StrCat(begin, "but differ at token ", mine - prompt.begin(), ": expected ",
+                                              ShowToken(request, *theirs), ", got ", ShowToken(request, *mine)));
+}
+
+// Checks the part of a chat that comes before its first reference.
+absl::Status CheckFirst(const ClientRequest& request) {
+  const std::vector<PromptSegment>& segments = request.prompt.segments;
+  if (segments.empty()) return CheckExpected(request, request.spec.tokens, true);
+  const auto* first = std::get_if<std::vector<TokenId>>(&segments.front());
+  return first == nullptr ? absl::OkStatus() : CheckExpected(request, *first, false);
 }
 
 // Applies the checks that a prompt without a context passes when it is read.
@@ -42,15 +71,23 @@ absl::Status BeginContext(ContextStore& contexts, ClientRequest& request, absl::
                        : contexts.BeginRead(KeyOf(request), request.served->tokenizer_id, length, now));
   use.tokens = static_cast<int32_t>(view.tokens.size());
   use.holder = std::move(view.holder);
-  PutBefore(request, use.tokens > 0 ? std::move(view.tokens) : std::move(use.prefix));
-  absl::Status status = CheckWhole(request);
+  if (use.is_within_prompt) {
+    use.expected = std::move(view.tokens);
+  } else {
+    PutBefore(request, use.tokens > 0 ? std::move(view.tokens) : std::move(use.prefix));
+  }
+  absl::Status status = CheckFirst(request);
+  status.Update(CheckWhole(request));
   if (status.ok() && request.prompt.segments.empty()) status = CompleteContext(contexts, request);
   if (!status.ok()) EndContext(contexts, request, "", now);
   return status;
 }
 
-absl::Status CompleteContext(ContextStore& contexts, const ClientRequest& request) {
-  if (request.context.id.empty() || !request.prefill_only) return absl::OkStatus();
+absl::Status CompleteContext(ContextStore& contexts, ClientRequest& request) {
+  if (request.context.id.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckExpected(request, request.spec.tokens, true));
+  request.context.expected = {};
+  if (!request.prefill_only) return absl::OkStatus();
   return contexts.Complete(KeyOf(request), request.spec.tokens);
 }
 

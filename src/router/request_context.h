@@ -9,13 +9,16 @@
 
 namespace baton {
 
-// Puts the context's tokens before those of the request, and checks the total length. Returns the
-// errors of ContextStore, and INVALID_ARGUMENT if the whole prompt is empty or too long. After an
-// error the caller does not call EndContext.
+// Puts the context's tokens before those of the request, unless it is a chat, and checks the total
+// length. After an error the caller does not call EndContext. Errors:
+// - those of ContextStore
+// - INVALID_ARGUMENT: the whole prompt is empty or too long.
+// - FAILED_PRECONDITION: a chat does not begin with the context's tokens, as far as its tokens are
+//   known.
 absl::Status BeginContext(ContextStore& contexts, ClientRequest& request, absl::Time now);
-// Passes the request's complete prompt to the context. Does nothing for a request without a
-// context.
-absl::Status CompleteContext(ContextStore& contexts, const ClientRequest& request);
+// Passes the request's complete prompt to the context. Returns FAILED_PRECONDITION if a chat does
+// not begin with the context's tokens. Does nothing for a request without a context.
+absl::Status CompleteContext(ContextStore& contexts, ClientRequest& request);
 // Ends the request's use of its context, also for a request that was not accepted. `holder` is the
 // prefill worker that prefilled the prompt. It is empty if the request failed. Does nothing for a
 // request without a context.

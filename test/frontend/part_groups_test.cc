@@ -122,7 +122,8 @@ TEST_CASE("ReadRequest refuses agent_name outside a part group") {
   v1::ChatMessage& message = *request.mutable_chat()->add_messages();
   message.set_role("user");
   message.add_parts()->mutable_agent_name();
-  CHECK(ErrorIn(request, ServedModels(list)) == "chat.messages[0].parts[0]: expected text, output_of or group");
+  CHECK(ErrorIn(request, ServedModels(list)) ==
+        "chat.messages[0].parts[0]: expected text, token_ids, output_of or group");
   message.mutable_parts(0)->mutable_group();
   CHECK(ErrorIn(request, ServedModels(list)) ==
         "chat.messages[0].parts[0].group.parts: expected one output_of in the group, got none");

@@ -118,11 +118,6 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
     request.set_context_id("a b");
     Has(ErrorOf(request), "context_id: expected letters, digits");
   }
-  SECTION("a chat with a context_id") {
-    request.mutable_chat();
-    request.set_context_id("c");
-    Has(ErrorOf(request), "context_id: expected segments");
-  }
   SECTION("a request without a prompt") { Has(ErrorOf({}), "prompt: expected segments or chat"); }
   SECTION("an empty prompt") { Has(ErrorOf(Text("")), "segments.segments: is empty"); }
   SECTION("an empty segment") {
@@ -422,10 +417,29 @@ TEST_CASE("A reference in a chat stands where the template puts the message") {
   for (int i = 0; i < 1000; ++i) marks += "\uE000";
   message.mutable_parts(0)->set_text(marks);
   CHECK(Message(ReadRequest(request, models, absl::UnixEpoch()).status()) ==
-        "chat.messages[0].parts[1].output_of: the chat has U+E002 followed by 1000 times U+E000, limit 30");
+        "chat.messages[0].parts[1]: the chat has U+E002 followed by 1000 times U+E000, limit 30");
   message.set_content("both");
   CHECK(Message(ReadRequest(request, models, absl::UnixEpoch()).status()) ==
         "chat.messages[0]: expected content or parts, got both");
+}
+
+TEST_CASE("Token ids in a chat stand in the rendered message as they are") {
+  const ServedModels models(
+      ModelsWithTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}!"));
+  v1::GenerateRequest request;
+  v1::ChatMessage& message = *request.mutable_chat()->add_messages();
+  message.set_role("u");
+  message.add_parts()->set_text(" a");
+  v1::TokenIds& ids = *message.add_parts()->mutable_token_ids();
+  // The template does not trim them.
+  for (const char c : std::string(" \n")) ids.add_ids(c);
+  const auto read = ReadRequest(request, models, absl::UnixEpoch());
+  INFO(read.status());
+  REQUIRE(read.ok());
+  CHECK(std::string(read->spec.tokens.begin(), read->spec.tokens.end()) == "<u>a \n!");
+  ids.set_ids(1, 100'000);
+  CHECK(Message(ReadRequest(request, models, absl::UnixEpoch()).status())
+            .starts_with("chat.messages[0].parts[1].token_ids.ids[1]: expected [0, "));
 }
 
 TEST_CASE("ReadRequest renders a chat with its roles and contents") {

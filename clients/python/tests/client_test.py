@@ -288,6 +288,22 @@ class ClientTest(unittest.TestCase):
             flow.prefill_only("more", options=Options(context_id="trip", context_length=3))
         self.assertIs(caught.exception.code, grpc.StatusCode.FAILED_PRECONDITION)
 
+    def test_a_chat_continues_a_context_that_has_its_first_messages(self):
+        flow = self.client.workflow("w", Options(cache_salt="chat_context"))
+        history = [Message("system", "You list facts about the sea."), Message("user", "How deep is it at its deepest point?")]
+        context = Options(context_id="history")
+        added = flow.prefill_only(*history, options=context)
+        answer = flow.agent("a", *history, sampling=GREEDY, options=context).result()
+        self.assertGreaterEqual(answer.usage.cached_tokens, added.context_length - 16)
+        alone = flow.agent("a", *history, sampling=GREEDY, options=Options(cache_salt="alone")).result()
+        self.assertEqual(answer.token_ids, alone.token_ids)
+        # The answer goes back as it was generated.
+        history += [Message("assistant", TokenIds(answer.token_ids)), Message("user", "And where?")]
+        longer = flow.prefill_only(*history, options=context)
+        self.assertGreater(longer.context_length, added.context_length + len(answer.token_ids))
+        other = flow.agent("a", Message("system", "You list lies."), *history[1:], sampling=GREEDY, options=context)
+        self.assert_fails(grpc.StatusCode.FAILED_PRECONDITION, other, "differ at token")
+
     def test_a_session_finds_its_kv(self):
         flow = self.client.workflow("w", Options(session_id="s", cache_salt="test_a_session"))
         prompt = "A prompt of more than one block of sixteen tokens, for the cache. "

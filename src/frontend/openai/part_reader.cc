@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-enum class Kind { kText, kReasoning, kHiddenReasoning, kMedia, kOutputOf, kGroup, kOwnOutput };
+enum class Kind { kText, kReasoning, kHiddenReasoning, kMedia, kTokenIds, kOutputOf, kGroup, kOwnOutput };
 
 struct PartType {
   std::string_view name;
@@ -27,6 +27,7 @@ constexpr PartType kTypes[] = {
     {"thinking", Kind::kReasoning, "thinking"},
     {"reasoning", Kind::kReasoning, "reasoning"},
     {"redacted_thinking", Kind::kHiddenReasoning, "data"},
+    {"token_ids", Kind::kTokenIds},
     {"output_of", Kind::kOutputOf},
     {"group", Kind::kGroup},
     {"output", Kind::kOwnOutput},
@@ -113,6 +114,16 @@ void ReadPart(const Json& part, const std::string& path, PartPlace place, FieldR
       break;
     case Kind::kMedia:
       return ReadMedia(*type, path, place, owner, message, notes);
+    case Kind::kTokenIds: {
+      const Json* ids = fields.Array("token_ids");
+      if (ids == nullptr) {
+        fields.Refuse("token_ids", "expected a list of token ids, got none");
+      } else {
+        v1::TokenIds& out = *message.add_parts()->mutable_token_ids();
+        fields.Check(ReadTokenIds(*ids, fields.Path("token_ids"), place.model, out));
+      }
+      break;
+    }
     case Kind::kOutputOf:
       if (fields.Any("output_of") == nullptr) {
         fields.Refuse("output_of", "expected a request id or an object, got none");

@@ -52,13 +52,14 @@ TEST_CASE("A chat body without messages is still a chat, also with a context") {
 TEST_CASE("ReadChat reads roles, names, parts and references") {
   const CompletionCall call = MustRead(
       R"("messages": [{"role": "developer", "content": "be kind"}, {"role": "user", "name": "ann", "content":
-         [{"type": "text", "text": "a"}, {"type": "output_of", "output_of": "up"}, {"type": "output_of", "output_of":
+         [{"type": "text", "text": "a"}, {"type": "token_ids", "token_ids": [1, 2]},
+         {"type": "output_of", "output_of": "up"}, {"type": "output_of", "output_of":
          {"request_id": "up2", "on_failure": "partial"}}, {"type": "group", "group": [{"agent_name": {}},
          {"text": ": "}, {"output_of": "up3"}]}]}])");
   CHECK(
       call.requests[0].chat().ShortDebugString() ==
       R"(messages { role: "system" content: "be kind" } messages { role: "user" parts { text: "a" } parts { )"
-      R"(output_of { request_id: "up" } } parts { output_of { request_id: "up2" on_failure: ON_FAILURE_PARTIAL } } )"
+      R"(token_ids { ids: 1 ids: 2 } } parts { output_of { request_id: "up" } } parts { output_of { request_id: "up2" on_failure: ON_FAILURE_PARTIAL } } )"
       R"(parts { group { parts { agent_name { } } parts { text: ": " } parts { output_of { request_id: "up3" } } } } )"
       R"(name: "ann" })");
 }
