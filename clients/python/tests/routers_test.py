@@ -1,0 +1,70 @@
+"""Tests of two routers with the same workers: which names reach requests of the other router."""
+
+import unittest
+
+import grpc
+import openai
+from baton_client import BatonError, Client, Options, OutputOf, Sampling
+from serving import MODEL, PROGRAM, Process
+
+GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
+TEXT = "A text of more than two blocks of sixteen tokens, which both routers send to one worker. "
+
+
+class RoutersTest(unittest.TestCase):
+    @classmethod
+    def start(cls, role, *flags, **until):
+        process = Process(PROGRAM.with_name(f"baton-{role}"), "--model", MODEL, *flags, **until)
+        cls.addClassCleanup(process.kill)
+        return process
+
+    @classmethod
+    def setUpClass(cls):
+        worker = ("--listen", "127.0.0.1:0", "--threads", "1", "--kv-memory-mb", "64")
+        prefill, decode = (cls.start(role, *worker, until="^listening on").grpc for role in ("prefill", "decode"))
+        cls.routers = [cls.start("router", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--prefill-workers",
+                                 prefill, "--decode-workers", decode) for _ in range(2)]
+        cls.here, cls.other = (Client(router.grpc) for router in cls.routers)
+        for client in (cls.here, cls.other):
+            cls.addClassCleanup(client.close)
+
+    def assert_not_found(self, call):
+        with self.assertRaises(BatonError) as caught:
+            call()
+        self.assertIs(caught.exception.code, grpc.StatusCode.NOT_FOUND)
+        self.assertIn("at this router", caught.exception.message)
+
+    def test_an_output_belongs_to_the_router_of_its_request(self):
+        run = self.here.workflow("w").agent("a", "x", sampling=GREEDY)
+        run.result()
+        self.assertTrue(self.here.workflow("w").agent("b", OutputOf(run.id), sampling=GREEDY).result().token_ids)
+        self.assert_not_found(lambda: self.other.workflow("w").agent("b", OutputOf(run.id), sampling=GREEDY).result())
+        with openai.OpenAI(base_url=f"{self.routers[1].http}/v1", api_key="none", max_retries=0) as client:
+            with self.assertRaises(openai.NotFoundError) as caught:
+                client.completions.create(model=MODEL.name, prompt=None,
+                                          extra_body={"segments": [{"output_of": run.id}]})
+        self.assertIn("at this router", str(caught.exception))
+
+    def test_a_context_belongs_to_the_router_of_its_calls(self):
+        options = Options(context_id="c")
+        self.here.workflow("w").prefill_only(TEXT, options=options)
+        self.here.workflow("w").agent("a", "x", sampling=GREEDY, options=options).result()
+        self.assert_not_found(lambda: self.other.workflow("w").agent("a", "x", sampling=GREEDY, options=options).result())
+
+    def test_a_trace_has_the_requests_of_one_router(self):
+        flow = self.here.workflow("w")
+        flow.agent("a", "x", sampling=GREEDY).result()
+        self.assertEqual(len(flow.trace().requests), 1)
+        self.assert_not_found(self.other.attach(flow.id).trace)
+
+    def test_kv_reaches_requests_of_every_router(self):
+        salt = Options(cache_salt="kv")
+        first = self.here.workflow("w").agent("a", TEXT, sampling=GREEDY, options=salt).result()
+        second = self.other.workflow("w").agent("a", TEXT, sampling=GREEDY, options=salt).result()
+        self.assertEqual(first.usage.cached_tokens, 0)
+        self.assertGreaterEqual(second.usage.cached_tokens, 32)
+        self.assertEqual(first.token_ids, second.token_ids)
+
+
+if __name__ == "__main__":
+    unittest.main()
