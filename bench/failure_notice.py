@@ -47,7 +47,7 @@ def sampling(tokens):
 
 
 def measure_capacity(client, seconds):
-    """Returns the requests per second that CALLERS callers get, each of which waits for its answers."""
+    """Returns the requests per second of CALLERS callers, each of which waits for its answers."""
     flow, ends = client.workflow("capacity"), []
     begin = time.monotonic()
 

@@ -36,10 +36,10 @@ struct PartNotes {
   MediaCounts left_out{};
 };
 
-// Reads a text, a refusal, a thought, token ids, a reference to an output or a part group. Appends at most one
-// segment to `message.parts`. The text of a thought goes to `notes`. An image, a video, audio or a
-// file is an error that names the part, or is replaced by a text. `path` is the name of the part in
-// errors, which go to `owner`.
+// Reads a text, a refusal, a thought, token ids, a reference to an output or a part group. Appends
+// at most one segment to `message.parts`. The text of a thought goes to `notes`. An image, a video,
+// audio or a file is an error that names the part, or is replaced by a text. `path` is the name of
+// the part in errors, which go to `owner`.
 void ReadPart(const Json& part, const std::string& path, PartPlace place, FieldReader& owner, v1::ChatMessage& message,
               PartNotes& notes);
 
