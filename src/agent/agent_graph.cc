@@ -543,6 +543,20 @@ std::vector<AgentNode*> AgentGraph::UpstreamsOf(const AgentNode& node) {
   return nodes;
 }
 
+AwaitedOutputs AgentGraph::AwaitedBy(const AgentNode& node, size_t most) {
+  AwaitedOutputs awaited;
+  if (node.streaming == nullptr) return awaited;
+  const StreamingPrompt& streaming = *node.streaming;
+  absl::flat_hash_set<const AgentOutput*> seen;
+  for (size_t i = 0; i < streaming.prompt.references(); ++i) {
+    const AgentOutput* source = streaming.sources[i];
+    if (streaming.prompt.settled(i) || !seen.insert(source).second) continue;
+    if (++awaited.count > static_cast<int64_t>(most)) continue;
+    awaited.first.push_back({NameOf(streaming.prompt.reference(i).upstream), source->state == State::kAnnounced});
+  }
+  return awaited;
+}
+
 void AgentGraph::CheckInvariants() const {
   outputs_.CheckInvariants();
   int64_t references = 0;

@@ -105,6 +105,17 @@ struct OutputUnneeded {
 };
 using AgentAction = std::variant<PromptIncrement, PromptRestarted, PromptFailed, OutputUnneeded>;
 
+// An output that is not complete.
+struct AwaitedOutput {
+  RequestId id{};          // the client's name of its request
+  bool announced = false;  // true if no client has submitted the request
+};
+// The incomplete outputs that a prompt refers to: the first of them, and the number of all.
+struct AwaitedOutputs {
+  std::vector<AwaitedOutput> first{};
+  int64_t count = 0;
+};
+
 class AgentGraph {
  public:
   // Finds the node of a live request by its id. Returns null if no such request is live.
@@ -172,6 +183,9 @@ class AgentGraph {
   static std::vector<AgentNode*> DownstreamsOf(const AgentNode& node);
   // Returns the live requests whose outputs the streaming prompt still needs, ordered by id.
   static std::vector<AgentNode*> UpstreamsOf(const AgentNode& node);
+  // Returns the outputs that the streaming prompt still needs, in the order of its references. It
+  // names at most `most` of them, by the client's names.
+  static AwaitedOutputs AwaitedBy(const AgentNode& node, size_t most);
 
   // Applies the timeouts of references, announced requests and kept outputs.
   void Tick(absl::Time now);

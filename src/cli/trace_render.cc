@@ -35,6 +35,7 @@ void AddRequest(const v1::TracedRequest& request, int lane, Json& events) {
                    {"attempt", request.attempt()},
                    {"error", request.error()},
                    {"trace_id", request.trace_id()}};
+  if (!request.waits_for().empty()) whole["args"]["waits_for"] = request.waits_for();
   events.push_back(std::move(whole));
   for (const v1::Span& span : request.spans()) {
     Json phase = Slice(StyleOf(span.phase()).name, lane, span.begin_us(), span.end_us());
@@ -139,6 +140,9 @@ std::string RenderText(const std::string& workflow, const v1::TraceResponse& tra
     for (const int request : lane.requests) {
       const std::string& error = trace.requests(request).error();
       if (!error.empty()) absl::StrAppend(&text, std::string(kNameColumns, ' '), "  ", Printable(error), "\n");
+      const std::string& waits_for = trace.requests(request).waits_for();
+      if (waits_for.empty()) continue;
+      absl::StrAppend(&text, std::string(kNameColumns, ' '), "  waits for ", Printable(waits_for), "\n");
     }
   }
   return text;

@@ -97,8 +97,8 @@ void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest> request,
 void ClientAdmission::Admit(const v1::GenerateRequest& proto, const CallContext& context,
                             const std::shared_ptr<CallSink>& sink) {
   // A long prompt may have waited for a thread. Its client may have left since then.
-  if (sink->handle().cancelled()) {
-    return Refuse(*sink, context.caller, proto, absl::CancelledError("the client cancelled"));
+  if (const absl::Status call = sink->handle().CheckCall(); !call.ok()) {
+    return Refuse(*sink, context.caller, proto, call);
   }
   absl::StatusOr<ClientRequest> request = Read(proto, context);
   if (!request.ok()) return Refuse(*sink, context.caller, proto, request.status());

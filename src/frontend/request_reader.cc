@@ -153,6 +153,11 @@ size_t TextBytes(const v1::Chat& chat) {
   return bytes;
 }
 
+absl::Duration TimeoutOf(const v1::GenerateRequest& request) {
+  const bool has = request.timeout_ms() > 0 && request.timeout_ms() <= kMaxTimeoutMs;
+  return has ? absl::Milliseconds(request.timeout_ms()) : absl::InfiniteDuration();
+}
+
 absl::Status CheckNames(const v1::GenerateRequest& request) {
   RETURN_IF_ERROR(CheckLength("session_id", request.session_id().size(), kMaxNameBytes));
   if (std::ranges::any_of(request.session_id(), [](unsigned char c) { return c < 0x20; })) {
@@ -177,6 +182,10 @@ absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, co
   const bool scores = request.sampling().has_prompt_logprobs();
   out.prefill_only = !generates && !scores;
   RETURN_IF_ERROR(ReadSampling(request.sampling(), *model, out));
+  if (request.timeout_ms() < 0 || request.timeout_ms() > kMaxTimeoutMs) {
+    return absl::InvalidArgumentError(
+        StrCat("timeout_ms: expected [0, ", kMaxTimeoutMs, "], got ", request.timeout_ms()));
+  }
   if (request.expected_tokens() < 0) {
     return absl::InvalidArgumentError(StrCat("expected_tokens: expected >= 0, got ", request.expected_tokens()));
   }
@@ -199,6 +208,7 @@ v1::GenerateRequest AsGenerate(v1::PrefillOnlyRequest request) {
   out.set_cache_salt(std::move(*request.mutable_cache_salt()));
   out.set_join(request.join());
   out.set_first(request.first());
+  out.set_timeout_ms(request.timeout_ms());
   out.set_workflow(std::move(*request.mutable_workflow()));
   out.set_agent(std::move(*request.mutable_agent()));
   out.set_context_id(std::move(*request.mutable_context_id()));

@@ -18,6 +18,10 @@ inline bool IsControlCharacter(char c) { return static_cast<unsigned char>(c) < 
 size_t TextBytes(const v1::Segments& segments);
 size_t TextBytes(const v1::Chat& chat);
 
+// Returns the request's own time limit, counted from its arrival. InfiniteDuration if it has none,
+// or one that ReadRequest refuses.
+absl::Duration TimeoutOf(const v1::GenerateRequest& request);
+
 // Checks session_id, cache_salt, workflow, agent and request_id. Returns INVALID_ARGUMENT if one is
 // too long or has characters that it may not have.
 absl::Status CheckNames(const v1::GenerateRequest& request);

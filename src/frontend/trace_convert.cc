@@ -80,6 +80,8 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
     for (const int32_t attempt : {0, life->outcome.attempt}) {
       indices[{life->outcome.id, attempt}] = response.requests_size() - 1;
     }
+    out.set_waits_for(life->waits_for);
+    for (const RequestId& id : life->awaited) out.add_awaited(id);
   }
   for (int i = 0; i < response.requests_size(); ++i) {
     const RequestLife& life = *trace.lives[static_cast<size_t>(i)];

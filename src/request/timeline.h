@@ -37,6 +37,9 @@ struct RequestLife {
   // By upstream request. The attempt whose output the prompt used. 0: none yet.
   std::vector<int32_t> upstream_attempts{};
   int32_t upstreams_omitted = 0;  // upstream requests beyond those
+  // The text that names what a live request waits for, and the first upstream requests among that.
+  std::string waits_for{};
+  std::vector<RequestId> awaited{};
   RequestStages stages{};
   // Begin and end of each step are durations before stages.prefilled.
   std::vector<PrefillStep> steps{};

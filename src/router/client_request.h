@@ -23,6 +23,9 @@
 
 namespace baton {
 
+// Upper bound on a request's time limit: a year.
+inline constexpr int64_t kMaxTimeoutMs = int64_t{365} * 24 * 3600 * 1000;
+
 // The context that a prompt continues.
 struct ContextUse {
   std::string id{};                 // empty: none

@@ -11,6 +11,7 @@
 #include "router/internal_request.h"
 #include "router/request_context.h"
 #include "router/session_needs.h"
+#include "router/wait_state.h"
 #include "text/detokenizer.h"
 
 namespace baton {
@@ -157,10 +158,11 @@ absl::Status Dispatcher::AddPrefillHint(const RequestTicket& call, ClientRequest
   return absl::OkStatus();
 }
 
-void Dispatcher::Cancel(const RequestTicket& ticket, absl::Time now) {
+void Dispatcher::Cancel(const RequestTicket& ticket, absl::Time now, CallEnd why) {
   Request* request = requests_.Find(ticket);
   if (request == nullptr) return;
-  core_.Fail(*request, absl::CancelledError("cancelled by the client"));
+  core_.Fail(*request,
+             why == CallEnd::kDeadline ? DeadlinePassed(*request) : absl::CancelledError("cancelled by the client"));
   Act(now);
 }
 

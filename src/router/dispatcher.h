@@ -37,6 +37,11 @@
 
 namespace baton {
 
+// Why a client's call ended before its request.
+enum class CallEnd {
+  kCancelled,  // the client cancelled, or is gone
+  kDeadline,   // the client waits no longer
+};
 struct CancelJob {
   RequestId request_id;
 };
@@ -107,8 +112,9 @@ class Dispatcher {
   // Starts a prefill hint, as PrefillAhead::AddPrefillHint does. Returns NOT_FOUND if the call has
   // ended.
   absl::Status AddPrefillHint(const RequestTicket& call, ClientRequest prompt, absl::Time now);
-  // Ends the request with CANCELLED. Cancel and Detach do nothing for a request that has ended.
-  void Cancel(const RequestTicket& ticket, absl::Time now);
+  // Ends the request, whose call has ended. Cancel and Detach do nothing for a request that has
+  // ended.
+  void Cancel(const RequestTicket& ticket, absl::Time now, CallEnd why = CallEnd::kCancelled);
   // Detaches the client, which reads no further output. The request is cancelled once no client's
   // request needs its output, even if it has `keep`.
   void Detach(const RequestTicket& ticket, absl::Time now);

@@ -12,6 +12,7 @@
 #include "base/trace_context.h"
 #include "request/output_lengths.h"
 #include "router/router_action.h"
+#include "router/wait_state.h"
 
 namespace baton {
 namespace {
@@ -216,6 +217,11 @@ RequestLife Request::Life(RequestOutcome outcome) const {
   }
   life.upstreams_omitted = static_cast<int32_t>(upstreams.size() - reported);
   life.stages = stages;
+  if (!stages.over()) {
+    const WaitState waits = WaitOf(*this);
+    life.waits_for = TextOf(waits);
+    for (const AwaitedOutput& one : waits.outputs.first) life.awaited.push_back(one.id);
+  }
   if (counted()) life.steps = counted()->steps;
   return life;
 }

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "router/wait_state.h"
 
 namespace baton {
 namespace {
@@ -544,7 +545,7 @@ void RouterCore::EndOverdue(absl::Time now) {
     Placement& placement = request->placement;
     const auto drains = [&](const Refusals::Refusal& refusal) { return registry_.IsDraining(refusal.link); };
     if (now >= request->asked.deadline) {
-      End(*request, absl::DeadlineExceededError("the deadline passed"));
+      End(*request, DeadlinePassed(*request));
     } else if (now < placement.give_up) {
       placement.late = now >= placement.late_at;
       Arm(*request);

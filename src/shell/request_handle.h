@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "shell/router.h"
 
 namespace baton {
@@ -16,28 +17,33 @@ class RequestHandle {
 
   // Call this after the router has accepted the request.
   void Submitted(const RequestTicket& ticket) {
+    std::optional<CallEnd> ended;
     {
       const std::lock_guard lock(mutex_);
       ticket_ = ticket;
-      if (!cancelled_ && !detached_) return;
+      if (!ended_ && !detached_) return;
+      ended = ended_;
     }
-    cancelled() ? router_->Cancel(ticket) : router_->Detach(ticket);
+    ended ? router_->Cancel(ticket, *ended) : router_->Detach(ticket);
   }
 
-  bool cancelled() const {
+  // Returns CANCELLED or DEADLINE_EXCEEDED if the call has ended.
+  absl::Status CheckCall() const {
     const std::lock_guard lock(mutex_);
-    return cancelled_;
+    if (!ended_) return absl::OkStatus();
+    if (ended_ == CallEnd::kCancelled) return absl::CancelledError("the client cancelled");
+    return absl::DeadlineExceededError("the deadline passed before the prompt was read");
   }
 
-  void Cancel() {
+  void Cancel(CallEnd why = CallEnd::kCancelled) {
     std::optional<RequestTicket> ticket;
     {
       const std::lock_guard lock(mutex_);
       if (detached_) return;
-      cancelled_ = true;
+      ended_ = why;
       ticket = ticket_;
     }
-    if (ticket) router_->Cancel(*ticket);
+    if (ticket) router_->Cancel(*ticket, why);
   }
 
   // Detaches the request, as Router::Detach does. The end of the call then no longer cancels it.
@@ -45,7 +51,7 @@ class RequestHandle {
     std::optional<RequestTicket> ticket;
     {
       const std::lock_guard lock(mutex_);
-      if (cancelled_) return;
+      if (ended_) return;
       detached_ = true;
       ticket = ticket_;
     }
@@ -56,7 +62,7 @@ class RequestHandle {
   Router* const router_;
   mutable std::mutex mutex_;             // guards the members below
   std::optional<RequestTicket> ticket_;  // unset until the request is submitted
-  bool cancelled_ = false;
+  std::optional<CallEnd> ended_;         // unset unless Cancel was called
   bool detached_ = false;
 };
 

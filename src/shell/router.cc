@@ -219,8 +219,8 @@ bool Router::AddPrefillHint(const RequestTicket& call, ClientRequest prompt) {
   return status.ok();
 }
 
-void Router::Cancel(const RequestTicket& ticket) {
-  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Cancel(ticket, now); });
+void Router::Cancel(const RequestTicket& ticket, CallEnd why) {
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Cancel(ticket, now, why); });
 }
 
 void Router::Detach(const RequestTicket& ticket) {

@@ -74,7 +74,7 @@ class Router {
   // accepted. The hint's end, or its refusal, is counted.
   bool AddPrefillHint(const RequestTicket& call, ClientRequest prompt);
   // Does nothing if the request has ended.
-  void Cancel(const RequestTicket& ticket);
+  void Cancel(const RequestTicket& ticket, CallEnd why = CallEnd::kCancelled);
   // Detaches the request, because its client has stopped reading. The request is cancelled once no
   // client's request waits for its output, which may be at once.
   void Detach(const RequestTicket& ticket);

@@ -44,6 +44,7 @@ ClientRequest SimulatedRouter::ToClientRequest(SimulatedRequest request) const {
   read.workflow = std::move(request.workflow);
   read.agent = std::move(request.agent);
   read.expected_tokens = request.expected_tokens;
+  read.deadline = queue_.Now() + request.timeout;
   return read;
 }
 

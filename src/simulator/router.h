@@ -35,6 +35,7 @@ struct SimulatedRequest {
   std::string workflow{}, agent{};  // empty for none
   // Expected tokens of the output. 0 if unknown.
   int32_t expected_tokens = 0;
+  absl::Duration timeout = absl::InfiniteDuration();  // counted from the arrival at the router
 };
 
 class SimulatedRouter {

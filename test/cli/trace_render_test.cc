@@ -155,6 +155,17 @@ TEST_CASE("All renderers show names and errors as text") {
   CHECK(document["traceEvents"][0]["args"]["name"] == kHostile);
 }
 
+TEST_CASE("RenderText and RenderEvents show what a live request waits for") {
+  v1::TraceResponse trace = Two();
+  CHECK(RenderText("w", trace).find("waits for") == std::string::npos);
+  CHECK(RenderEvents("w", trace).find("waits_for") == std::string::npos);
+  trace.mutable_requests(1)->set_waits_for(absl::StrCat("the output of 'a'", kHostile));
+  const std::string text = RenderText("w", trace);
+  CHECK(Count(text, "\n                  waits for the output of 'a'<script>") == 1);
+  CHECK(text.find('\x1b') == text.npos);
+  CHECK(RenderEvents("w", trace).find(R"("waits_for":"the output of 'a')") != std::string::npos);
+}
+
 TEST_CASE("RenderText shows the phase with the most time in each column") {
   const std::string text = RenderText("w", Two());
   CAPTURE(text);

@@ -221,6 +221,12 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
     request.set_priority(std::numeric_limits<int32_t>::min());
     Has(ErrorOf(request), "priority: expected [-1000, 1000], got -2147483648");
   }
+  SECTION("a timeout below or above the limit") {
+    const int64_t timeout = GENERATE(values<int64_t>({-1, std::numeric_limits<int64_t>::min(), 31'536'000'001}));
+    request.set_timeout_ms(timeout);
+    Has(ErrorOf(request), absl::StrCat("timeout_ms: expected [0, 31536000000], got ", timeout));
+    CHECK(TimeoutOf(request) == absl::InfiniteDuration());
+  }
   SECTION("a negative expected_tokens") {
     request.set_expected_tokens(-1);
     Has(ErrorOf(request), "expected_tokens: expected >= 0, got -1");
@@ -247,6 +253,19 @@ TEST_CASE("A request has an optional workflow, agent and expected length") {
   CHECK(read_prefill->agent == "planner");
 }
 
+TEST_CASE("A request has an optional timeout, and 0 is none") {
+  v1::PrefillOnlyRequest prefill;
+  prefill.mutable_segments()->add_segments()->set_text("hello");
+  prefill.set_workflow("w");
+  CHECK(TimeoutOf(AsGenerate(prefill)) == absl::InfiniteDuration());
+  auto read = ReadRequest(AsGenerate(prefill), OneByteModel(), absl::UnixEpoch());
+  REQUIRE(read.ok());
+  prefill.set_timeout_ms(250);
+  CHECK(TimeoutOf(AsGenerate(prefill)) == absl::Milliseconds(250));
+  read = ReadRequest(AsGenerate(prefill), OneByteModel(), absl::UnixEpoch());
+  REQUIRE(read.ok());
+}
+
 TEST_CASE("A PrefillOnly request is a Generate request with the same fields and no output") {
   v1::PrefillOnlyRequest prefill;
   prefill.set_model("bytes");
@@ -258,6 +277,7 @@ TEST_CASE("A PrefillOnly request is a Generate request with the same fields and 
   prefill.set_join(v1::JOIN_ARRIVAL);
   prefill.set_workflow("run 7");
   prefill.set_agent("planner");
+  prefill.set_timeout_ms(5);
   prefill.set_context_id("c");
   prefill.set_context_length(0);
   const v1::GenerateRequest generate = AsGenerate(prefill);

@@ -16,6 +16,7 @@
 //     slow=1          on the decode worker that takes a second for each token
 //     announced=1     the upstream requests may be submitted later
 //     failure=partial|substitute, timeout=SECONDS           of each reference
+//     deadline=SECONDS                                      of the request
 //     join=arrival, stop=TEXT, tenant=NAME, session=NAME, keep=1
 //     copies=N        N requests, ID0 to ID(N-1)
 //   run [SECONDS]     until all requests have ended, or for this time
@@ -122,6 +123,7 @@ class Scenario {
     request.session = command.Option("session");
     request.max_tokens = static_cast<int32_t>(command.Number("out", 8));
     request.agent = command.Option("agent");
+    if (const int64_t deadline = command.Number("deadline"); deadline > 0) request.timeout = absl::Seconds(deadline);
     request.join = command.Option("join") == "arrival" ? Join::kArrival : Join::kOrder;
     request.first = static_cast<int32_t>(command.Number("first"));
     request.keep = command.Number("keep") == 1;
@@ -202,7 +204,7 @@ TEST_CASE("Agents and sessions behave as their scenarios when workers fail") {
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<Scenario>({"agents_", "sessions_"});
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 36);
+  CHECK(files == 37);
 }
 
 }  // namespace

@@ -112,6 +112,7 @@ class Driven {
       } else {
         const auto& ended = std::get<RequestEnded>(action);
         CheckStages(ended.outcome);
+        errors[ended.ticket.id] = CodeAndMessage(ended.outcome.status);
         lines.push_back(absl::StrCat(ended.ticket.id, " ends ", absl::StatusCodeToString(ended.outcome.status.code()),
                                      ", ", ended.outcome.completion_tokens, " tokens"));
       }
@@ -123,6 +124,7 @@ class Driven {
   std::vector<absl::Duration> arrival_offsets;  // of the prompts last taken
   std::vector<int32_t> expected_tokens;         // of these prompts
   std::vector<RequestHasSlot> slots;            // all so far
+  std::map<RequestId, std::string> errors;      // of all ended requests; "OK" if there is none
   std::vector<TokenId> appended;                // the last increment of a prompt
   std::optional<PromptLogprobs> scored;         // on the next update of Made
   int32_t appended_expected = 0;                // the expected length that it states

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .connection import timeout_ms
 from .messages import MESSAGES
 from .prompts import AgentName, Announced, Group, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
 
@@ -86,6 +87,7 @@ def _fill_options(request: Any, options: Options, workflow: str, agent: str) -> 
     for name in ("model", "session_id", "cache_salt", "priority", "context_id", "context_length", "first"):
         if (value := getattr(options, name)) is not None:
             setattr(request, name, value)
+    request.timeout_ms = timeout_ms(options.timeout)
     if options.join is not None:
         request.join = ("order", "arrival").index(options.join)
 

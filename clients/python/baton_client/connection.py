@@ -35,9 +35,27 @@ def call_metadata(api_key: str | None) -> list[tuple[str, str]]:
     return [("authorization", f"Bearer {api_key}")] if api_key else []
 
 
+# Seconds that an answer to a request's own timeout may take.
+_GRACE = 1
+# The protocol's upper bound: a year.
+_MAX_TIMEOUT_MS = 365 * 24 * 3600 * 1000
+
+
+def timeout_ms(timeout: float | None) -> int:
+    """Converts a timeout of Options to the field of a request, in which 0 is no timeout."""
+    if timeout is None or timeout == math.inf:
+        return 0
+    return min(max(math.ceil(timeout * 1000), 1), _MAX_TIMEOUT_MS)
+
+
 def deadline(timeout: float | None) -> float | None:
-    """Converts a timeout of Options to gRPC's form, in which None is no deadline."""
-    return None if timeout == math.inf else timeout
+    """Converts a timeout of Options to gRPC's form, in which None is no deadline.
+
+    The server itself ends a request after its timeout, and reports what the request waited for.
+    gRPC's deadline is later. It ends the call of a server that does not answer."""
+    if timeout is None or timeout == math.inf:
+        return None
+    return timeout + _GRACE if timeout > 0 else timeout
 
 
 class Stub:

@@ -176,7 +176,8 @@ class Options:
     context_length: int | None = None
     # Further variables of the chat template, for example {"enable_thinking": False}.
     template_kwargs: Mapping[str, Any] | None = None
-    # Seconds until the request fails with DEADLINE_EXCEEDED. math.inf: no deadline.
+    # Seconds until the request fails with DEADLINE_EXCEEDED. The error names what the request
+    # waited for. If the server does not answer, the request fails 1 s later. math.inf: no deadline.
     timeout: float | None = None
 
     def merged_over(self, defaults: Options) -> Options:

@@ -157,6 +157,10 @@ class TracedRequest:
     attempt: int = 1
     # The attempts of `upstreams`, in the same order.
     upstream_attempts: tuple[int, ...] = ()
+    # Names the thing that a running request waits for, such as "a request slot".
+    waits_for: str = ""
+    # Ids of the upstream requests that it waits for, at most 64.
+    awaited: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,7 +231,8 @@ def _read_traced(response: Any, shift_us: int) -> list[TracedRequest]:
         upstreams=tuple(ids[index] for index in request.upstreams), usage=_fields(Usage, request.usage),
         trace_id=request.trace_id, resumed=request.resumed, mixed_numerics=request.mixed_numerics,
         attempt=request.attempt or 1,
-        upstream_attempts=tuple(response.requests[index].attempt or 1 for index in request.upstreams))
+        upstream_attempts=tuple(response.requests[index].attempt or 1 for index in request.upstreams),
+        waits_for=request.waits_for, awaited=tuple(request.awaited))
         for request in response.requests]
 
 

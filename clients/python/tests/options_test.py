@@ -85,7 +85,8 @@ class SentTest(unittest.TestCase):
             request, timeout = self.sent_by(options)
             self.assertEqual((request.model, request.session_id, request.cache_salt, request.join, request.expected_tokens,
                               request.context_id, request.context_length, request.chat.template_kwargs, timeout),
-                             ("base", "s", "secret", 1, 40, "c", 16, '{"enable_thinking": false}', 30))
+                             ("base", "s", "secret", 1, 40, "c", 16, '{"enable_thinking": false}', 31))
+            self.assertEqual(request.timeout_ms, 30_000)
             self.assertEqual(request.priority, 3 if options and options.priority else 7)
             self.assertEqual((request.first, request.keep), (2, True))
 
@@ -98,13 +99,22 @@ class SentTest(unittest.TestCase):
         self.assertEqual(request.context_length, 0)
 
     def test_a_run_with_an_infinite_timeout_has_no_deadline(self):
-        self.assertIsNone(self.sent_by(Options(timeout=math.inf))[1])
+        request, timeout = self.sent_by(Options(timeout=math.inf))
+        self.assertIsNone(timeout)
+        self.assertEqual(request.timeout_ms, 0)
+
+    def test_a_timeout_has_the_bounds_of_the_protocol(self):
+        for timeout, milliseconds in ((1e-9, 1), (-1, 1), (0.0001, 1), (1e12, 365 * 24 * 3600 * 1000)):
+            self.assertEqual(self.sent_by(Options(timeout=timeout))[0].timeout_ms, milliseconds)
+        with self.assertRaises(ValueError):
+            self.sent_by(Options(timeout=math.nan))
 
     def test_a_prompt_that_is_prefilled_ahead_has_them_too(self):
         self.flow.prefill_only(Message("user", "x"), options=Options(priority=3))
         request = self.stub.prefill_only.call_args.args[0]
         self.assertEqual((request.session_id, request.cache_salt, request.priority, request.first), ("s", "secret", 3, 2))
-        self.assertEqual(self.stub.prefill_only.call_args.kwargs["timeout"], 30)
+        self.assertEqual(self.stub.prefill_only.call_args.kwargs["timeout"], 31)
+        self.assertEqual(request.timeout_ms, 30_000)
 
 
 class AsyncSentTest(unittest.IsolatedAsyncioTestCase):
@@ -119,7 +129,7 @@ class AsyncSentTest(unittest.IsolatedAsyncioTestCase):
         stub.generate.side_effect = lambda *_, **__: ended_stream()
         stub.prefill_only = mock.AsyncMock()
         flow = client.workflow("w", WORKFLOW)
-        for options, timeout in ((None, 30), (Options(priority=3), 30), (Options(timeout=0), 0),
+        for options, timeout in ((None, 31), (Options(priority=3), 31), (Options(timeout=0), 0),
                                  (Options(timeout=math.inf), None)):
             flow.agent("a", Message("user", "x"), options=options)
             await flow.prefill_only(Message("user", "x"), options=options)

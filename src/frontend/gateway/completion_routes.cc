@@ -190,8 +190,8 @@ void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, absl::D
   const auto answer =
       std::make_shared<RpcAnswer>(parts.router, AnswerId(*call, request.request_id()), call->reply, form);
   RpcAnswer::Watch(answer);
-  parts.admission.Admit(request, CallContext{call->caller, call->id.request_id, call->id.span, call->arrived + timeout},
-                        answer);
+  const absl::Time deadline = call->arrived + std::min(timeout, TimeoutOf(request));
+  parts.admission.Admit(request, CallContext{call->caller, call->id.request_id, call->id.span, deadline}, answer);
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ void GenerateStream::OnWriteDone(bool ok) {
     Continue();
     if (ok) return;
   }
-  handle_.Cancel();
+  handle_.Cancel(deadline_.End());
 }
 
 void GenerateStream::OnCancel() {
@@ -114,7 +114,7 @@ void GenerateStream::OnCancel() {
     const std::lock_guard lock(mutex_);
     cut_off_ = true;
   }
-  handle_.Cancel();
+  handle_.Cancel(deadline_.End());
 }
 
 void GenerateStream::OnDone() {

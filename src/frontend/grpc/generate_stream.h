@@ -8,6 +8,7 @@
 #include <string>
 
 #include "frontend/admission.h"
+#include "frontend/grpc/call_deadline.h"
 #include "grpcpp/grpcpp.h"
 #include "inference.pb.h"
 
@@ -31,12 +32,14 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, 
   void OnDone() override;
 
  private:
-  GenerateStream(grpc::CallbackServerContext* context, Router* router) : context_(context), handle_(router) {}
+  GenerateStream(grpc::CallbackServerContext* context, Router* router)
+      : context_(context), deadline_(*context), handle_(router) {}
   // Writes or finishes the call, if that is possible now.
   void Continue();
   void Append(const TokenUpdate& update);
 
   grpc::CallbackServerContext* const context_;
+  const CallDeadline deadline_;
   RequestHandle handle_;
   std::mutex mutex_;  // guards the members below
   std::shared_ptr<GenerateStream> self_;

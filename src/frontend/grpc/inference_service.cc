@@ -1,5 +1,6 @@
 #include "frontend/grpc/inference_service.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -77,9 +78,10 @@ void InferenceService::Accept(grpc::CallbackServerContext& context, std::string_
   const absl::Status parsed = reads ? Parse(bytes, message) : absl::OkStatus();
   if (why) return admission_.Refuse(*sink, *caller, AsGenerate(std::move(message)), why->status, why->retry_after);
   if (!parsed.ok()) return admission_.Refuse(*sink, parsed);
-  admission_.Accept(std::make_shared<v1::GenerateRequest>(AsGenerate(std::move(message))),
-                    // The id of the call is empty: it is a header of HTTP.
-                    {*std::move(caller), "", std::move(span), DeadlineOf(context, clock_)}, sink);
+  auto request = std::make_shared<v1::GenerateRequest>(AsGenerate(std::move(message)));
+  const absl::Time deadline = std::min(DeadlineOf(context, clock_), clock_.Now() + TimeoutOf(*request));
+  // The id of the call is empty: it is a header of HTTP.
+  admission_.Accept(std::move(request), {*std::move(caller), "", std::move(span), deadline}, sink);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(grpc::CallbackServerContext* context,

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "frontend/admission.h"
+#include "frontend/grpc/call_deadline.h"
 #include "grpcpp/grpcpp.h"
 
 namespace baton {
@@ -21,14 +22,15 @@ class PrefillOnlyCall final : public grpc::ServerUnaryReactor, public CallSink {
 
   void OnUpdate(TokenUpdate) override {}  // a prefill-only request has no output
   void OnEnd(const RequestOutcome& outcome) override;
-  void OnCancel() override { handle_.Cancel(); }
+  void OnCancel() override { handle_.Cancel(deadline_.End()); }
   void OnDone() override;
 
  private:
   PrefillOnlyCall(grpc::CallbackServerContext* context, grpc::ByteBuffer* response, Router* router)
-      : context_(context), response_(response), handle_(router) {}
+      : context_(context), deadline_(*context), response_(response), handle_(router) {}
 
   grpc::CallbackServerContext* const context_;
+  const CallDeadline deadline_;
   grpc::ByteBuffer* const response_;
   RequestHandle handle_;
   std::mutex mutex_;  // guards the members below

@@ -103,7 +103,6 @@ struct CompletionCall {
   size_t choices() const { return requests.size() * static_cast<size_t>(samples); }
 };
 
-inline constexpr int64_t kMaxTimeoutMs = int64_t{365} * 24 * 3600 * 1000;
 inline constexpr int32_t kMaxSamples = 16;
 inline constexpr size_t kMaxChoices = 128;
 inline constexpr size_t kMaxPrefillHints = 4;

@@ -1,0 +1,100 @@
+"""Tests of deadlines, with both clients."""
+
+import asyncio
+import inspect
+import unittest
+
+import grpc
+from baton_client import AsyncClient, BatonError, Client, Options, Sampling
+from baton_client.messages import MESSAGES
+from serving import Server
+
+GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
+
+
+async def settled(value):
+    return await value if inspect.isawaitable(value) else value
+
+
+class ControlTest(unittest.IsolatedAsyncioTestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.stop)
+
+    async def asyncSetUp(self):
+        self.client = Client(self.server.grpc)
+        self.addCleanup(self.client.close)
+        self.async_client = AsyncClient(self.server.grpc)
+        self.addAsyncCleanup(self.async_client.close)
+
+    def clients(self):
+        for client in (self.client, self.async_client):
+            with self.subTest(type(client).__name__):
+                yield client
+
+    async def error_of(self, awaitable):
+        try:
+            result = await settled(awaitable())
+        except BatonError as error:
+            return error
+        raise AssertionError(f"no error but {result}")
+
+    async def await_requests(self, flow, count):
+        """Waits until the trace of the workflow has `count` requests."""
+        while True:
+            try:
+                trace = await settled(flow.trace())
+                if len(trace.requests) >= count:
+                    return trace
+            except BatonError as error:
+                self.assertIs(error.code, grpc.StatusCode.NOT_FOUND)
+            await asyncio.sleep(0.01)
+
+    def deadlines(self):
+        return self.server.metric('baton_requests_total{code="DEADLINE_EXCEEDED"}')
+
+    # --- deadlines -------------------------------------------------------------------------------
+
+    async def test_a_deadline_names_what_the_request_waits_for(self):
+        for client in self.clients():
+            before = self.deadlines()
+            flow = client.workflow("w")
+            never = flow.announce("never")
+            run = flow.agent("a", "Read ", never, options=Options(timeout=0.1))
+            error = await self.error_of(run.result)
+            text = f"the output of '{never.id}' (announced, not submitted)"
+            self.assertEqual((error.code, error.message), (grpc.StatusCode.DEADLINE_EXCEEDED,
+                                                           f"the deadline passed while the request waited for {text}"))
+            [traced] = (await settled(flow.trace())).requests
+            self.assertEqual(traced.error.split(":")[0], "DEADLINE_EXCEEDED")
+            self.assertEqual((traced.waits_for, traced.awaited), ("", ()))
+            self.assertEqual(self.deadlines(), before + 1)
+
+    async def test_a_deadline_of_grpc_counts_as_a_deadline(self):
+        flow = self.client.workflow("w")
+        request = MESSAGES["GenerateRequest"](workflow=flow.id)
+        reference = request.segments.segments.add().output_of
+        reference.request_id, reference.announced = "never", True
+        before = self.deadlines()
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(self.client._stub.generate(request, timeout=0.2))
+        self.assertIs(caught.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        self.server.await_no_live_request()
+        [traced] = flow.trace().requests
+        self.assertEqual(traced.error, "DEADLINE_EXCEEDED: the deadline passed while the request waited for the output of "
+                         "'never' (announced, not submitted)")
+        self.assertEqual(self.deadlines(), before + 1)
+
+    async def test_a_trace_names_what_a_request_waits_for(self):
+        flow = self.client.workflow("w")
+        never = flow.announce("never")
+        run = flow.agent("a", "Read ", never, sampling=GREEDY)
+        [traced] = (await self.await_requests(flow, 1)).requests
+        self.assertEqual(traced.waits_for, f"the output of '{never.id}' (announced, not submitted)")
+        self.assertEqual(traced.awaited, (never.id,))
+        run.cancel()
+
+
+if __name__ == "__main__":
+    unittest.main()
