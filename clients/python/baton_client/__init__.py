@@ -16,10 +16,10 @@ from .aio import AsyncClient, AsyncRun, AsyncWorkflow
 from .client import Client, Run, Workflow
 from .errors import BatonError, RootCause
 from .prompts import AgentName, Announced, Group, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
-from .results import (Chunk, Model, Prefilled, PromptLogprobs, Result, Span, Timings, TokenLogprobs, Trace,
+from .results import (Chunk, Model, Partial, Prefilled, PromptLogprobs, Result, Span, Timings, TokenLogprobs, Trace,
                       TracedRequest, Usage)
 
 __all__ = ["AgentName", "Announced", "AsyncClient", "AsyncRun", "AsyncWorkflow", "BatonError", "Chunk", "Client",
-           "Group", "Message", "Model", "Options", "OutputOf", "Part", "Prefilled", "PromptLogprobs", "Reference",
+           "Group", "Message", "Model", "Options", "OutputOf", "Part", "Partial", "Prefilled", "PromptLogprobs", "Reference",
            "Result", "RootCause", "Run", "Sampling", "Span", "Timings", "TokenIds", "TokenLogprobs", "Trace",
            "TracedRequest", "Usage", "Workflow"]

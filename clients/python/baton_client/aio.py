@@ -67,8 +67,8 @@ class AsyncRun:
     async def result(self) -> results.Result:
         """Waits for the end of the run and returns its result.
 
-        Raises BatonError if the run failed or was cancelled. asyncio.wait_for() can limit the wait.
-        A timeout of it does not cancel the run."""
+        Raises BatonError if the run failed or was cancelled. Its `partial` has the output so far.
+        asyncio.wait_for() can limit the wait. A timeout of it does not cancel the run."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.over)
         if self._error is not None:
@@ -98,7 +98,9 @@ class AsyncRun:
         except asyncio.CancelledError:
             error = BatonError(grpc.StatusCode.CANCELLED, "cancelled by this client")
         self._error = error
-        if error is None:
+        if error is not None:
+            error.partial = results.read_partial(self._chunks)
+        else:
             self._result = results.read_result(self._id, self._chunks, final)
         async with self._changed:
             self._changed.notify_all()

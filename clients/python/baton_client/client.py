@@ -79,8 +79,8 @@ class Run:
     def result(self, timeout: float | None = None) -> results.Result:
         """Waits for the end of the run and returns its result.
 
-        Raises BatonError if the run failed or was cancelled. Raises TimeoutError after `timeout`
-        seconds."""
+        Raises BatonError if the run failed or was cancelled. Its `partial` has the output so far.
+        Raises TimeoutError after `timeout` seconds."""
         with self._changed:
             if not self._changed.wait_for(self._ended, timeout):
                 raise TimeoutError(f"{self._id} still runs after {timeout} s")
@@ -115,7 +115,9 @@ class Run:
         with self._changed:
             self._times["ended"] = time.monotonic()
             self._error = error
-            if error is None:
+            if error is not None:
+                error.partial = results.read_partial(self._chunks)
+            else:
                 self._result = results.read_result(self._id, self._chunks, final)
             self._changed.notify_all()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import grpc
 
 from .messages import MESSAGES
+from .results import Partial
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -25,7 +27,7 @@ class BatonError(Exception):
     """An error from the server, or from gRPC if the server was not reached."""
 
     def __init__(self, code: grpc.StatusCode, message: str, retry_after: float | None = None,
-                 root: RootCause | None = None):
+                 root: RootCause | None = None, partial: Partial | None = None):
         super().__init__(f"{code.name}: {message}")
         # UNAVAILABLE and RESOURCE_EXHAUSTED may be retried.
         self.code = code
@@ -35,10 +37,12 @@ class BatonError(Exception):
         self.retry_after = retry_after
         # The request that failed first, if this one failed because of it. Otherwise None.
         self.root = root
+        # The output that arrived before the run failed or was cancelled. None if there is none.
+        self.partial = partial
 
-    def __reduce__(self) -> tuple[type[BatonError], tuple[grpc.StatusCode, str, float | None, RootCause | None]]:
+    def __reduce__(self) -> tuple[type[BatonError], tuple[Any, ...]]:
         # Makes the error picklable, so that it can pass between processes.
-        return BatonError, (self.code, self.message, self.retry_after, self.root)
+        return BatonError, (self.code, self.message, self.retry_after, self.root, self.partial)
 
 
 def _root(details: str | bytes) -> RootCause | None:

@@ -94,6 +94,16 @@ class Result:
 
 
 @dataclasses.dataclass(frozen=True)
+class Partial:
+    """The output of a run so far that failed or was cancelled (BatonError.partial)."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    # One for each token if the request asked for them. Otherwise empty.
+    logprobs: tuple[TokenLogprobs, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Prefilled:
     """A prompt whose KV the server has computed.
 
@@ -198,11 +208,18 @@ def read_chunk(response: Any) -> Chunk:
     return Chunk(response.text, tuple(response.token_ids), _read_logprobs(response.logprobs), prompt)
 
 
-def read_result(request_id: str, chunks: list[Chunk], final: Any) -> Result:
+def read_partial(chunks: Sequence[Chunk]) -> Partial | None:
+    """Returns None if no output has arrived."""
+    output = Partial(text="".join(chunk.text for chunk in chunks),
+                     token_ids=tuple(id for chunk in chunks for id in chunk.token_ids),
+                     logprobs=tuple(token for chunk in chunks for token in chunk.logprobs))
+    return output if output.text or output.token_ids else None
+
+
+def read_result(request_id: str, chunks: Sequence[Chunk], final: Any) -> Result:
+    output = read_partial(chunks) or Partial("", (), ())
     return Result(
-        request_id=request_id, text="".join(chunk.text for chunk in chunks),
-        token_ids=tuple(id for chunk in chunks for id in chunk.token_ids),
-        logprobs=tuple(token for chunk in chunks for token in chunk.logprobs),
+        request_id=request_id, text=output.text, token_ids=output.token_ids, logprobs=output.logprobs,
         finish_reason=_name(final, "finish_reason"), usage=_fields(Usage, final.usage),
         timings=_fields(Timings, final.timings), context_length=final.context_length, lease_ms=final.lease_ms,
         prompt_logprobs=next((chunk.prompt_logprobs for chunk in chunks if chunk.prompt_logprobs), None),

@@ -1,4 +1,4 @@
-"""Tests of deadlines, with both clients."""
+"""Tests of deadlines and partial outputs, with both clients."""
 
 import asyncio
 import inspect
@@ -10,6 +10,8 @@ from baton_client.messages import MESSAGES
 from serving import Server
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
+# Uses up the context length of the model.
+LONG = Sampling(temperature=0, repetition_penalty=1, ignore_eos=True)
 
 
 async def settled(value):
@@ -94,6 +96,36 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(traced.waits_for, f"the output of '{never.id}' (announced, not submitted)")
         self.assertEqual(traced.awaited, (never.id,))
         run.cancel()
+
+    # --- partial outputs -------------------------------------------------------------------------
+
+    async def cancel_midway(self, client):
+        """Returns the error of a run that was cancelled after its first chunk."""
+        while True:
+            run = client.workflow("w").agent("a", "Once upon a time", sampling=LONG)
+            if client is self.client:
+                next(run.chunks())
+            else:
+                await anext(run.chunks())
+            run.cancel()
+            try:
+                await settled(run.result())  # its end arrived before the cancellation
+            except BatonError as error:
+                return error
+
+    async def test_a_cancelled_run_has_its_output_so_far(self):
+        for client in self.clients():
+            error = await self.cancel_midway(client)
+            self.assertIs(error.code, grpc.StatusCode.CANCELLED)
+            self.assertGreater(len(error.partial.token_ids), 0)
+            whole = await settled(client.workflow("w").agent("a", "Once upon a time", sampling=LONG).result())
+            self.assertEqual(error.partial.token_ids, whole.token_ids[:len(error.partial.token_ids)])
+            self.assertTrue(whole.text.startswith(error.partial.text))
+
+    async def test_a_run_without_output_has_no_partial(self):
+        for client in self.clients():
+            error = await self.error_of(client.workflow("w").agent("a", "x", sampling=Sampling(top_p=2)).result)
+            self.assertIsNone(error.partial)
 
 
 if __name__ == "__main__":

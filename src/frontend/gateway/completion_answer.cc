@@ -81,7 +81,7 @@ void CompletionAnswer::Fail(const absl::Status& status, absl::Duration retry_aft
     const std::lock_guard lock(mutex_);
     if (std::exchange(over_, true)) return;
     // Once a stream has begun, even with a comment, its status is sent and cannot change.
-    if (!reply_->TrySend(ErrorResponse(id_, status, retry_after))) {
+    if (!reply_->TrySend(ErrorResponse(id_, status, retry_after, writer_.TakePartial()))) {
       writer_.Fail(status, events_);
       SendEvents();
       reply_->End();

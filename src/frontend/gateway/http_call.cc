@@ -29,8 +29,9 @@ HttpResponse EventStream(const CallId& id) {
   return response;
 }
 
-HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after) {
-  HttpResponse response = Response(HttpStatusOf(status), id, "application/json", ErrorBody(status));
+HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after,
+                           std::string_view partial) {
+  HttpResponse response = Response(HttpStatusOf(status), id, "application/json", ErrorBody(status, partial));
   if (absl::IsUnauthenticated(status)) response.headers.emplace_back("www-authenticate", "Bearer");
   // OpenAI's clients retry a 409 or a 5xx on their own.
   if (StatusRowOf(status.code()).retry == Retry::kNever) response.headers.emplace_back("x-should-retry", "false");

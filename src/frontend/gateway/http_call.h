@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -39,8 +40,10 @@ HttpResponse JsonResponse(const CallId& id, std::string body);
 // comments.
 void OpenEventStream(HttpReply& reply, HttpResponse head);
 HttpResponse EventStream(const CallId& id);
-// An error in OpenAI's JSON form. `retry_after` is as in RetryDelayOf.
-HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after = {});
+// An error in OpenAI's JSON form. `retry_after` is as in RetryDelayOf, `partial` as in ErrorBody.
+HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after = {},
+                           std::string_view partial = {});
+
 
 // Cancels or detaches a request whose client has left.
 inline void OnClientGone(Gone why, RequestHandle& request) {

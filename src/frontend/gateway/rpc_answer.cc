@@ -22,8 +22,10 @@ void RpcAnswer::SetId(const RequestId& id) {
   id_ = id;
 }
 
-void RpcAnswer::Refuse(const absl::Status& status, absl::Duration retry_after) {
-  if (reply_->TrySend(ErrorResponse(call_id_, status, retry_after))) return;
+void RpcAnswer::Refuse(const absl::Status& status, absl::Duration retry_after) { Fail(status, retry_after, {}); }
+
+void RpcAnswer::Fail(const absl::Status& status, absl::Duration retry_after, std::string_view partial) {
+  if (reply_->TrySend(ErrorResponse(call_id_, status, retry_after, partial))) return;
   reply_->Write(ToEvent(ErrorBody(status)));
   reply_->End();
 }
@@ -44,7 +46,10 @@ void RpcAnswer::OnUpdate(TokenUpdate update) {
 void RpcAnswer::OnEnd(const RequestOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   over_ = true;
-  if (!outcome.status.ok()) return Refuse(outcome.status, outcome.retry_after);
+  if (!outcome.status.ok()) {
+    const bool has_text = !pending_.text().empty();  // an event has it already
+    return Fail(outcome.status, outcome.retry_after, has_text ? ToJson(pending_) : "");
+  }
   if (form_ == AnswerForm::kPrefillOnly) {
     return reply_->Send(JsonResponse(call_id_, ToJson(ToPrefillOnly(id_, outcome))));
   }

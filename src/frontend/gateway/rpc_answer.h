@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "frontend/admission.h"
 #include "frontend/gateway/http_call.h"
@@ -36,6 +37,8 @@ class RpcAnswer final : public CallSink {
  private:
   // Sends pending_. REQUIRES: the caller holds the lock.
   void SendEvent();
+  // `partial` is as in ErrorBody.
+  void Fail(const absl::Status& status, absl::Duration retry_after, std::string_view partial);
 
   const CallId call_id_;
   const std::shared_ptr<HttpReply> reply_;

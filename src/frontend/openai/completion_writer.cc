@@ -279,8 +279,7 @@ void CompletionWriter::End(size_t index, const RequestOutcome& outcome, std::str
   // An output ends the character that the prompt begins. A call without output ends it here.
   const bool cut_off = !echo_.empty() && CutOffSuffix(echo_[index / samples_]) > 0;
   if (cut_off && !choice.updated) ShowText(choice, "\uFFFD", out);
-  if (choice.reasoning_parser) Show(choice, choice.reasoning_parser->Finish(), out);
-  if (choice.tool_parser != nullptr) Show(choice, choice.tool_parser->Finish(), out);
+  FinishText(choice, out);
   const bool calls = choice.calls_made > 0 && outcome.finish == FinishReason::kStop;
   choice.finish_reason = JsonString(!calls ? Name(outcome.finish) : legacy_calls_ ? "function_call" : "tool_calls");
   choice.prompt_tokens = outcome.prompt_tokens;
@@ -294,6 +293,28 @@ void CompletionWriter::End(size_t index, const RequestOutcome& outcome, std::str
   }
   ++ended_;
   if (stream_ && done()) AppendLastEvents(out);
+}
+
+void CompletionWriter::FinishText(Choice& choice, std::string& out) {
+  if (choice.reasoning_parser) Show(choice, choice.reasoning_parser->Finish(), out);
+  if (choice.tool_parser != nullptr) Show(choice, choice.tool_parser->Finish(), out);
+}
+
+std::string CompletionWriter::TakePartial() {
+  std::string list, events;
+  for (size_t i = 0; !stream_ && i < choices_.size(); ++i) {
+    Choice& choice = choices_[i];
+    if (!choice.updated) continue;
+    if (choice.finish_reason.empty()) {
+      FinishText(choice, events);
+      choice.finish_reason = kNull;
+      choice.logprobs_json = choice.logprobs ? choice.logprobs->Take() : std::string(kNull);
+    }
+    if (choice.text.empty() && choice.reasoning.empty() && choice.calls.empty()) continue;
+    list += list.empty() ? "[" : ",";
+    AppendChoice(choice, i, list);
+  }
+  return list.empty() ? list : list + "]";
 }
 
 void CompletionWriter::AppendLastEvents(std::string& out) const {

@@ -44,6 +44,11 @@ class CompletionWriter {
   // the answer as complete.
   static void Fail(const absl::Status& status, std::string& out);
 
+  // Returns the choices with text so far as a JSON list, in the form of a whole answer. Choices
+  // that have not ended have no finish_reason. Empty if there are none, or if the call streams.
+  // REQUIRES: no Update or End follows.
+  std::string TakePartial();
+
   bool done() const { return ended_ == choices_.size(); }  // all choices have ended
   // The calls so far of tools with `strict: true`.
   const StrictCalls& strict_calls() const { return strict_calls_; }
@@ -88,6 +93,8 @@ class CompletionWriter {
   std::string ChoiceIds(size_t index, const Choice& choice, bool with_prompt) const;
   std::string AnswerIds(bool with_prompt) const;
   std::string PromptIds(size_t prompt) const;
+  // Takes the text that the parsers hold back.
+  void FinishText(Choice& choice, std::string& out);
   // Read takes the model's text. ReadContent takes the part of it that is not reasoning.
   void Read(Choice& choice, std::string_view text, std::string& out);
   void Show(Choice& choice, const ThinkingAnswer& answer, std::string& out);

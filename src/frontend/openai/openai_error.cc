@@ -70,7 +70,7 @@ void AppendRoot(std::string& out, const RootCause& cause) {
 
 int HttpStatusOf(const absl::Status& status) { return StatusRowOf(status.code()).http; }
 
-std::string ErrorBody(const absl::Status& status) {
+std::string ErrorBody(const absl::Status& status, std::string_view partial) {
   const std::string_view message = Message(status);
   const StatusRow& row = StatusRowOf(status.code());
   // Statuses from 429 on are not a field's fault.
@@ -89,6 +89,7 @@ std::string ErrorBody(const absl::Status& status) {
   out += ",\"code\":";
   AppendJsonString(out, NameOf(row, field, !context.empty()));
   if (const std::optional<RootCause> cause = RootCauseOf(status)) AppendRoot(out, *cause);
+  if (!partial.empty()) out += StrCat(",\"partial\":", partial);
   out += "}}";
   return out;
 }
