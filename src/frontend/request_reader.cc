@@ -48,6 +48,22 @@ absl::Status CheckFirst(const PromptSpec& prompt) {
       StrCat("first: expected [0, ", references, "], up to the number of output_of, got ", prompt.first));
 }
 
+absl::Status ReadLimits(const v1::GenerateRequest& in, ClientRequest& out) {
+  if (!in.has_workflow_limits()) return absl::OkStatus();
+  if (in.workflow().empty()) return absl::InvalidArgumentError("workflow_limits: requires a workflow");
+  const v1::WorkflowLimits& limits = in.workflow_limits();
+  if (limits.deadline_ms() < 0 || limits.deadline_ms() > kMaxTimeoutMs) {
+    return absl::InvalidArgumentError(
+        StrCat("workflow_limits.deadline_ms: expected [0, ", kMaxTimeoutMs, "], got ", limits.deadline_ms()));
+  }
+  if (limits.max_tokens() < 0) {
+    return absl::InvalidArgumentError(StrCat("workflow_limits.max_tokens: expected >= 0, got ", limits.max_tokens()));
+  }
+  if (limits.deadline_ms() > 0) out.workflow_limits.deadline = absl::Milliseconds(limits.deadline_ms());
+  if (limits.max_tokens() > 0) out.workflow_limits.max_tokens = limits.max_tokens();
+  return absl::OkStatus();
+}
+
 // Reads all fields except those of the output.
 absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const PromptLimit& limit, absl::Time now,
                                         const FieldPaths& paths, const ChatValues* values) {
@@ -87,6 +103,7 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Pro
   out.workflow = in.workflow();
   out.agent = in.agent();
   out.keep = in.keep();
+  RETURN_IF_ERROR(ReadLimits(in, out));
   return out;
 }
 
@@ -209,6 +226,7 @@ v1::GenerateRequest AsGenerate(v1::PrefillOnlyRequest request) {
   out.set_join(request.join());
   out.set_first(request.first());
   out.set_timeout_ms(request.timeout_ms());
+  if (request.has_workflow_limits()) *out.mutable_workflow_limits() = request.workflow_limits();
   out.set_workflow(std::move(*request.mutable_workflow()));
   out.set_agent(std::move(*request.mutable_agent()));
   out.set_context_id(std::move(*request.mutable_context_id()));

@@ -143,6 +143,8 @@ OutputSource SourceOf(const ClientRequest& request) {
   return {request.spec.cache_domain, request.served->name, request.agent};
 }
 
+WorkflowKey WorkflowOf(const ClientRequest& request) { return {request.spec.cache_domain, request.workflow}; }
+
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached) {
   // A streaming prompt's spec.tokens do not yet include the segments after its first reference.
   int64_t known = 0;

@@ -20,6 +20,7 @@
 #include "request/request_spec.h"
 #include "router/placement.h"
 #include "router/workload.h"
+#include "tenants/workflows.h"
 
 namespace baton {
 
@@ -83,6 +84,7 @@ struct ClientRequest {
   bool has_max_tokens = false;
   RequestForm form{.paths = {.prompt = "prompt"}};
   std::string workflow{}, agent{};  // empty: none
+  WorkflowLimits workflow_limits{};
   // Expected tokens of the output, as the client stated it. 0: it stated nothing.
   int32_t expected_tokens = 0;
   // True also for a Generate request with max_tokens 0.
@@ -155,6 +157,8 @@ int64_t OutputLimit(const ClientRequest& request);
 // is larger. A client cannot reserve less memory or quota by a small statement.
 int32_t ExpectedTokens(const ClientRequest& request, const OutputLengths& lengths);
 OutputSource SourceOf(const ClientRequest& request);
+// REQUIRES: the request has a workflow.
+WorkflowKey WorkflowOf(const ClientRequest& request);
 // Returns the lengths for Workload. `uncached` is how many of the tokens so far must be computed.
 // REQUIRES: spec.expected_tokens is set.
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached);

@@ -67,6 +67,10 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
     Refused(ticket.id, agent, status, absl::ZeroDuration(), now);
     return status;
   }
+  if (!request.asked.workflow.empty()) {
+    workflows_.Arrived(request.flow, WorkflowOf(request.asked), TenantOf(request.asked), request.asked.workflow_limits,
+                       now);
+  }
   if (!request.asked.context.id.empty()) NoteSlot(request);
   Act(now);
   return ticket;
@@ -80,6 +84,9 @@ void Dispatcher::Refused(const RequestId& id, const std::string& agent, const ab
 
 absl::Status Dispatcher::Enter(Request& request, absl::Time now) {
   ClientRequest& asked = request.asked;
+  if (!asked.workflow.empty()) {
+    RETURN_IF_ERROR(workflows_.Check(WorkflowOf(asked), asked.workflow_limits, now));
+  }
   asked.spec.expected_tokens = ExpectedTokens(asked, lengths_);
   if (asked.prompt.segments.empty()) {
     RETURN_IF_ERROR(graph_.Add(request.node, *asked.served->tokenizer));
@@ -164,6 +171,21 @@ void Dispatcher::Cancel(const RequestTicket& ticket, absl::Time now, CallEnd why
   core_.Fail(*request,
              why == CallEnd::kDeadline ? DeadlinePassed(*request) : absl::CancelledError("cancelled by the client"));
   Act(now);
+}
+
+int32_t Dispatcher::CancelWorkflow(const WorkflowKey& workflow, absl::Time now) {
+  const std::vector<Request*> requests = workflows_.Of(workflow);
+  FailAll(requests, [](const Request&) { return absl::CancelledError("its workflow was cancelled"); });
+  Act(now);
+  return static_cast<int32_t>(requests.size());
+}
+
+// Finds all statuses first, because the end of one request changes what others wait for. The graph
+// settles no prompt before all of them have ended, so none fails because of another.
+void Dispatcher::FailAll(const std::vector<Request*>& requests, absl::FunctionRef<absl::Status(const Request&)> why) {
+  std::vector<absl::Status> statuses;
+  for (const Request* request : requests) statuses.push_back(why(*request));
+  for (size_t i = 0; i < requests.size(); ++i) core_.Fail(*requests[i], statuses[i]);
 }
 
 void Dispatcher::Detach(const RequestTicket& ticket, absl::Time now) {
@@ -350,6 +372,9 @@ void Dispatcher::On(const WorkerAddress& link, TokenUpdate update, absl::Time no
   ahead_.Generated(request, update.tokens, now);
   if (workload_) workload_->Made(request, tokens);
   actions_.push_back(RequestProgress{request.number, std::move(update), first, wait, request.asked.served});
+  if (Workflows::Generated(request.flow, tokens)) {
+    FailAll(Workflows::Siblings(request.flow), [](const Request& one) { return Workflows::NoTokenLeft(one.flow); });
+  }
   // Carries out the request's end if this update was the last.
   Act(now);
 }
@@ -358,6 +383,8 @@ void Dispatcher::On(const WorkerAddress& link, TokenUpdate update, absl::Time no
 
 void Dispatcher::Tick(absl::Time now) {
   core_.Tick(now);
+  FailAll(workflows_.TakeOverdue(now),
+          [](const Request& request) { return DeadlinePassed(request, Workflows::DeadlineText(request.flow)); });
   graph_.Tick(now);
   if (workload_) workload_->Tick(now);
   contexts_.Tick(now);
@@ -368,7 +395,8 @@ void Dispatcher::Tick(absl::Time now) {
 absl::Time Dispatcher::NextTick() const {
   const absl::Time workload = workload_ ? workload_->NextTick() : absl::InfiniteFuture();
   const absl::Time gate = gate_ ? gate_->NextTick() : absl::InfiniteFuture();
-  return std::min({core_.NextTick(), graph_.NextTick(), workload, gate, contexts_.NextTick()});
+  return std::min(
+      {core_.NextTick(), graph_.NextTick(), workload, gate, contexts_.NextTick(), workflows_.NextDeadline()});
 }
 
 // --- actions of core, graph and gate -------------------------------------------------------------
@@ -532,6 +560,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   lengths_.Learn(SourceOf(request.asked), request.completion_tokens, cut_off);
   if (workload_) workload_->Ended(request, now);
   if (gate_) gate_->Ended(request, now);
+  workflows_.Ended(request.flow, now);
   if (request.prefill_hint) {
     actions_.push_back(PrefillHintEnded{outcome.status.code()});
   } else if (!request.shadow) {
@@ -550,6 +579,7 @@ void Dispatcher::CheckInvariants() const {
   if (gate_) gate_->CheckInvariants();
   requests_.CheckInvariants();
   ahead_.CheckInvariants();
+  workflows_.CheckInvariants();
   BATON_CHECK(requests_.size() == core_.live_requests(), "the table has requests that the core does not have");
 }
 

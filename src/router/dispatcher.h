@@ -7,6 +7,7 @@
 //   SessionGate    admits sessions
 //   ContextStore   keeps prompts that clients build up call by call
 //   PrefillAhead   starts shadow prefills and prefill hints
+//   Workflows      ends all requests of a workflow at a limit
 //
 // Events and the time come in, and actions go out in order. The server and the simulator drive it.
 // Not thread-safe.
@@ -21,6 +22,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -34,6 +36,7 @@
 #include "router/router_core.h"
 #include "router/session_gate.h"
 #include "router/workload.h"
+#include "tenants/workflows.h"
 
 namespace baton {
 
@@ -115,6 +118,8 @@ class Dispatcher {
   // Ends the request, whose call has ended. Cancel and Detach do nothing for a request that has
   // ended.
   void Cancel(const RequestTicket& ticket, absl::Time now, CallEnd why = CallEnd::kCancelled);
+  // Ends the live requests of a workflow with CANCELLED. Returns how many there were.
+  int32_t CancelWorkflow(const WorkflowKey& workflow, absl::Time now);
   // Detaches the client, which reads no further output. The request is cancelled once no client's
   // request needs its output, even if it has `keep`.
   void Detach(const RequestTicket& ticket, absl::Time now);
@@ -168,6 +173,8 @@ class Dispatcher {
   // Resets the stages of prefill if the request waits to be placed again.
   void NoteWaiting(Request& request);
   void ForgetPlace(Request& request, absl::Time at);
+  // Ends requests of workflows, each with `why` of it.
+  void FailAll(const std::vector<Request*>& requests, absl::FunctionRef<absl::Status(const Request&)> why);
   // Notes that the request's present decode worker begins, or goes on with its output.
   void NoteDecodeWorker(Request& request) const;
 
@@ -202,6 +209,7 @@ class Dispatcher {
   std::optional<Workload> workload_;
   ContextStore contexts_{ContextLimits()};
   std::optional<SessionGate> gate_;  // requests with a session
+  Workflows workflows_{Workflows::Limits()};
   PrefillAhead ahead_;
   RequestLives lives_{requests_};
   // Commands that TakeActions has returned for each attached worker since it attached.

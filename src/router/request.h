@@ -20,6 +20,7 @@
 #include "router/session_gate.h"
 #include "router/workload.h"
 #include "tenants/request_slots.h"
+#include "tenants/workflows.h"
 
 namespace baton {
 
@@ -73,6 +74,7 @@ struct Request {
   AgentNode node{&id, this, &asked.agent};  // AgentGraph
   SessionGate::Part session{};              // SessionGate; empty: no session
   Workload::Part work{};                    // Workload
+  Workflows::Part flow{this};               // Workflows
 
   // The jobs and answers of workers.
 

@@ -17,6 +17,7 @@ void RequestTable::Remove(Request& request) {
   BATON_CHECK(request.placement.state == Placement::State::kNone, request.id);
   BATON_CHECK(request.node.output == nullptr && request.node.streaming == nullptr, request.id);
   BATON_CHECK(request.session.session == nullptr && request.work.workflow == nullptr, request.id);
+  BATON_CHECK(request.flow.workflow == nullptr, request.id);
   BATON_CHECK(request.shadow_request == nullptr && request.shadow_of == nullptr, request.id);
   const auto found = requests_.find(request.id);
   BATON_CHECK(found != requests_.end() && found->second.get() == &request, request.id);

@@ -223,6 +223,15 @@ void Router::Cancel(const RequestTicket& ticket, CallEnd why) {
   Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Cancel(ticket, now, why); });
 }
 
+absl::StatusOr<int32_t> Router::CancelWorkflow(const std::string& workflow, const std::string& cache_domain) {
+  if (workflow.empty()) return absl::InvalidArgumentError("workflow: is empty, expected a name");
+  int32_t cancelled = 0;
+  Drive([&](Dispatcher& dispatcher, absl::Time now) {
+    cancelled = dispatcher.CancelWorkflow({cache_domain, workflow}, now);
+  });
+  return cancelled;
+}
+
 void Router::Detach(const RequestTicket& ticket) {
   Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Detach(ticket, now); });
 }

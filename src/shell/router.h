@@ -75,6 +75,9 @@ class Router {
   bool AddPrefillHint(const RequestTicket& call, ClientRequest prompt);
   // Does nothing if the request has ended.
   void Cancel(const RequestTicket& ticket, CallEnd why = CallEnd::kCancelled);
+  // Cancels the live requests of a workflow (Dispatcher::CancelWorkflow). Returns how many there
+  // were. INVALID_ARGUMENT: the name is empty.
+  absl::StatusOr<int32_t> CancelWorkflow(const std::string& workflow, const std::string& cache_domain);
   // Detaches the request, because its client has stopped reading. The request is cancelled once no
   // client's request waits for its output, which may be at once.
   void Detach(const RequestTicket& ticket);

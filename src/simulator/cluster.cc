@@ -280,6 +280,10 @@ void SimulatedCluster::Cancel(const RequestId& id) {
                            [this, id] { router_process_.Run([this, id] { router_.Cancel(id); }); });
 }
 
+void SimulatedCluster::CancelWorkflow(const std::string& name) {
+  router_process_.Run([this, name] { router_.CancelWorkflow({"", name}); });
+}
+
 void SimulatedCluster::BeginReports() {
   if (!shape_.load_reports || std::exchange(reports_loads_, true)) return;
   // Real workers report while they are idle too, so the router has their loads already.

@@ -100,6 +100,8 @@ class SimulatedCluster {
   const Ran& ran(const RequestId& id) const { return ran_.at(id); }
   // Sends a cancellation from the request's client now. Does nothing if the request has ended.
   void Cancel(const RequestId& id);
+  // Cancels a workflow of requests without a tenant now.
+  void CancelWorkflow(const std::string& name);
   // Breaks the stream between the router and this worker. Router and worker end all requests of the
   // stream. The router attaches to the worker again.
   void BreakStream(const WorkerAddress& worker) { links_.at(worker)->Break(); }

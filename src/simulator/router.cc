@@ -45,6 +45,7 @@ ClientRequest SimulatedRouter::ToClientRequest(SimulatedRequest request) const {
   read.agent = std::move(request.agent);
   read.expected_tokens = request.expected_tokens;
   read.deadline = queue_.Now() + request.timeout;
+  read.workflow_limits = request.workflow_limits;
   return read;
 }
 
@@ -65,6 +66,11 @@ void SimulatedRouter::Cancel(const RequestId& id) {
   const auto ticket = tickets_.find(id);
   if (ticket == tickets_.end()) return;
   dispatcher_.Cancel(RequestTicket(ticket->second), queue_.Now());
+  Act();
+}
+
+void SimulatedRouter::CancelWorkflow(const WorkflowKey& workflow) {
+  dispatcher_.CancelWorkflow(workflow, queue_.Now());
   Act();
 }
 

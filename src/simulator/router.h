@@ -36,6 +36,7 @@ struct SimulatedRequest {
   // Expected tokens of the output. 0 if unknown.
   int32_t expected_tokens = 0;
   absl::Duration timeout = absl::InfiniteDuration();  // counted from the arrival at the router
+  WorkflowLimits workflow_limits{};
 };
 
 class SimulatedRouter {
@@ -56,6 +57,7 @@ class SimulatedRouter {
   // Handlers of incoming messages. A refused request ends at once.
   void Submit(SimulatedRequest request);
   void Cancel(const RequestId& id);
+  void CancelWorkflow(const WorkflowKey& workflow);
   void OnLoad(const WorkerAddress& from, const WorkerLoad& load);
   void OnPrefillDone(const WorkerAddress& from, const PrefillDone& done);
   void OnFailed(const WorkerAddress& from, const RequestFailed& failed);

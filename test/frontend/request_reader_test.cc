@@ -227,6 +227,19 @@ TEST_CASE("ReadRequest refuses a bad field with name, value and limit") {
     Has(ErrorOf(request), absl::StrCat("timeout_ms: expected [0, 31536000000], got ", timeout));
     CHECK(TimeoutOf(request) == absl::InfiniteDuration());
   }
+  SECTION("limits without a workflow") {
+    request.mutable_workflow_limits();
+    Has(ErrorOf(request), "workflow_limits: requires a workflow");
+  }
+  SECTION("limits of a workflow out of range") {
+    request.set_workflow("w");
+    const int64_t deadline = GENERATE(values<int64_t>({-1, 31'536'000'001, std::numeric_limits<int64_t>::max()}));
+    request.mutable_workflow_limits()->set_deadline_ms(deadline);
+    Has(ErrorOf(request), absl::StrCat("workflow_limits.deadline_ms: expected [0, 31536000000], got ", deadline));
+    request.mutable_workflow_limits()->set_deadline_ms(0);
+    request.mutable_workflow_limits()->set_max_tokens(-1);
+    Has(ErrorOf(request), "workflow_limits.max_tokens: expected >= 0, got -1");
+  }
   SECTION("a negative expected_tokens") {
     request.set_expected_tokens(-1);
     Has(ErrorOf(request), "expected_tokens: expected >= 0, got -1");
@@ -253,17 +266,24 @@ TEST_CASE("A request has an optional workflow, agent and expected length") {
   CHECK(read_prefill->agent == "planner");
 }
 
-TEST_CASE("A request has an optional timeout, and 0 is none") {
+TEST_CASE("A request has an optional timeout and limits of its workflow, and 0 is none") {
   v1::PrefillOnlyRequest prefill;
   prefill.mutable_segments()->add_segments()->set_text("hello");
   prefill.set_workflow("w");
   CHECK(TimeoutOf(AsGenerate(prefill)) == absl::InfiniteDuration());
+  prefill.mutable_workflow_limits();
   auto read = ReadRequest(AsGenerate(prefill), OneByteModel(), absl::UnixEpoch());
   REQUIRE(read.ok());
+  CHECK(read->workflow_limits.deadline == absl::InfiniteDuration());
+  CHECK(read->workflow_limits.max_tokens == WorkflowLimits::kNoTokenLimit);
   prefill.set_timeout_ms(250);
+  prefill.mutable_workflow_limits()->set_deadline_ms(31'536'000'000);
+  prefill.mutable_workflow_limits()->set_max_tokens(std::numeric_limits<int64_t>::max());
   CHECK(TimeoutOf(AsGenerate(prefill)) == absl::Milliseconds(250));
   read = ReadRequest(AsGenerate(prefill), OneByteModel(), absl::UnixEpoch());
   REQUIRE(read.ok());
+  CHECK(read->workflow_limits.deadline == absl::Hours(24 * 365));
+  CHECK(read->workflow_limits.max_tokens == std::numeric_limits<int64_t>::max());
 }
 
 TEST_CASE("A PrefillOnly request is a Generate request with the same fields and no output") {
@@ -278,6 +298,7 @@ TEST_CASE("A PrefillOnly request is a Generate request with the same fields and 
   prefill.set_workflow("run 7");
   prefill.set_agent("planner");
   prefill.set_timeout_ms(5);
+  prefill.mutable_workflow_limits()->set_max_tokens(7);
   prefill.set_context_id("c");
   prefill.set_context_length(0);
   const v1::GenerateRequest generate = AsGenerate(prefill);

@@ -1,4 +1,4 @@
-// Deadlines of requests.
+// Deadlines, and cancellation and limits of workflows.
 #include <string>
 #include <vector>
 
@@ -102,6 +102,129 @@ TEST_CASE("Dispatcher ends a request like a deadline when its call ends by one")
   CHECK((*d).lives().Of("w", "", d.now)[0]->waits_for.empty());
   (*d).Cancel(*ticket, d.now, CallEnd::kDeadline);
   CHECK(d.Take().empty());
+}
+
+ClientRequest InWorkflow(const Driven& d, const RequestId& id, const std::string& workflow,
+                         WorkflowLimits limits = {}) {
+  ClientRequest request = d.Request(id, "ab", 40);
+  request.workflow = workflow;
+  request.workflow_limits = limits;
+  return request;
+}
+
+ClientRequest Reader(const Driven& d, const RequestId& id, const std::string& workflow, const RequestId& upstream,
+                     OnFailure on_failure) {
+  ClientRequest request = InWorkflow(d, id, workflow);
+  request.spec.tokens = {};
+  request.prompt.segments = {std::vector<TokenId>{'c'},
+                             Reference{.upstream = upstream, .announced = true, .on_failure = on_failure}};
+  return request;
+}
+
+// Returns the number of requests that the core has.
+int32_t Live(Driven& d) { return (*d).core().live_requests(); }
+
+TEST_CASE("Dispatcher cancels the requests of one workflow in one cache domain") {
+  Driven d(false, SessionLimits{.sessions = 1}, RouterLimits{.live_requests = 2});
+  ClientRequest held = InWorkflow(d, "held", "w");
+  ClientRequest active = InWorkflow(d, "active", "v");
+  active.session = "s";
+  held.session = "t";
+  ClientRequest salted = InWorkflow(d, "salted", "w");
+  salted.spec.cache_domain = "other";
+  for (ClientRequest* request : {&active, &held, &salted}) REQUIRE(d.Submit(*request).ok());
+  for (const OnFailure on_failure : {OnFailure::kAbort, OnFailure::kPartial, OnFailure::kSubstitute}) {
+    const RequestId id = absl::StrCat("reads", static_cast<int>(on_failure));
+    REQUIRE(d.Submit(Reader(d, id, "w", "held", on_failure)).ok());
+    REQUIRE(d.Submit(Reader(d, "announces" + id, "w", "never", on_failure)).ok());
+  }
+  d.Take();
+  CHECK((*d).CancelWorkflow({"", "w"}, d.now) == 7);
+  d.Take();
+  CHECK(d.errors.size() == 7);
+  for (const auto& [id, error] : d.errors) CHECK(error == "CANCELLED: its workflow was cancelled");
+  CHECK(Live(d) == 2);
+  CHECK((*d).graph().counts().announced == 0);
+  CHECK((*d).CancelWorkflow({"", "w"}, d.now) == 0);
+  CHECK((*d).CancelWorkflow({"", "unknown"}, d.now) == 0);
+  CHECK((*d).CancelWorkflow({"", ""}, d.now) == 0);
+  CHECK((*d).CancelWorkflow({"other", "w"}, d.now) == 1);
+  CHECK((*d).CancelWorkflow({"", "v"}, d.now) == 1);
+  d.Take();
+  CHECK(Live(d) == 0);
+  CHECK((*d).core().slots().counts() == RequestSlots::Counts{});
+}
+
+TEST_CASE("Dispatcher cancels a workflow while a hand-off of it is being committed") {
+  Driven d;
+  REQUIRE(d.Submit(InWorkflow(d, "r", "w")).ok());
+  d.Take();
+  CHECK((*d).CancelWorkflow({"", "w"}, d.now) == 1);
+  d.Take();
+  d.Prefilled("r");
+  CHECK(d.Take() == Lines{"decode-1: cancel " + d.NameOf("r")});
+  CHECK(Live(d) == 0);
+}
+
+TEST_CASE("Dispatcher ends a workflow at its deadline with what each request waits for") {
+  Driven d(false, {}, RouterLimits{.live_requests = 1});
+  REQUIRE(d.Submit(InWorkflow(d, "runs", "w", {.deadline = absl::Seconds(5)})).ok());
+  REQUIRE(d.Submit(Reader(d, "reads", "w", "runs", OnFailure::kPartial)).ok());
+  // Its prompt is complete, and it gets the slot of the request that ends first.
+  REQUIRE(d.Submit(Reader(d, "queued", "w", "bad", OnFailure::kPartial)).ok());
+  (*d).Refused("bad", "", absl::InvalidArgumentError("bad"), absl::ZeroDuration(), d.now);
+  d.Take();
+  CHECK((*d).NextTick() == d.now + absl::Seconds(5));
+  (*d).Tick(d.now += absl::Seconds(5));
+  d.Take();
+  const std::string passed = "DEADLINE_EXCEEDED: the deadline of workflow 'w' (5s after its first request) ";
+  CHECK(d.errors["runs"] == passed + "passed while the request waited for prefill of 2 tokens");
+  CHECK(d.errors["reads"] == passed + "passed while the request waited for the output of 'runs'");
+  CHECK(d.errors["queued"] == passed + "passed while the request waited for a request slot");
+  CHECK(Live(d) == 0);
+  CHECK(CodeAndMessage(d.Submit(InWorkflow(d, "late", "w")).status()) ==
+        passed + "had passed when the request arrived");
+  // The refusal is final, so a prompt that waits for the request fails at once.
+  REQUIRE(d.Submit(Reader(d, "waits", "v", "late2", OnFailure::kAbort)).ok());
+  CHECK_FALSE(d.Submit(InWorkflow(d, "late2", "w")).ok());
+  d.Take();
+  CHECK(d.errors["waits"].starts_with("ABORTED: output_of 'late2': DEADLINE_EXCEEDED: "));
+}
+
+TEST_CASE("Dispatcher ends a workflow at its token limit, except a request that is complete") {
+  Driven d;
+  REQUIRE(d.Submit(InWorkflow(d, "a", "w", {.max_tokens = 5})).ok());
+  REQUIRE(d.Submit(InWorkflow(d, "b", "w")).ok());
+  REQUIRE(d.Submit(Reader(d, "waits", "w", "never", OnFailure::kAbort)).ok());
+  REQUIRE(d.Submit(Reader(d, "takes", "v", "b", OnFailure::kPartial)).ok());
+  d.Take();
+  for (const char* id : {"a", "b"}) d.Prefilled(id);
+  d.Take();
+  d.Made(d.NameOf("b"), "xy", std::nullopt);
+  CHECK(Live(d) == 4);
+  d.Made(d.NameOf("a"), "xyz", FinishReason::kStop);
+  d.Take();
+  CHECK(d.errors["a"] == "OK");
+  const std::string spent =
+      "FAILED_PRECONDITION: workflow 'w' has generated 5 tokens, limit 5 (max_tokens of its limits)";
+  CHECK(d.errors["b"] == spent);
+  CHECK(d.errors["waits"] == spent);
+  CHECK(Live(d) == 1);
+  CHECK(CodeAndMessage(d.Submit(InWorkflow(d, "late", "w")).status()) == spent);
+  // The refused request did not take its id, and a workflow of another cache domain is another one.
+  ClientRequest salted = InWorkflow(d, "late", "w");
+  salted.spec.cache_domain = "other";
+  CHECK(d.Submit(salted).ok());
+  CHECK(d.Submit(InWorkflow(d, "late", "u")).ok());
+}
+
+TEST_CASE("Dispatcher keeps no limits of a request that it refuses") {
+  Driven d(false, {}, RouterLimits{.live_requests = 1});
+  REQUIRE(d.Submit(InWorkflow(d, "runs", "v")).ok());
+  CHECK(absl::IsResourceExhausted(d.Submit(InWorkflow(d, "full", "w", {.deadline = absl::Seconds(1)})).status()));
+  (*d).CancelWorkflow({"", "v"}, d.now);
+  d.now += absl::Seconds(2);
+  CHECK(d.Submit(InWorkflow(d, "full", "w")).ok());
 }
 
 }  // namespace

@@ -20,7 +20,9 @@
 //     join=arrival, stop=TEXT, tenant=NAME, session=NAME, keep=1
 //     copies=N        N requests, ID0 to ID(N-1)
 //   run [SECONDS]     until all requests have ended, or for this time
+//     workflow=NAME, flow_deadline=SECONDS, flow_tokens=N   its workflow, and limits of that
 //   cancel ID
+//   cancel_workflow NAME
 //   break WORKER      breaks the stream from a worker (prefill0, decode0 or paced) to the router
 //   kill WORKER, restart WORKER
 //                     ends the process of a prefill worker; starts it again with empty memory
@@ -73,6 +75,8 @@ class Scenario {
       cluster_->RunFor(absl::Seconds(std::stoi(word)));
     } else if (command.name == "cancel") {
       cluster_->Cancel(word);
+    } else if (command.name == "cancel_workflow") {
+      cluster_->CancelWorkflow(word);
     } else if (command.name == "break") {
       cluster_->BreakStream(word);
     } else if (command.name == "kill") {
@@ -124,6 +128,11 @@ class Scenario {
     request.max_tokens = static_cast<int32_t>(command.Number("out", 8));
     request.agent = command.Option("agent");
     if (const int64_t deadline = command.Number("deadline"); deadline > 0) request.timeout = absl::Seconds(deadline);
+    request.workflow = command.Option("workflow");
+    if (const int64_t deadline = command.Number("flow_deadline"); deadline > 0) {
+      request.workflow_limits.deadline = absl::Seconds(deadline);
+    }
+    if (const int64_t most = command.Number("flow_tokens"); most > 0) request.workflow_limits.max_tokens = most;
     request.join = command.Option("join") == "arrival" ? Join::kArrival : Join::kOrder;
     request.first = static_cast<int32_t>(command.Number("first"));
     request.keep = command.Number("keep") == 1;

@@ -112,10 +112,10 @@ class AsyncWorkflow:
     All requests may be submitted at once. A request waits on the server for the outputs that its
     prompt refers to."""
 
-    def __init__(self, client: AsyncClient, id: str, options: Options):
+    def __init__(self, client: AsyncClient, id: str, options: Options, deadline: float | None, max_tokens: int | None):
         # The name of this workflow for `baton trace`.
         self.id = id
-        self._options = building.WorkflowOptions(options)
+        self._options = building.WorkflowOptions(options, deadline, max_tokens)
         self._client = client
         # The client keeps a reference to each unfinished run.
         self._runs: weakref.WeakSet[AsyncRun] = weakref.WeakSet()
@@ -126,7 +126,8 @@ class AsyncWorkflow:
 
         The arguments and errors are those of Workflow.agent(). REQUIRES: an event loop runs."""
         merged = self._options.merge(options)
-        request = building.generate_request(self.id, agent, prompt, merged, sampling, max_tokens, tools)
+        request = self._options.limit(
+            building.generate_request(self.id, agent, prompt, merged, sampling, max_tokens, tools))
         run = self._client._start(request, merged.timeout)
         self._runs.add(run)
         return run
@@ -141,16 +142,29 @@ class AsyncWorkflow:
         return Announced(building.draw_id(agent), agent)
 
     def cancel(self) -> None:
-        """Cancels all runs of this workflow. The workflow can still submit new ones."""
+        """Cancels all runs of this object. It can still submit new ones."""
         for run in list(self._runs):
             run.cancel()
+
+    async def cancel_all(self) -> int:
+        """Cancels all live requests of the workflow, also those of other processes.
+
+        Returns how many the server had. Requests that arrive at the server later are not
+        cancelled. Calls the server once for each cache salt of the requests, and then cancel().
+        Raises BatonError."""
+        cancelled = 0
+        for salt in self._options.salts():
+            response = await self._client._call(self._client._stub.cancel_workflow, building.cancel_request(self.id, salt), None)
+            cancelled += response.cancelled_requests
+        self.cancel()
+        return cancelled
 
     async def prefill_only(self, *prompt: Part | Message, options: Options | None = None) -> results.Prefilled:
         """Computes the KV of a prompt before a request needs it.
 
         With options.context_id, it appends the prompt to that context. Raises BatonError."""
         merged = self._options.merge(options)
-        request = building.prefill_request(self.id, prompt, merged)
+        request = self._options.limit(building.prefill_request(self.id, prompt, merged))
         return results.read_prefilled(await self._client._call(self._client._stub.prefill_only, request, merged.timeout))
 
     async def trace(self) -> results.Trace:
@@ -159,7 +173,7 @@ class AsyncWorkflow:
         Calls the server once for each cache salt of the requests. Raises BatonError. The code is
         NOT_FOUND if the server has no request of this workflow."""
         found, missing = [], None
-        for salt in self._options.trace_salts():
+        for salt in self._options.salts():
             try:
                 found.append(await self._client._call(self._client._stub.trace, building.trace_request(self.id, salt), None))
             except BatonError as error:
@@ -199,15 +213,23 @@ class AsyncClient:
         await result() first."""
         await self._channel.close()
 
-    def workflow(self, name: str, options: Options = Options()) -> AsyncWorkflow:
-        """Starts a run of the workflow `name`. Sends nothing to the server."""
-        return AsyncWorkflow(self, building.draw_id(name), options)
+    def workflow(self, name: str, options: Options = Options(), *, deadline: float | None = None,
+                 max_tokens: int | None = None) -> AsyncWorkflow:
+        """Starts a run of the workflow `name`. Sends nothing to the server.
 
-    def attach(self, id: str, options: Options = Options()) -> AsyncWorkflow:
+        `deadline` is in seconds since the server received the first request. When it passes, all
+        runs of the workflow end with DEADLINE_EXCEEDED. `max_tokens` bounds the generated tokens of
+        all runs. When it is reached, the runs that are not complete end with FAILED_PRECONDITION.
+        Later runs are refused with the same error."""
+        return AsyncWorkflow(self, building.draw_id(name), options, deadline, max_tokens)
+
+    def attach(self, id: str, options: Options = Options(), *, deadline: float | None = None,
+               max_tokens: int | None = None) -> AsyncWorkflow:
         """Returns the workflow with this id. Another process may have started it.
 
-        Runs of this object join its traces. cancel() cancels only the runs of this object."""
-        return AsyncWorkflow(self, id, options)
+        Runs of this object join its traces. cancel() cancels only the runs of this object, and
+        cancel_all() all of the workflow. The limits can only lower those that it has."""
+        return AsyncWorkflow(self, id, options, deadline, max_tokens)
 
     async def models(self) -> list[results.Model]:
         """Returns the models that the server serves. Raises BatonError."""

@@ -131,20 +131,33 @@ def trace_request(workflow: str, cache_salt: str) -> Any:
     return MESSAGES["TraceRequest"](workflow=workflow, cache_salt=cache_salt)
 
 
-class WorkflowOptions:
-    """The options of a workflow, and the cache salts that its requests have used."""
+def cancel_request(workflow: str, cache_salt: str) -> Any:
+    return MESSAGES["CancelWorkflowRequest"](workflow=workflow, cache_salt=cache_salt)
 
-    def __init__(self, defaults: Options):
+
+class WorkflowOptions:
+    """The options and limits of a workflow, and the cache salts that its requests have used."""
+
+    def __init__(self, defaults: Options, deadline: float | None, max_tokens: int | None):
         self.defaults = defaults
+        if max_tokens is not None and max_tokens < 1:
+            raise ValueError(f"max_tokens of a workflow: expected at least 1, got {max_tokens}")
+        self._limits = MESSAGES["WorkflowLimits"](deadline_ms=timeout_ms(deadline), max_tokens=max_tokens or 0)
         # In the order of their first use.
         self._salts: dict[str, None] = {}
 
     def merge(self, options: Options | None) -> Options:
-        """Returns the options of one request. Records its salt for trace_salts()."""
+        """Returns the options of one request. Records its salt for salts()."""
         merged = (options or Options()).merged_over(self.defaults)
         self._salts[merged.cache_salt or ""] = None
         return merged
 
-    def trace_salts(self) -> list[str]:
-        """Returns the salts for trace requests. One trace has the requests of one salt."""
+    def limit(self, request: Any) -> Any:
+        """Writes the limits into a request. Returns the request."""
+        if self._limits.deadline_ms or self._limits.max_tokens:
+            request.workflow_limits.CopyFrom(self._limits)
+        return request
+
+    def salts(self) -> list[str]:
+        """Returns the salts of the requests. A call about a workflow concerns one salt."""
         return list(self._salts) or [self.defaults.cache_salt or ""]

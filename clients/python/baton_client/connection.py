@@ -65,6 +65,8 @@ class Stub:
         self.generate = channel.unary_stream("/baton.v1.Inference/Generate", *_coders("GenerateResponse"))
         self.prefill_only = channel.unary_unary("/baton.v1.Inference/PrefillOnly", *_coders("PrefillOnlyResponse"))
         self.list_models = channel.unary_unary("/baton.v1.Inference/ListModels", *_coders("ListModelsResponse"))
+        self.cancel_workflow = channel.unary_unary("/baton.v1.Inference/CancelWorkflow",
+                                                   *_coders("CancelWorkflowResponse"))
         self.trace = channel.unary_unary("/baton.v1.Inference/Trace", *_coders("TraceResponse"))
 
 

@@ -1,8 +1,11 @@
-"""Tests of deadlines and partial outputs, with both clients."""
+"""Tests of deadlines, partial outputs, cancellation and limits of workflows, with both clients."""
 
 import asyncio
 import inspect
+import json
 import unittest
+import urllib.error
+import urllib.request
 
 import grpc
 from baton_client import AsyncClient, BatonError, Client, Options, Sampling
@@ -126,6 +129,75 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
         for client in self.clients():
             error = await self.error_of(client.workflow("w").agent("a", "x", sampling=Sampling(top_p=2)).result)
             self.assertIsNone(error.partial)
+
+    # --- workflows as a whole --------------------------------------------------------------------
+
+    async def test_cancel_all_ends_the_runs_of_all_processes_and_may_be_repeated(self):
+        for client in self.clients():
+            flow = client.workflow("w", Options(cache_salt="s"))
+            other = client.attach(flow.id, Options(cache_salt="s"))
+            runs = [flow.agent("a", "Read ", flow.announce("never"), sampling=GREEDY) for _ in range(3)]
+            # A run without the salt is not the workflow's for `other`, which has used none.
+            elsewhere = client.attach(flow.id).agent("a", "Read ", flow.announce("never"), sampling=GREEDY)
+            await self.await_requests(flow, 3)
+            self.assertEqual(await settled(other.cancel_all()), 3)
+            for run in runs:
+                error = await self.error_of(run.result)
+                self.assertEqual((error.code, error.message), (grpc.StatusCode.CANCELLED, "its workflow was cancelled"))
+            self.assertEqual(await settled(other.cancel_all()), 0)
+            self.assertFalse(elsewhere.over)
+            elsewhere.cancel()
+            later = flow.agent("a", "x", sampling=GREEDY)
+            self.assertEqual((await settled(later.result())).finish_reason, "length")
+
+    async def test_delete_cancels_a_workflow_over_http(self):
+        flow = self.client.workflow("w")
+        run = flow.agent("a", "Read ", flow.announce("never"), sampling=GREEDY)
+        await self.await_requests(flow, 1)
+        request = urllib.request.Request(f"{self.server.http}/v1/workflows/{flow.id}", method="DELETE")
+        with urllib.request.urlopen(request) as answer:
+            self.assertEqual(json.load(answer), {"cancelled_requests": 1})
+        self.assertIs((await self.error_of(run.result)).code, grpc.StatusCode.CANCELLED)
+
+    async def test_the_deadline_of_a_workflow_ends_its_runs(self):
+        for client in self.clients():
+            flow = client.workflow("w", deadline=0.3)
+            first = flow.agent("a", "Read ", flow.announce("never"), sampling=GREEDY)
+            second = flow.agent("b", "Read ", first, sampling=GREEDY)
+            for run, awaited in ((first, "never"), (second, first.id)):
+                error = await self.error_of(run.result)
+                self.assertIs(error.code, grpc.StatusCode.DEADLINE_EXCEEDED)
+                self.assertIn(f"the deadline of workflow '{flow.id}' (300ms after its first request) passed", error.message)
+                self.assertIn(awaited, error.message)
+            error = await self.error_of(client.attach(flow.id).agent("late", "x", sampling=GREEDY).result)
+            self.assertIs(error.code, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+    async def test_a_workflow_stops_at_its_token_limit(self):
+        for client in self.clients():
+            flow = client.workflow("w", max_tokens=20)
+            for _ in range(2):
+                self.assertEqual(len((await settled(flow.agent("a", "x", sampling=GREEDY).result())).token_ids), 8)
+            error = await self.error_of(flow.agent("a", "Once upon a time", sampling=LONG).result)
+            self.assertIs(error.code, grpc.StatusCode.FAILED_PRECONDITION)
+            self.assertIn(f"workflow '{flow.id}' has generated", error.message)
+            self.assertIsNone(error.retry_after)
+            self.assertGreaterEqual(len(error.partial.token_ids), 4)
+            error = await self.error_of(flow.agent("late", "x", sampling=GREEDY).result)
+            self.assertIs(error.code, grpc.StatusCode.FAILED_PRECONDITION)
+
+    async def test_limits_over_http(self):
+        body = {"prompt": "Once upon a time", "workflow": "http", "workflow_limits": {"max_tokens": 3}, "ignore_eos": True,
+                "max_tokens": 400, "temperature": 0}
+        request = urllib.request.Request(f"{self.server.http}/v1/completions", json.dumps(body).encode(),
+                                         {"content-type": "application/json"})
+        with self.assertRaises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request)
+        with caught.exception as answer:
+            self.assertEqual(answer.code, 400)
+            self.assertIsNone(answer.headers["retry-after"])
+            error = json.load(answer)["error"]
+        self.assertEqual(error["code"], "failed_precondition")
+        self.assertTrue(error["partial"][0]["text"])
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ HttpHeaders PreflightHeaders(const HttpRequest& preflight) {
   // Clients add headers of their own, such as x-stainless-os, with every version. "*" would not
   // include "authorization".
   const std::string_view wanted = preflight.header("access-control-request-headers");
-  return {{"access-control-allow-methods", "GET, HEAD, POST"},
+  return {{"access-control-allow-methods", "GET, HEAD, POST, DELETE"},
           {"access-control-allow-headers", IsListOfNames(wanted) ? std::string(wanted) : kUsualHeaders},
           {"access-control-max-age", kPreflightSeconds}};
 }

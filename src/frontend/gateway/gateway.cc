@@ -16,6 +16,7 @@
 #include "frontend/gateway/host_check.h"
 #include "frontend/gateway/status_routes.h"
 #include "frontend/gateway/ui_routes.h"
+#include "frontend/gateway/workflow_routes.h"
 #include "frontend/openai/json_text.h"
 #include "frontend/openai/near_name.h"
 
@@ -58,6 +59,7 @@ const OpenAiGateway::Route OpenAiGateway::kRoutes[] = {
     {"POST", "/detokenize", ServeDetokenize},
     {"POST", "/generate", ServeGenerate},
     {"POST", "/prefill_only", ServePrefillOnly},
+    {"DELETE", kWorkflowPath, ServeCancelWorkflow},
     {"GET", "/health", ServeHealth, Route::For::kAll},
     {"GET", "/version", ServeVersion},
     {"GET", "/metrics", ServeMetricsText, Route::For::kOperators},
@@ -127,7 +129,8 @@ HttpResponse OpenAiGateway::OtherMethod(const Route& route, const HttpRequest& r
            : ErrorResponse(id, absl::InvalidArgumentError(StrCat("method: expected ", route.method, ", got '",
                                                                  absl::CHexEscape(request.method.substr(0, 64)), "'")));
   if (!asks) response.status = 405;
-  response.headers.emplace_back("allow", route.method == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
+  response.headers.emplace_back("allow",
+                                route.method == "GET" ? "GET, HEAD, OPTIONS" : StrCat(route.method, ", OPTIONS"));
   return response;
 }
 

@@ -42,4 +42,20 @@ HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::D
   return response;
 }
 
+std::string NameInPath(std::string_view path, std::string_view prefix) {
+  std::string_view escaped = path.substr(prefix.size());
+  if (escaped.ends_with('/')) escaped.remove_suffix(1);
+  const auto digit = [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); };
+  std::string out;
+  for (size_t i = 0; i < escaped.size(); ++i) {
+    if (escaped[i] == '%' && i + 2 < escaped.size() && digit(escaped[i + 1]) && digit(escaped[i + 2])) {
+      out += absl::HexStringToBytes(absl::string_view(escaped.data() + i + 1, 2));
+      i += 2;
+    } else {
+      out += escaped[i];
+    }
+  }
+  return out;
+}
+
 }  // namespace baton

@@ -44,6 +44,9 @@ HttpResponse EventStream(const CallId& id);
 HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after = {},
                            std::string_view partial = {});
 
+// Returns the rest of a path behind `prefix`, without a slash at its end. Decodes percent escapes:
+// "%20" is a space. Malformed escapes are kept as they are. REQUIRES: the path has the prefix.
+std::string NameInPath(std::string_view path, std::string_view prefix);
 
 // Cancels or detaches a request whose client has left.
 inline void OnClientGone(Gone why, RequestHandle& request) {

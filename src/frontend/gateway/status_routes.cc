@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
 #include "base/json/json_body.h"
 #include "frontend/openai/completion_call.h"
@@ -17,21 +15,6 @@ constexpr std::string_view kModelPath = "/v1/models/";
 
 void Answer(const HttpCall& call, absl::StatusOr<std::string> body) {
   call.reply->Send(body.ok() ? JsonResponse(call.id, *std::move(body)) : ErrorResponse(call.id, body.status()));
-}
-
-// Decodes percent escapes: "%20" is a space. Malformed escapes are kept as they are.
-std::string Unescape(std::string_view text) {
-  const auto digit = [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); };
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) && digit(text[i + 2])) {
-      out += absl::HexStringToBytes(absl::string_view(text.data() + i + 1, 2));
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
 }
 
 // `body_of` takes time linear in the body.
@@ -69,10 +52,7 @@ void ServeModels(const GatewayParts& parts, const SharedCall& call) {
 }
 
 void ServeModel(const GatewayParts& parts, const SharedCall& call) {
-  std::string_view escaped = std::string_view(call->request.path).substr(kModelPath.size());
-  if (escaped.ends_with('/')) escaped.remove_suffix(1);
-  const std::string name = Unescape(escaped);
-  Answer(*call, ModelBody(parts.models, name, parts.started));
+  Answer(*call, ModelBody(parts.models, NameInPath(call->request.path, kModelPath), parts.started));
 }
 
 void ServeTokenize(const GatewayParts& parts, const SharedCall& call) { ServeTokens(parts, call, Tokenize); }

@@ -146,4 +146,14 @@ grpc::ServerUnaryReactor* InferenceService::DrainWorker(grpc::CallbackServerCont
   return Finished(context, remaining.status());
 }
 
+grpc::ServerUnaryReactor* InferenceService::CancelWorkflow(grpc::CallbackServerContext* context,
+                                                           const v1::CancelWorkflowRequest* request,
+                                                           v1::CancelWorkflowResponse* response) {
+  const absl::StatusOr<Caller> caller = CallerOf(*context, "CancelWorkflow");
+  if (!caller.ok()) return Finished(context, caller.status());
+  const auto cancelled = router_.CancelWorkflow(request->workflow(), CacheDomainOf(**caller, request->cache_salt()));
+  if (cancelled.ok()) response->set_cancelled_requests(*cancelled);
+  return Finished(context, cancelled.status());
+}
+
 }  // namespace baton

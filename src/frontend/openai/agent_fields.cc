@@ -111,6 +111,16 @@ void ReadJoin(BodyDraft& draft, const ApiField& field) {
   if (join) draft.request.set_join(*join);
 }
 
+void ReadWorkflowLimits(BodyDraft& draft, const ApiField& field) {
+  const Json* object = draft.body.Object(field.name);
+  if (object == nullptr) return;
+  FieldReader fields(*object, draft.body.Path(field.name));
+  v1::WorkflowLimits& limits = *draft.request.mutable_workflow_limits();
+  if (const auto deadline = fields.Integer("deadline_ms", 1, kMaxTimeoutMs)) limits.set_deadline_ms(*deadline);
+  if (const auto tokens = fields.Integer("max_tokens", 1)) limits.set_max_tokens(*tokens);
+  draft.body.Check(fields.Finish());
+}
+
 void ReadOutputOf(FieldReader& owner, v1::OutputOf& out) {
   const Json* value = owner.Any("output_of");
   if (value == nullptr) return;

@@ -50,6 +50,7 @@ constexpr ApiField kFirstFields[] = {
     Supported("cache_salt", kGenerate, ReadRequestField),
     Supported("priority", kGenerate, ReadRequestField, "-1000 to 1000, higher first (vLLM: lower first)"),
     Supported("workflow", kGenerate, ReadRequestField),
+    Supported("workflow_limits", kGenerate, ReadWorkflowLimits, "`deadline_ms`, `max_tokens`"),
     Supported("agent", kGenerate, ReadRequestField),
     Supported("expected_tokens", kGenerate, ReadRequestField),
     Supported("context_id", kGenerate, ReadRequestField),

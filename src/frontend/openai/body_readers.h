@@ -31,6 +31,7 @@ void ReadSampling(BodyDraft& draft, const ApiField& field);
 // Reads a text or an integer into the field of the same name of baton.v1.GenerateRequest.
 void ReadRequestField(BodyDraft& draft, const ApiField& field);
 void ReadJoin(BodyDraft& draft, const ApiField& field);
+void ReadWorkflowLimits(BodyDraft& draft, const ApiField& field);
 
 // chat_reader.cc
 

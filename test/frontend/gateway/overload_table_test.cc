@@ -216,6 +216,19 @@ const std::map<std::string, std::function<Answers()>> kProvoked = {
        Cluster c;
        return Send(c, kRequest, {.timeout = absl::Milliseconds(20)});
      }},
+    {"a workflow's limit of tokens is reached",
+     [] {
+       Cluster c;
+       v1::GenerateRequest request = Call::Request("r", "hello");
+       request.set_workflow("w");
+       request.mutable_workflow_limits()->set_max_tokens(1);
+       Call first(c, request);
+       PassPrefill(c);
+       c.decode->Send(TokensEvent("r", "x", FinishReason::kStop));
+       CHECK(first.Finish().status.ok());
+       request.clear_request_id();
+       return Send(c, request);
+     }},
     {"the request id is in use",
      [] {
        Cluster c;

@@ -62,6 +62,7 @@ const std::map<std::string, std::string>& Examples() {
       {"cache_salt", R"("c")"},
       {"priority", "-3"},
       {"workflow", R"("w")"},
+      {"workflow_limits", R"({"deadline_ms": 5, "max_tokens": 9})"},
       {"agent", R"("a")"},
       {"expected_tokens", "7"},
       {"context_id", R"("c")"},

@@ -20,7 +20,8 @@ const std::vector<std::string>& Bodies() {
       R"({"model":"plain","prompt":["a",[1,2]],"max_tokens":0,"logprobs":1,"prompt_logprobs":2,"echo":true})",
       R"({"model":"plain","segments":[{"text":"a"},{"token_ids":[1]},{"output_of":{"request_id":"u","announced":true,)"
       R"("on_failure":"substitute","substitute":"s","timeout_ms":5,"with_reasoning":true}},{"group":[{"text":"a"},{"agent_name":{}},)"
-      R"({"output_of":"v"}]}],"join":"arrival","first":1,"keep":true,"priority":1,"echo":true})",
+      R"({"output_of":"v"}]}],"join":"arrival","first":1,"keep":true,"priority":1,"echo":true,"workflow":"w",)"
+      R"("workflow_limits":{"deadline_ms":5,"max_tokens":9}})",
       R"({"model":"qwen","messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text",)"
       R"("text":"t"},{"type":"group","group":[{"output_of":"u"}]},{"type":"output_of","output_of":"u"}]},{"role":"assistant","content":null,"tool_calls":[{"id":)"
       R"("c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c",)"

@@ -156,6 +156,8 @@ class RandomRequests {
       WorkOnHint();
     } else if (what == 7 && Below(4) == 0) {
       RestartDecodeWorker();
+    } else if (what == 8 && Below(16) == 0) {
+      CancelWorkflow(request.name.first);
     } else {
       Work(request);
     }
@@ -191,6 +193,17 @@ class RandomRequests {
     dispatcher_.Reported(kD, WorkerLoad{.draining = true}, now_);
     dispatcher_.WorkerLost(kD, now_);
     dispatcher_.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now_);
+  }
+
+  // All requests of a tenant have one workflow.
+  void CancelWorkflow(const TenantName& tenant) {
+    int32_t live = 0;
+    for (Accepted& request : all_) {
+      if (request.over || request.name.first != tenant) continue;
+      request.disturbed = true;
+      ++live;
+    }
+    CHECK(dispatcher_.CancelWorkflow({tenant, "w"}, now_) == live);
   }
 
   // A complete prefill hint may end at any time. An incomplete one may fail.

@@ -1,0 +1,128 @@
+// The workflows of a router: their live requests, their limits, and the tokens that they have
+// generated.
+//
+// A workflow begins with its first accepted request. It is kept for a while after its last request
+// has ended, so that requests that come one after another share its limits. A request that is
+// refused changes nothing.
+//
+// I/O-free: the time comes in. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/container/node_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace baton {
+
+struct Request;
+
+// Limits that a request states for its workflow.
+struct WorkflowLimits {
+  static constexpr int64_t kNoTokenLimit = std::numeric_limits<int64_t>::max();
+  // Counted from the arrival of the workflow's first request.
+  absl::Duration deadline = absl::InfiniteDuration();
+  int64_t max_tokens = kNoTokenLimit;  // generated tokens of all requests
+};
+
+// Names a workflow within a router.
+struct WorkflowKey {
+  std::string cache_domain, name;
+  friend bool operator==(const WorkflowKey&, const WorkflowKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const WorkflowKey& key) {
+    return H::combine(std::move(h), key.cache_domain, key.name);
+  }
+};
+
+class Workflows {
+ public:
+  struct Limits {
+    absl::Duration keep = absl::Minutes(10);  // after the end of the last request
+    // Upper bound on workflows without live requests. Beyond it, the oldest of the tenant that has
+    // the most is dropped.
+    int32_t kept = 16384;
+  };
+  struct Workflow;
+  // The part of a live request. The request owns it.
+  struct Part {
+    Request* request = nullptr;    // for callers
+    Workflow* workflow = nullptr;  // null: the request has no workflow
+    int64_t number = 0;            // order of arrival
+  };
+
+  explicit Workflows(const Limits& limits) : limits_(limits) {}
+  Workflows(const Workflows&) = delete;  // parts point to its workflows
+  Workflows& operator=(const Workflows&) = delete;
+
+  // Returns the error of a request that arrives now and states these limits: DEADLINE_EXCEEDED, or
+  // FAILED_PRECONDITION if no token is left.
+  absl::Status Check(const WorkflowKey& key, const WorkflowLimits& stated, absl::Time now) const;
+  // Adds a request. Its limits lower those of the workflow. `tenant` is its TenantOf. REQUIRES:
+  // Check is OK.
+  void Arrived(Part& part, const WorkflowKey& key, const std::string& tenant, const WorkflowLimits& stated,
+               absl::Time now);
+  // Counts generated tokens. Returns whether the workflow has no token left.
+  static bool Generated(const Part& part, int64_t tokens);
+  // Removes a request, if it was added.
+  void Ended(Part& part, absl::Time now);
+
+  // Return live requests in order of arrival.
+  std::vector<Request*> Of(const WorkflowKey& key) const;
+  static std::vector<Request*> Siblings(const Part& part);  // including the request itself
+  // Returns the live requests of all workflows whose deadline has passed since the last call.
+  std::vector<Request*> TakeOverdue(absl::Time now);
+  // Before this time TakeOverdue returns nothing.
+  absl::Time NextDeadline() const;
+
+  // Returns a text such as "the deadline of workflow 'w' (30s after its first request)".
+  static std::string DeadlineText(const Part& part);
+  // Returns the error for a request of a workflow that has no token left.
+  static absl::Status NoTokenLeft(const Part& part);
+
+  int64_t kept() const { return std::ssize(kept_); }
+  void CheckInvariants() const;
+
+ private:
+  // A time, and a number that makes it unique.
+  using TimeKey = std::pair<absl::Time, int64_t>;
+  using Queue = absl::btree_map<TimeKey, Workflow*>;
+
+  const Workflow* Find(const WorkflowKey& key, absl::Time now) const;
+  void SetTimer(Workflow& workflow, bool set);
+  void Keep(Workflow& workflow, absl::Time now);
+  void Unkeep(Workflow& workflow);
+  void Drop(Workflow& workflow);
+  void DropExpired(absl::Time now);
+  void Change(const std::string& tenant, const TimeKey& key, Workflow* added);
+
+  const Limits limits_;
+  absl::node_hash_map<WorkflowKey, Workflow> workflows_;
+  Queue timers_;  // deadlines of workflows with live requests
+  Queue kept_;    // workflows without live requests, by the end of the time for which they are kept
+  absl::node_hash_map<std::string, Queue> kept_of_tenant_;
+  absl::btree_set<std::pair<int64_t, std::string>> tenants_;  // by the size of this queue
+  int64_t numbers_ = 0;
+};
+
+struct Workflows::Workflow {
+  WorkflowKey key;
+  std::string tenant;
+  int64_t number = 0;
+  absl::Time began;
+  WorkflowLimits limits{};
+  int64_t generated = 0;                        // tokens
+  absl::btree_map<int64_t, Part*> live{};       // by number
+  absl::Time expires = absl::InfiniteFuture();  // finite without live requests
+
+  absl::Time ends() const { return began + limits.deadline; }  // the deadline
+};
+
+}  // namespace baton
