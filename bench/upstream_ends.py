@@ -74,7 +74,7 @@ def run_workflow(client, prefill_pid):
     flow = client.workflow("upstream-ends")
     written = Sampling(max_tokens=OUTPUT, temperature=0, ignore_eos=True)
     upstream = flow.agent("A", random_ids(64), sampling=written)
-    downstream = flow.agent("B", random_ids(BEFORE), upstream, random_ids(BEHIND), max_tokens=1)
+    downstream = flow.agent("B", random_ids(BEFORE), upstream, random_ids(BEHIND), sampling=Sampling(max_tokens=1))
     if prefill_pid is not None:
         next(upstream.chunks())
         with held_up(prefill_pid):

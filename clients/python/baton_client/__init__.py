@@ -1,10 +1,10 @@
 """Workflows of agents on a Baton server, over gRPC.
 
-    from baton_client import Client
+    from baton_client import Client, Sampling
 
     with Client("127.0.0.1:7070") as client:
-        flow = client.workflow("trip")
-        facts = flow.agent("facts", "List three facts about the sea.", max_tokens=60)
+        flow, short = client.workflow("trip"), Sampling(max_tokens=60)
+        facts = flow.agent("facts", "List three facts about the sea.", sampling=short)
         # Submits a request whose prompt contains the output of `facts`. Returns at once.
         story = flow.agent("story", "The facts:\\n", facts, "\\nWrite a story.")
         for text in story.stream():

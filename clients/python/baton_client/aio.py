@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -21,7 +21,8 @@ class AsyncRun:
     """A running request of one agent. The prompts of other agents may contain it.
 
     The request starts when the object is made. A task reads the response, so that the server never
-    waits for the caller."""
+    waits for the caller. Cancellation of a task cancels its runs: the run is cancelled if a task is
+    cancelled that awaits it or has started it, unless another task awaits it."""
 
     def __init__(self, call: Any, id: str):
         self._id = id
@@ -30,7 +31,11 @@ class AsyncRun:
         self._chunks: list[results.Chunk] = []
         self._result: results.Result | None = None
         self._error: BatonError | None = None
+        self._awaiting = 0  # number of tasks
         self._reader = asyncio.create_task(self._read(), name=f"baton {id}")
+        self._owner = asyncio.current_task()
+        if self._owner is not None:
+            self._owner.add_done_callback(self._on_owner_done)
 
     @property
     def id(self) -> str:
@@ -50,8 +55,7 @@ class AsyncRun:
         Raises BatonError if the run fails."""
         index = 0
         while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: len(self._chunks) > index or self.over)
+            await self._wait(lambda: len(self._chunks) > index or self.over)
             if index == len(self._chunks):
                 break
             index += 1
@@ -67,10 +71,10 @@ class AsyncRun:
     async def result(self) -> results.Result:
         """Waits for the end of the run and returns its result.
 
-        Raises BatonError if the run failed or was cancelled. Its `partial` has the output so far.
-        asyncio.wait_for() can limit the wait. A timeout of it does not cancel the run."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.over)
+        Raises BatonError if the run failed or was cancelled. Its `partial` has the output so far. A
+        timeout of asyncio.wait_for() or asyncio.timeout() cancels the run too.
+        asyncio.shield(run.result()) lets it go on."""
+        await self._wait(lambda: self.over)
         if self._error is not None:
             raise self._error
         assert self._result is not None
@@ -81,6 +85,25 @@ class AsyncRun:
 
         Downstream requests fail, unless their OutputOf sets another `on_failure`."""
         self._call.cancel()
+
+    async def _wait(self, condition: Callable[[], bool]) -> None:
+        """Waits for a condition.
+
+        If the wait is cancelled, and no other task waits, cancels the run."""
+        self._awaiting += 1
+        try:
+            async with self._changed:
+                await self._changed.wait_for(condition)
+        except asyncio.CancelledError:
+            if self._awaiting == 1:
+                self.cancel()
+            raise
+        finally:
+            self._awaiting -= 1
+
+    def _on_owner_done(self, owner: asyncio.Task[Any]) -> None:
+        if owner.cancelled() and not self._awaiting:
+            self.cancel()
 
     async def _read(self) -> None:
         error: BatonError | None = BatonError(grpc.StatusCode.UNKNOWN, "the stream ended without a result")
@@ -102,6 +125,9 @@ class AsyncRun:
             error.partial = results.read_partial(self._chunks)
         else:
             self._result = results.read_result(self._id, self._chunks, final)
+        if self._owner is not None:
+            self._owner.remove_done_callback(self._on_owner_done)
+            self._owner = None
         async with self._changed:
             self._changed.notify_all()
 

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import uuid
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -105,6 +106,8 @@ def generate_request(workflow: str, agent: str | Announced, prompt: Sequence[Par
                      sampling: Sampling | None, max_tokens: int | None, tools: Sequence[Any]) -> Any:
     sampling = sampling or Sampling()
     if max_tokens is not None:
+        warnings.warn("agent(max_tokens=...) is replaced by sampling=Sampling(max_tokens=...)", DeprecationWarning,
+                      stacklevel=3)
         sampling = dataclasses.replace(sampling, max_tokens=max_tokens)
     name = agent.agent if isinstance(agent, Announced) else agent
     id = agent.id if isinstance(agent, Announced) else draw_id(name or "request")

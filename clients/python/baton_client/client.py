@@ -144,7 +144,8 @@ class Workflow:
 
         `agent` is the name of the agent, or a result of announce(). The prompt is a sequence of
         texts, TokenIds, runs and OutputOf, or a sequence of Messages. A chat may have `tools` in
-        OpenAI's format. A field of `options` that is None has the workflow's value.
+        OpenAI's format. A field of `options` that is None has the workflow's value. `max_tokens` is
+        the old form of Sampling.max_tokens. Version 0.2 drops it.
 
         Raises TypeError or ValueError if a prompt or an option cannot be sent, or if the client is
         closed. The methods of the run raise all other errors."""

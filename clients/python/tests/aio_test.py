@@ -83,12 +83,13 @@ class AsyncClientTest(unittest.IsolatedAsyncioTestCase):
         self.assertFalse(kept.over)
         kept.cancel()
 
-    async def test_cancelling_ends_a_run(self):
+    async def test_cancelling_or_a_timeout_ends_a_run(self):
         flow = self.client.workflow("w")
         run = flow.agent("a", flow.announce("never"))
         with self.assertRaises(asyncio.TimeoutError):
             await asyncio.wait_for(run.result(), 0.05)
-        self.assertFalse(run.over)
+        await self.assert_fails(grpc.StatusCode.CANCELLED, run)
+        run = flow.agent("a", flow.announce("never"))
         run.cancel()
         await self.assert_fails(grpc.StatusCode.CANCELLED, run)
 

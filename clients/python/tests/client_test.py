@@ -79,7 +79,7 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(drawn[0].finish_reason, "length")
         self.assertEqual([len(token.top) for token in drawn[0].logprobs], [2] * 20)
         first = drawn[0].token_ids[0]
-        stopped = flow.agent("a", "abc", max_tokens=20, sampling=Sampling(temperature=1, seed=1, stop_ids=[first])).result()
+        stopped = flow.agent("a", "abc", sampling=Sampling(max_tokens=20, temperature=1, seed=1, stop_ids=[first])).result()
         self.assertEqual((stopped.finish_reason, stopped.token_ids), ("stop", (first,)))
 
     def test_a_prompt_has_log_probabilities_without_and_with_an_output(self):
@@ -124,7 +124,7 @@ class ClientTest(unittest.TestCase):
     def test_a_group_names_its_agent_and_is_left_out_without_output(self):
         flow = self.client.workflow("w")
         facts = flow.agent("facts", "List three facts about the sea", sampling=GREEDY)
-        quiet = flow.agent("quiet", "x", max_tokens=0)
+        quiet = flow.agent("quiet", "x", sampling=Sampling(max_tokens=0))
         judge = flow.agent("judge", "Read: ", Group(quiet, "; ", label="[{agent}] "), Group("(", AgentName(), ") ", facts, ";"),
                            "Answer.", sampling=dataclasses.replace(GREEDY, logprobs=5))
         self.assert_same_prompt(judge, "Read: ", "(", "facts", ") ", self.output_ids(facts), ";", "Answer.")
@@ -370,13 +370,13 @@ class KeysTest(unittest.TestCase):
             flow = client.workflow("w")
             flow.agent("a", "x" * 200, sampling=GREEDY).result()
             with self.assertRaises(BatonError) as caught:
-                flow.agent("b", "x", max_tokens=1).result()
+                flow.agent("b", "x", sampling=Sampling(max_tokens=1)).result()
         self.assertIs(caught.exception.code, grpc.StatusCode.RESOURCE_EXHAUSTED)
         self.assertGreater(caught.exception.retry_after, 1)
 
         async def ask_again():
             async with AsyncClient(address, api_key=key) as client:
-                await client.workflow("w").agent("c", "x", max_tokens=1).result()
+                await client.workflow("w").agent("c", "x", sampling=Sampling(max_tokens=1)).result()
 
         with self.assertRaises(BatonError) as caught:
             asyncio.run(ask_again())

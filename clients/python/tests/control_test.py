@@ -1,11 +1,13 @@
 """Tests of deadlines, partial outputs, cancellation and limits of workflows, with both clients."""
 
 import asyncio
+import gc
 import inspect
 import json
 import unittest
 import urllib.error
 import urllib.request
+import weakref
 
 import grpc
 from baton_client import AsyncClient, BatonError, Client, Options, Sampling
@@ -198,6 +200,98 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
             error = json.load(answer)["error"]
         self.assertEqual(error["code"], "failed_precondition")
         self.assertTrue(error["partial"][0]["text"])
+
+    # --- tasks of asyncio ------------------------------------------------------------------------
+
+    def waiting_run(self):
+        # A run that is not cancelled fails its test at the deadline.
+        flow = self.async_client.workflow("w", Options(timeout=20))
+        return flow.agent("a", "Read ", flow.announce("never"), sampling=GREEDY)
+
+    async def cancel(self, task):
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def assert_cancelled(self, run):
+        self.assertIs((await self.error_of(run.result)).code, grpc.StatusCode.CANCELLED)
+
+    async def test_a_cancelled_task_cancels_the_run_that_it_awaits(self):
+        async def read(run):
+            async for _ in run.chunks():
+                pass
+
+        for awaits in (lambda run: run.result(), read):
+            run = self.waiting_run()
+            task = asyncio.create_task(awaits(run))
+            await asyncio.sleep(0)
+            await self.cancel(task)
+            await self.assert_cancelled(run)
+
+    async def test_a_cancelled_task_cancels_the_runs_that_it_has_started(self):
+        runs = []
+
+        async def agent():
+            runs.extend(self.waiting_run() for _ in range(2))
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(agent())
+        await asyncio.sleep(0)
+        await self.cancel(task)
+        for run in runs:
+            await self.assert_cancelled(run)
+
+    async def test_a_run_goes_on_while_another_task_awaits_it(self):
+        run = self.waiting_run()
+        first, second = (asyncio.create_task(run.result()) for _ in range(2))
+        await asyncio.sleep(0)
+        await self.cancel(first)
+        self.assertFalse(run.over)
+        await self.cancel(second)
+        await self.assert_cancelled(run)
+
+    async def test_a_shielded_run_goes_on_after_a_timeout(self):
+        run = self.waiting_run()
+        waits = asyncio.create_task(run.result())
+        for wait in (asyncio.shield(waits), run.result()):
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(wait, 0.01)
+            self.assertFalse(run.over)
+        run.cancel()
+        await self.assert_cancelled(run)
+        await asyncio.gather(waits, return_exceptions=True)
+
+    async def test_a_failed_task_group_cancels_its_runs(self):
+        runs = [self.waiting_run() for _ in range(2)]
+
+        async def fail():
+            raise ValueError
+
+        if not hasattr(asyncio, "TaskGroup"):
+            self.skipTest("Python 3.10 has no TaskGroup")
+        with self.assertRaises(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                for run in runs:
+                    group.create_task(run.result())
+                group.create_task(fail())
+        for run in runs:
+            await self.assert_cancelled(run)
+
+    async def test_a_task_keeps_no_finished_run(self):
+        run = self.async_client.workflow("w").agent("a", "x", sampling=GREEDY)
+        await run.result()
+        kept = weakref.ref(run)
+        del run
+        for _ in range(100):  # until the task that reads the response has ended
+            gc.collect()
+            await asyncio.sleep(0)
+        self.assertIsNone(kept())
+
+    async def test_max_tokens_of_an_agent_is_deprecated_and_works(self):
+        for client in self.clients():
+            with self.assertWarnsRegex(DeprecationWarning, r"Sampling\(max_tokens=\.\.\.\)") as caught:
+                run = client.workflow("w").agent("a", "x", max_tokens=3, sampling=GREEDY)
+            self.assertEqual(caught.filename, __file__)
+            self.assertEqual(len((await settled(run.result())).token_ids), 3)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ class WaitingTest(unittest.TestCase):
         server, client, key = self.serve_with_keys("tokens_per_minute = 4000")
         flow = client.workflow("w")
         upstream = flow.announce("upstream")
-        readers = [flow.agent("reader", upstream, max_tokens=500) for _ in range(8)]
+        readers = [flow.agent("reader", upstream, sampling=Sampling(max_tokens=500)) for _ in range(8)]
         self.await_waiting(server, 8, key)
         self.assertEqual(flow.agent(upstream, "Write", sampling=GREEDY).result().finish_reason, "length")
         for reader in readers:
