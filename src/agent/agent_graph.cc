@@ -127,20 +127,28 @@ bool AgentGraph::IsCycle(const RequestId& id, const PromptSpec& spec) const {
   return false;
 }
 
-absl::Status AgentGraph::CheckId(const AgentNode& node) const {
-  if (node.output != nullptr) {
-    return absl::AlreadyExistsError(absl::StrCat("request_id: '", NameOf(*node.id), "' is in use by a live request"));
+absl::Status AgentGraph::CheckId(const AgentNode& node, bool is_value) const {
+  const std::string name = NameOf(*node.id);
+  const AgentNode* live = find_(*node.id);
+  if (node.output != nullptr || (live != nullptr && live != &node)) {
+    return absl::AlreadyExistsError(absl::StrCat("request_id: '", name, "' is in use by a live request or value"));
   }
   const AgentOutput* found = outputs_.Find(*node.id);
-  if (found != nullptr && found->state == State::kEnded && !found->downstreams.empty()) {
+  if (found == nullptr || found->state != State::kEnded) return absl::OkStatus();
+  if (!found->downstreams.empty()) {
     return absl::AlreadyExistsError(
-        absl::StrCat("request_id: an unfinished prompt refers to the output of '", NameOf(*node.id), "'"));
+        absl::StrCat("request_id: an unfinished prompt refers to the output of '", name, "'"));
+  }
+  // A client that repeats a value receives this error if the first one arrived.
+  if ((is_value || found->is_value) && found->text->status().ok()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("request_id: '", name, "' has a complete output, which the router keeps"));
   }
   return absl::OkStatus();
 }
 
 // REQUIRES: CheckId is OK.
-void AgentGraph::Enter(AgentNode& node, const Tokenizer& tokenizer) {
+void AgentGraph::Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_value) {
   replaced_ = nullptr;
   outputs_.ForgetRefusal(*node.id);
   const AgentOutput* found = outputs_.Find(*node.id);
@@ -157,19 +165,27 @@ void AgentGraph::Enter(AgentNode& node, const Tokenizer& tokenizer) {
   node.output->agent = node.agent == nullptr ? "" : *node.agent;
   node.output->state = State::kLive;
   node.output->producer = &node;
-  node.output->text = std::make_unique<Output>(tokenizer);
+  node.output->text = std::move(text);
+  node.output->is_value = is_value;
 }
 
 absl::Status AgentGraph::Add(AgentNode& node, const Tokenizer& tokenizer) {
-  RETURN_IF_ERROR(CheckId(node));
-  Enter(node, tokenizer);
+  RETURN_IF_ERROR(CheckId(node, /*is_value=*/false));
+  Enter(node, std::make_unique<Output>(tokenizer), /*is_value=*/false);
+  return absl::OkStatus();
+}
+
+absl::Status AgentGraph::AddValue(AgentNode& node, const Tokenizer* tokenizer) {
+  RETURN_IF_ERROR(CheckId(node, /*is_value=*/true));
+  Enter(node, tokenizer == nullptr ? std::make_unique<Output>() : std::make_unique<Output>(*tokenizer),
+        /*is_value=*/true);
   return absl::OkStatus();
 }
 
 absl::StatusOr<PromptIncrement> AgentGraph::Submit(AgentNode& node, const PromptSpec& spec, absl::Time now) {
-  RETURN_IF_ERROR(CheckId(node));
+  RETURN_IF_ERROR(CheckId(node, /*is_value=*/false));
   RETURN_IF_ERROR(CheckReferences(*node.id, spec, now));
-  Enter(node, *spec.tokenizer);
+  Enter(node, std::make_unique<Output>(*spec.tokenizer), /*is_value=*/false);
   node.streaming = std::make_unique<StreamingPrompt>(StreamingPrompt{.prompt = Prompt(spec)});
   Link(node, now);
   if (const absl::Status settled = SettleKnown(node, now); !settled.ok()) {

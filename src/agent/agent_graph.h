@@ -2,7 +2,7 @@
 //
 // The graph finds an output by the ScopedId of its request, so no prompt reads an output of another
 // cache domain. It has three kinds of outputs: announced ones, those of live requests, and those of
-// requests that ended recently.
+// requests that ended recently. A value (agent/values.h) counts as a request without a prompt.
 //
 // I/O-free: events and the time come in, and actions go out in order. Not thread-safe.
 #pragma once
@@ -67,10 +67,10 @@ struct StreamingPrompt {
 
 struct Request;
 
-// The graph's part of a live request. The request owns it.
+// The graph's part of a live request or value, which owns it.
 struct AgentNode {
   const RequestId* id = nullptr;       // the request's id
-  Request* request = nullptr;          // for callers; the graph does not use it
+  Request* request = nullptr;          // for callers, not the graph; null: a value
   const std::string* agent = nullptr;  // the request's agent name; null: none
   bool is_internal = false;            // not of a client: its prompt needs no output
   bool keep = false;                   // true: OutputUnneeded never concerns the request
@@ -118,7 +118,7 @@ struct AwaitedOutputs {
 
 class AgentGraph {
  public:
-  // Finds the node of a live request by its id. Returns null if no such request is live.
+  // Finds the node of a live request or value by its id. Returns null if there is none.
   using FindNode = std::function<AgentNode*(const RequestId& id)>;
   AgentGraph(AgentLimits limits, FindNode find)
       : limits_(limits),
@@ -128,6 +128,9 @@ class AgentGraph {
   // Adds a request whose prompt is complete. Other prompts can refer to its output from now on.
   // Fails with ALREADY_EXISTS, as Submit does.
   absl::Status Add(AgentNode& node, const Tokenizer& tokenizer);
+  // Adds a value. A null `tokenizer` means that the value is a text. Fails with ALREADY_EXISTS, as
+  // Submit does, and if the output of an ended request with this id is complete.
+  absl::Status AddValue(AgentNode& node, const Tokenizer* tokenizer);
   // Adds a request whose prompt has references, and returns the tokens that are final already.
   // Actions report the rest. An increment is reported once it completes KV blocks, or once the
   // prompt is complete.
@@ -136,8 +139,8 @@ class AgentGraph {
   // request is refused or has ended.
   //
   // Errors that leave the graph as it was:
-  // - ALREADY_EXISTS: a request with this id is live, or a prompt still reads the output of an
-  //   ended request with this id.
+  // - ALREADY_EXISTS: a request or value with this id is live, a complete value has this id, or a
+  //   prompt still reads the output of an ended request with this id.
   // - NOT_FOUND: an upstream request is unknown and not announced, or its output is no longer kept,
   //   and its reference is OnFailure::kAbort, and the prompt uses all outputs.
   // - INVALID_ARGUMENT: the references form a cycle, or the prompt is empty or too long.
@@ -181,7 +184,8 @@ class AgentGraph {
   static bool IsNeeded(const AgentNode& node) { return node.output != nullptr && node.output->needs > 0; }
   // Returns the requests whose streaming prompts refer to the output, ordered by id.
   static std::vector<AgentNode*> DownstreamsOf(const AgentNode& node);
-  // Returns the live requests whose outputs the streaming prompt still needs, ordered by id.
+  // Returns the live requests and values whose outputs the streaming prompt still needs, ordered by
+  // id.
   static std::vector<AgentNode*> UpstreamsOf(const AgentNode& node);
   // Returns the outputs that the streaming prompt still needs, in the order of its references. It
   // names at most `most` of them, by the client's names.
@@ -212,8 +216,8 @@ class AgentGraph {
 
   // Finds an announced, live or kept output. Returns null if there is none.
   AgentOutput* Find(const RequestId& id) const;
-  absl::Status CheckId(const AgentNode& node) const;
-  void Enter(AgentNode& node, const Tokenizer& tokenizer);
+  absl::Status CheckId(const AgentNode& node, bool is_value) const;
+  void Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_value);
   absl::Status CheckReferences(const RequestId& id, const PromptSpec& spec, absl::Time now) const;
   absl::Status CheckUpstream(const Reference& reference, absl::Time now) const;
   absl::Status NotFound(const RequestId& upstream, std::string_view path) const;

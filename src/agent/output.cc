@@ -8,7 +8,7 @@
 namespace baton {
 
 void Output::BeginAfter(std::span<const TokenId> before, Thinking thinking) {
-  detokenizer_.BeginAfter(before);
+  detokenizer_->BeginAfter(before);
   if (thinking == Thinking::kNone) return;
   thoughts_.emplace(thinking);
   answer_.reset();
@@ -16,20 +16,21 @@ void Output::BeginAfter(std::span<const TokenId> before, Thinking thinking) {
 
 void Output::Push(std::span<const TokenId> tokens, std::string_view text) {
   BATON_CHECK(!closed_, "Push after Close");
+  BATON_CHECK(tokenizer_ != nullptr || tokens.empty(), "a text has no tokens of its own");
   text_ += text;
   for (const TokenId token : tokens) {
-    const bool is_special = tokenizer_.IsSpecial(token), ends = is_special && detokenizer_.holds_back();
-    std::string shown = detokenizer_.Push(token);
+    const bool is_special = tokenizer_->IsSpecial(token), ends = is_special && detokenizer_->holds_back();
+    std::string shown = detokenizer_->Push(token);
     made_ += shown.size();
     if (ends) EndGroup();
     if (!is_special) {
       if (!last_is_open_) pending_.emplace_back();
       tokens_.push_back(token);
       pending_.back() = {.tokens_end = tokens_.size(), .end = made_};
-      last_is_open_ = detokenizer_.holds_back();
+      last_is_open_ = detokenizer_->holds_back();
     }
     if (answer_) continue;
-    const std::string_view name = is_special ? tokenizer_.TokenBytes(token) : "";
+    const std::string_view name = is_special ? tokenizer_->TokenBytes(token) : "";
     if (name == kThinkBegin || name == kThinkEnd) shown += name;
     FindAnswer(shown);
   }
@@ -40,8 +41,9 @@ void Output::Close(absl::Status status) {
   BATON_CHECK(!closed_, "Close after Close");
   closed_ = true;
   status_ = std::move(status);
-  if (detokenizer_.holds_back()) {
-    const std::string shown = detokenizer_.Finish();
+  if (tokenizer_ == nullptr) return;
+  if (detokenizer_->holds_back()) {
+    const std::string shown = detokenizer_->Finish();
     made_ += shown.size();
     EndGroup();
     if (!answer_) FindAnswer(shown);
@@ -50,7 +52,7 @@ void Output::Close(absl::Status status) {
   if (!answer_ && !thoughts_->Finish().content.empty()) answer_ = Start();
   Seal();
   pending_.clear();
-  const auto rest = tokenizer_.Encode(std::string_view(text_).substr(sealed_end_), Tokenizer::SpecialTokens::kAsText);
+  const auto rest = tokenizer_->Encode(std::string_view(text_).substr(sealed_end_), Tokenizer::SpecialTokens::kAsText);
   tokens_.resize(sealed_);
   tokens_.insert(tokens_.end(), rest.begin(), rest.end());
   sealed_ = tokens_.size();
@@ -68,7 +70,7 @@ void Output::FindAnswer(std::string_view text) {
   answer_ = is_all ? Start()
                    : Start{.token = tokens_.size(),
                            .text = made_ - answer.size(),
-                           .splits_token = !answer.empty() || detokenizer_.holds_back()};
+                           .splits_token = !answer.empty() || detokenizer_->holds_back()};
 }
 
 // Ends the text of an incomplete character.
@@ -91,7 +93,7 @@ std::span<const TokenId> Output::TokensFor(const Tokenizer& reader, Part part) {
   if (!has_thoughts) part = Part::kWhole;
   if (part == Part::kAnswer && (!answer_ || answer_->text >= text_.size())) return {};
   const Start start = part == Part::kWhole ? Start() : *answer_;
-  if (reader.digest() == tokenizer_.digest() && !start.splits_token) {
+  if (tokenizer_ != nullptr && reader.digest() == tokenizer_->digest() && !start.splits_token) {
     return std::span(tokens_).first(sealed_).subspan(std::min(start.token, sealed_));
   }
   const auto [found, is_new] = encoded_.try_emplace({reader.digest(), part});

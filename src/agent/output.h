@@ -1,4 +1,5 @@
-// The output of one request, as prompts that refer to it receive it (design ideas 2 and 3).
+// The output of one request, or a value, as prompts that refer to it receive it (design ideas 2 and
+// 3).
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,15 @@
 
 namespace baton {
 
-// The output of one request. Prompts receive only tokens that no later event, such as a stop
-// string, can remove. The output omits special tokens, as its text does, because a model must not
-// write control tokens into another request's prompt.
+// The output of one request, or a value. Prompts receive only tokens that no later event, such as a
+// stop string, can remove. The output omits special tokens, as its text does, because a model must
+// not write control tokens into another request's prompt.
 //
 // A prompt with the same tokenizer receives the generated token ids. If a stop string begins within
 // a token, the text before the stop string is encoded again. The ids depend only on tokens and
-// text, not on the sizes of the updates. A prompt with another tokenizer receives Encode(text).
+// text, not on the sizes of the updates. A prompt with another tokenizer receives Encode(text). A
+// text without a tokenizer of its own reaches all prompts as Encode(text), as a segment of text
+// does.
 //
 // The output of a model that thinks has two parts, the thoughts and the answer. ReasoningParser
 // separates them, so the answer is the `content` of the OpenAI API. If the closing tag ends inside
@@ -32,13 +35,16 @@ namespace baton {
 class Output {
  public:
   // `tokenizer` is that of the model that generates the output. All tokenizers must outlive this.
-  explicit Output(const Tokenizer& tokenizer) : tokenizer_(tokenizer), detokenizer_(tokenizer) {}
+  explicit Output(const Tokenizer& tokenizer) : tokenizer_(&tokenizer), detokenizer_(tokenizer) {}
+  // An output that is a text.
+  Output() = default;
 
   // Begins the output after its request's prompt. `before` are the prompt's last tokens, if the
-  // prompt ends inside a character. REQUIRES: nothing was pushed.
+  // prompt ends inside a character. REQUIRES: nothing was pushed, and the output has a tokenizer.
   void BeginAfter(std::span<const TokenId> before, Thinking thinking);
   // Appends generated tokens and text, as in a TokenUpdate. Over the whole stream, `text` is the
-  // text of the tokens before the stop string or stop id. REQUIRES: the output is not closed.
+  // text of the tokens before the stop string or stop id. REQUIRES: the output is not closed,
+  // `text` is valid UTF-8, and there are no tokens if the output is a text.
   void Push(std::span<const TokenId> tokens, std::string_view text);
   // Ends the output. If `status` is not OK, the request failed, and the output so far is a part.
   // REQUIRES: the output is not closed.
@@ -78,9 +84,9 @@ class Output {
   void Seal();
   void Extend(const Tokenizer& reader, Encoding& encoding) const;
 
-  const Tokenizer& tokenizer_;
-  Detokenizer detokenizer_;
-  std::string text_;  // text that Push received
+  const Tokenizer* tokenizer_ = nullptr;    // null: the output is a text
+  std::optional<Detokenizer> detokenizer_;  // unset: the output is a text
+  std::string text_;                        // text that Push received
   // Bytes of text that the tokens stand for: at least text_.size(), except for a cut-off character.
   size_t made_ = 0;
   // Groups whose text text_ does not contain as a whole. The last may wait for the end of a

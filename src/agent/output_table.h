@@ -48,6 +48,7 @@ struct AgentOutput {
   std::string agent{};  // the agent name of the last submission; empty: none
   // The number of the last accepted submission, counted since the first or the last success.
   int32_t attempt = 0;
+  bool is_value = false;
   int64_t bytes = 0;  // as counted in kept_bytes
 };
 

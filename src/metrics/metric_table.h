@@ -50,7 +50,7 @@ class LabelCounter {
 // Metrics.
 
 struct RouterCounts {
-  LabelCounter requests, prefill_hints;  // by gRPC status code
+  LabelCounter requests, prefill_hints, values;  // by gRPC status code
   prometheus::Counter *prompt_tokens = nullptr, *cached_tokens = nullptr, *completion_tokens = nullptr;
   prometheus::Counter *lost_prefill_workers = nullptr, *lost_decode_workers = nullptr;
   prometheus::Counter *resumed = nullptr, *not_resumed = nullptr;

@@ -226,6 +226,8 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
   AddSeconds(app, "--announced-retry", o.agents.wait_retry, 3600,
              "seconds, beyond the retry delay of a refused request, for which prompts that refer to it as an announced "
              "one wait for another submission");
+  AddSeconds(app, "--value-time", o.values.time, 86400,
+             "seconds within which an output that a client writes (PutOutput) must be complete");
   AddSeconds(app, "--silence", o.limits.watch.silence, 60,
              "seconds without a report after which a worker gets no new requests and its requests go on elsewhere; 0: "
              "no worker is avoided");

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "agent/values.h"
 #include "base/ids.h"
 #include "frontend/openai/reasoning_effort.h"
 #include "kv/staging/staging.h"
@@ -75,6 +76,7 @@ struct RouterOptions {
   std::chrono::milliseconds dns_timeout{4000};
   RouterLimits limits;
   AgentLimits agents;
+  ValueLimits values;
   Schedule schedule = Schedule::kFirstCome;
   std::string max_sessions = "auto";  // a number, "auto" or "off"
   bool shadow_prefill = true;

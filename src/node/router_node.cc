@@ -103,6 +103,7 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
                .decode_workers = AddressesIn(options.decode_workers),
                .limits = options.limits,
                .agents = options.agents,
+               .values = options.values,
                .shortest_first =
                    options.schedule == Schedule::kShortestFirst ? std::optional(WorkloadOptions{}) : std::nullopt,
                .sessions = SessionLimitsOf(options),

@@ -22,9 +22,11 @@ Dispatcher::Dispatcher(const Options& options)
       core_(options.limits),
       graph_(options.agents,
              [this](const RequestId& id) {
+               if (AgentNode* value = values_.Find(id)) return value;
                Request* request = requests_.Find(id);
                return request == nullptr ? nullptr : &request->node;
              }),
+      values_(options.values, graph_),
       // Clients keep at least half of the request slots.
       ahead_({.shadows = options.shadow_prefill, .most_live = options.limits.live_requests / 2}, requests_, core_,
              graph_) {
@@ -80,6 +82,12 @@ void Dispatcher::Refused(const RequestId& id, const std::string& agent, const ab
                          absl::Duration retry_after, absl::Time now) {
   graph_.Refused(id, agent, status, retry_after, now);
   Act(now);
+}
+
+absl::Status Dispatcher::ChangeValues(absl::FunctionRef<absl::Status(Values&)> change, absl::Time now) {
+  absl::Status status = change(values_);
+  Act(now);
+  return status;
 }
 
 absl::Status Dispatcher::Enter(Request& request, absl::Time now) {
@@ -197,6 +205,7 @@ void Dispatcher::Detach(const RequestTicket& ticket, absl::Time now) {
 
 void Dispatcher::EndAll(absl::Time now) {
   core_.EndAll();
+  values_.EndAll(absl::UnavailableError("the router shuts down"), now);
   Act(now);
 }
 
@@ -386,6 +395,7 @@ void Dispatcher::Tick(absl::Time now) {
   FailAll(workflows_.TakeOverdue(now),
           [](const Request& request) { return DeadlinePassed(request, Workflows::DeadlineText(request.flow)); });
   graph_.Tick(now);
+  values_.Tick(now);
   if (workload_) workload_->Tick(now);
   contexts_.Tick(now);
   if (gate_) gate_->Tick(now);
@@ -395,13 +405,17 @@ void Dispatcher::Tick(absl::Time now) {
 absl::Time Dispatcher::NextTick() const {
   const absl::Time workload = workload_ ? workload_->NextTick() : absl::InfiniteFuture();
   const absl::Time gate = gate_ ? gate_->NextTick() : absl::InfiniteFuture();
-  return std::min(
-      {core_.NextTick(), graph_.NextTick(), workload, gate, contexts_.NextTick(), workflows_.NextDeadline()});
+  return std::min({core_.NextTick(), graph_.NextTick(), values_.NextTick(), workload, gate, contexts_.NextTick(),
+                   workflows_.NextDeadline()});
 }
 
 // --- actions of core, graph and gate -------------------------------------------------------------
 
 void Dispatcher::Act(absl::Time now) {
+  for (EndedValue& value : values_.TakeEnded()) {
+    lives_.Keep(value);
+    actions_.push_back(ValueEnded{std::move(value.status), std::move(value.sink)});
+  }
   while (true) {
     const std::vector<RouterAction> core_actions = core_.TakeActions();
     for (const RouterAction& action : core_actions) Act(action, now);
@@ -574,6 +588,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
 void Dispatcher::CheckInvariants() const {
   core_.CheckInvariants();
   graph_.CheckInvariants();
+  values_.CheckInvariants();
   contexts_.CheckInvariants();
   if (workload_) workload_->CheckInvariants();
   if (gate_) gate_->CheckInvariants();

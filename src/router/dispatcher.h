@@ -3,6 +3,7 @@
 //
 //   RouterCore     chooses the workers
 //   AgentGraph     passes outputs on to downstream requests
+//   Values         has the outputs that clients write
 //   Workload       chooses the queue order
 //   SessionGate    admits sessions
 //   ContextStore   keeps prompts that clients build up call by call
@@ -28,6 +29,7 @@
 #include "absl/time/time.h"
 #include "agent/agent_graph.h"
 #include "agent/context_store.h"
+#include "agent/values.h"
 #include "router/client_request.h"
 #include "router/prefill_ahead.h"
 #include "router/request.h"
@@ -77,14 +79,20 @@ struct RequestEnded {
 struct PrefillHintEnded {
   absl::StatusCode code;
 };
-using DispatchAction =
-    std::variant<WorkerCommand, RequestProgress, RequestHasSlot, RequestEnded, PrefillHintEnded, WorkerWatch::Change>;
+// The end of a value that Values::Begin accepted. `sink` may be null.
+struct ValueEnded {
+  absl::Status status;
+  std::shared_ptr<ValueSink> sink;
+};
+using DispatchAction = std::variant<WorkerCommand, RequestProgress, RequestHasSlot, RequestEnded, PrefillHintEnded,
+                                    ValueEnded, WorkerWatch::Change>;
 
 class Dispatcher {
  public:
   struct Options {
     RouterLimits limits{};
     AgentLimits agents{};
+    ValueLimits values{};
     // Unset: requests run first come, first served.
     std::optional<WorkloadOptions> shortest_first{};
     // Unset: any number of sessions is active.
@@ -112,6 +120,8 @@ class Dispatcher {
   // once or when no further submission comes.
   void Refused(const RequestId& id, const std::string& agent, const absl::Status& status, absl::Duration retry_after,
                absl::Time now);
+  // Lets a client change its values: `change` calls Begin, Append or End. Returns its result.
+  absl::Status ChangeValues(absl::FunctionRef<absl::Status(Values& values)> change, absl::Time now);
   // Starts a prefill hint, as PrefillAhead::AddPrefillHint does. Returns NOT_FOUND if the call has
   // ended.
   absl::Status AddPrefillHint(const RequestTicket& call, ClientRequest prompt, absl::Time now);
@@ -123,7 +133,7 @@ class Dispatcher {
   // Detaches the client, which reads no further output. The request is cancelled once no client's
   // request needs its output, even if it has `keep`.
   void Detach(const RequestTicket& ticket, absl::Time now);
-  // Ends all live requests with UNAVAILABLE.
+  // Ends all live requests and values with UNAVAILABLE.
   void EndAll(absl::Time now);
 
   // --- workers -----------------------------------------------------------------------------------
@@ -142,6 +152,7 @@ class Dispatcher {
   // --- views -------------------------------------------------------------------------------------
   const RouterCore& core() const { return core_; }
   const AgentGraph& graph() const { return graph_; }
+  const Values& values() const { return values_; }
   const OutputLengths& lengths() const { return lengths_; }
   const ContextStore& contexts() const { return contexts_; }
   // Null if there is no limit on sessions.
@@ -202,8 +213,9 @@ class Dispatcher {
   const uint64_t nonce_;
   RequestTable requests_;
   RouterCore core_;
-  // Outputs of the live requests, and of requests that ended recently.
+  // Outputs of the live requests and values, and of those that ended recently.
   AgentGraph graph_;
+  Values values_;
   OutputLengths lengths_;  // learned from the same requests
   // Sets the order of the same requests. Unset: first come, first served.
   std::optional<Workload> workload_;
@@ -211,7 +223,7 @@ class Dispatcher {
   std::optional<SessionGate> gate_;  // requests with a session
   Workflows workflows_{Workflows::Limits()};
   PrefillAhead ahead_;
-  RequestLives lives_{requests_};
+  RequestLives lives_{requests_, values_};
   // Commands that TakeActions has returned for each attached worker since it attached.
   absl::flat_hash_map<WorkerAddress, int64_t> commands_sent_;
   std::vector<DispatchAction> actions_;

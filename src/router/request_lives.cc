@@ -7,11 +7,34 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "agent/scoped_id.h"
 
 namespace baton {
+namespace {
+
+RequestLife LifeOf(const ValueSpec& value, absl::Time began) {
+  RequestLife life;
+  life.outcome.id = NameOf(value.id);
+  life.outcome.tenant = value.tenant;
+  life.workflow = value.workflow;
+  life.cache_domain = value.cache_domain;
+  life.agent = value.agent;
+  life.stages.arrived = began;
+  return life;
+}
+
+}  // namespace
 
 void RequestLives::Keep(const Request& request, const RequestOutcome& outcome) {
   if (!request.asked.workflow.empty()) ended_.Keep(request.Life(outcome));
+}
+
+void RequestLives::Keep(const EndedValue& value) {
+  if (value.spec.workflow.empty()) return;
+  RequestLife life = LifeOf(value.spec, value.began);
+  life.stages.ended = value.ended;
+  life.outcome.status = value.status;
+  ended_.Keep(std::move(life));
 }
 
 Timeline::Lives RequestLives::Of(const std::string& workflow, const std::string& cache_domain, absl::Time now) {
@@ -20,6 +43,10 @@ Timeline::Lives RequestLives::Of(const std::string& workflow, const std::string&
     if (request->asked.workflow != workflow || request->asked.spec.cache_domain != cache_domain) continue;
     lives.push_back(std::make_shared<const RequestLife>(request->Life(request->Outcome(absl::OkStatus(), now))));
   }
+  values_.ForEach([&](const ValueSpec& value, absl::Time began) {
+    if (value.workflow != workflow || value.cache_domain != cache_domain) return;
+    lives.push_back(std::make_shared<const RequestLife>(LifeOf(value, began)));
+  });
   return lives;
 }
 
@@ -39,6 +66,10 @@ std::vector<WorkflowView> RequestLives::Workflows(const std::string& cache_domai
     if (request->asked.workflow.empty() || request->asked.spec.cache_domain != cache_domain) continue;
     count(request->asked.workflow, request->stages.arrived, /*live=*/true);
   }
+  values_.ForEach([&](const ValueSpec& value, absl::Time began) {
+    if (value.workflow.empty() || value.cache_domain != cache_domain) return;
+    count(value.workflow, began, /*live=*/true);
+  });
   std::vector<WorkflowView> sorted;
   for (auto& [name, view] : views) sorted.push_back(std::move(view));
   std::ranges::sort(sorted, std::greater<>(),

@@ -31,6 +31,7 @@ void AdmitUpstreams(SessionGate& gate, const Request& request, absl::Time now) {
     open.pop_back();
     for (const AgentNode* node : upstreams) {
       Request* upstream = node->request;
+      if (upstream == nullptr) continue;  // a value has no session
       if (upstream->session.state != SessionGate::State::kUnknown) {
         gate.Needed(*upstream, now);
       } else if (seen.insert(upstream).second) {

@@ -70,6 +70,7 @@ Router::Router(Options options, const Clock& clock, const ChannelFactory& channe
       metrics_(metrics),
       dispatcher_({.limits = options.limits,
                    .agents = options.agents,
+                   .values = options.values,
                    .shortest_first = options.shortest_first,
                    .sessions = options.sessions,
                    .nonce = DrawNonce(),
@@ -210,6 +211,14 @@ int32_t Router::ExpectedTokens(const ClientRequest& request) const {
   return baton::ExpectedTokens(request, dispatcher_.lengths());
 }
 
+absl::Status Router::ChangeValues(absl::FunctionRef<absl::Status(Values&, absl::Time)> change) {
+  absl::Status status;
+  Drive([&](Dispatcher& dispatcher, absl::Time now) {
+    status = dispatcher.ChangeValues([&](Values& values) { return change(values, now); }, now);
+  });
+  return status;
+}
+
 bool Router::AddPrefillHint(const RequestTicket& call, ClientRequest prompt) {
   absl::Status status;
   Drive([&](Dispatcher& dispatcher, absl::Time now) {
@@ -282,6 +291,8 @@ Router::Work Router::Act() {
       AddEvent(clients_.at(has_slot->number), *has_slot, work);
     } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
       work.prefill_hints.push_back(hint->code);
+    } else if (auto* value = std::get_if<ValueEnded>(&action)) {
+      work.values.push_back(std::move(*value));
     } else if (auto* change = std::get_if<WorkerWatch::Change>(&action)) {
       work.health.push_back(std::move(*change));
     } else {
@@ -321,6 +332,10 @@ void Router::PostTo(Links<Link>& links, const WorkerAddress& worker, What& what,
 
 void Router::Finish(Work work) {
   for (const absl::StatusCode code : work.prefill_hints) metrics_.OnPrefillHint(code);
+  for (const ValueEnded& value : work.values) {
+    metrics_.OnValue(value.status.code());
+    if (value.sink != nullptr) value.sink->OnValueEnded(value.status);
+  }
   for (const WorkerWatch::Change& change : work.health) {
     metrics_.OnHealth(change.health);
     LogHealth(change);

@@ -49,6 +49,7 @@ class Router {
     std::vector<WorkerAddress> decode_workers;
     RouterLimits limits;
     AgentLimits agents{};
+    ValueLimits values{};
     std::optional<WorkloadOptions> shortest_first{};  // unset: first come, first served
     std::optional<SessionLimits> sessions{};          // unset: no limit on active sessions
     bool shadow_prefill = true;
@@ -65,6 +66,8 @@ class Router {
   // A request with this ScopedId was refused before Submit. Prompts that refer to it fail, at once
   // or when no further submission comes (AgentGraph::Refused).
   void Refused(const RequestId& id, const std::string& agent, const absl::Status& status, absl::Duration retry_after);
+  // As Dispatcher::ChangeValues. A sink is called without a lock, after `change` has returned.
+  absl::Status ChangeValues(absl::FunctionRef<absl::Status(Values& values, absl::Time now)> change);
   // Returns RESOURCE_EXHAUSTED if every request of the tenant would be refused now for lack of a
   // request slot and of room to wait for one.
   absl::Status CheckSlots(const std::string& tenant) const;
@@ -143,6 +146,7 @@ class Router {
   struct Work {
     std::vector<std::shared_ptr<Drainable>> outboxes;
     std::vector<absl::StatusCode> prefill_hints;  // status codes of prefill hints that ended
+    std::vector<ValueEnded> values;
     std::vector<WorkerWatch::Change> health;
   };
   using ClientEvent = std::variant<RequestHasSlot, RequestProgress, RequestEnded>;

@@ -7,6 +7,7 @@ namespace baton {
 RouterMetrics::RouterMetrics(Metrics& metrics) : counts_(metrics.Create<RouterCounts>()) {
   counts_.requests.CreateCodes();
   counts_.prefill_hints.CreateCodes();
+  counts_.values.CreateCodes();
 }
 
 void RouterMetrics::OnProgress(const RequestProgress& progress) {
@@ -40,6 +41,8 @@ void RouterMetrics::OnEnd(const RequestOutcome& outcome) {
 void RouterMetrics::OnRefused(absl::StatusCode code) { counts_.requests.Increment(code); }
 
 void RouterMetrics::OnPrefillHint(absl::StatusCode code) { counts_.prefill_hints.Increment(code); }
+
+void RouterMetrics::OnValue(absl::StatusCode code) { counts_.values.Increment(code); }
 
 void RouterMetrics::OnLost(WorkerRole role) {
   (role == WorkerRole::kPrefill ? counts_.lost_prefill_workers : counts_.lost_decode_workers)->Increment();

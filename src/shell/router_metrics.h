@@ -19,6 +19,7 @@ class RouterMetrics {
   void OnEnd(const RequestOutcome& outcome);
   void OnRefused(absl::StatusCode code);      // a call that did not become a request
   void OnPrefillHint(absl::StatusCode code);  // a prefill hint that ended or was refused
+  void OnValue(absl::StatusCode code);        // a value that ended
   void OnLost(WorkerRole role);
   void OnHealth(WorkerHealth health);
   struct Tokens {

@@ -102,6 +102,8 @@ class SimulatedCluster {
   void Cancel(const RequestId& id);
   // Cancels a workflow of requests without a tenant now.
   void CancelWorkflow(const std::string& name);
+  // A part of a value arrives at the router now. Returns the errors of Values.
+  absl::Status Put(const SimulatedPart& part) { return router_.Put(part); }
   // Breaks the stream between the router and this worker. Router and worker end all requests of the
   // stream. The router attaches to the worker again.
   void BreakStream(const WorkerAddress& worker) { links_.at(worker)->Break(); }

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "base/check.h"
+#include "base/status.h"
 
 namespace baton {
 
@@ -72,6 +73,29 @@ void SimulatedRouter::Cancel(const RequestId& id) {
 void SimulatedRouter::CancelWorkflow(const WorkflowKey& workflow) {
   dispatcher_.CancelWorkflow(workflow, queue_.Now());
   Act();
+}
+
+absl::Status SimulatedRouter::Put(const SimulatedPart& part) {
+  const absl::Time now = queue_.Now();
+  const auto put = [&](Values& values) -> absl::Status {
+    auto value = values_.find(part.id);
+    if (value == values_.end()) {
+      ASSIGN_OR_RETURN(ValueTicket ticket, values.Begin({.id = ScopedId(part.cache_domain, part.id),
+                                                         .cache_domain = part.cache_domain,
+                                                         .agent = part.agent},
+                                                        nullptr, now));
+      value = values_.emplace(part.id, std::move(ticket)).first;
+    }
+    const ValueTicket ticket = value->second;
+    if (part.last) values_.erase(value);
+    RETURN_IF_ERROR(values.AppendText(ticket, part.text, now));
+    if (part.last) values.End(ticket, part.status, now);
+    return absl::OkStatus();
+  };
+  absl::Status status = dispatcher_.ChangeValues(put, now);
+  if (!status.ok()) values_.erase(part.id);
+  Act();
+  return status;
 }
 
 void SimulatedRouter::OnLoad(const WorkerAddress& from, const WorkerLoad& load) {

@@ -39,6 +39,15 @@ struct SimulatedRequest {
   WorkflowLimits workflow_limits{};
 };
 
+// A part of a value. The first part with an id begins the value.
+struct SimulatedPart {
+  RequestId id{};
+  std::string cache_domain{}, agent{};  // of the first part
+  std::string text{};                   // letters of LetterTokenizer
+  bool last = true;                     // whether the value ends with `status`
+  absl::Status status{};
+};
+
 class SimulatedRouter {
  public:
   // Outgoing messages to workers and clients, over the network.
@@ -58,6 +67,8 @@ class SimulatedRouter {
   void Submit(SimulatedRequest request);
   void Cancel(const RequestId& id);
   void CancelWorkflow(const WorkflowKey& workflow);
+  // Returns the errors of Values.
+  absl::Status Put(const SimulatedPart& part);
   void OnLoad(const WorkerAddress& from, const WorkerLoad& load);
   void OnPrefillDone(const WorkerAddress& from, const PrefillDone& done);
   void OnFailed(const WorkerAddress& from, const RequestFailed& failed);
@@ -78,6 +89,7 @@ class SimulatedRouter {
   const ServedModels models_;
   Dispatcher dispatcher_;
   std::map<RequestId, RequestTicket> tickets_;  // of live requests
+  std::map<RequestId, ValueTicket> values_;     // of values that have begun and not ended
   Outlets outlets_;
   const EventQueue& queue_;
 };

@@ -1,6 +1,6 @@
-// Random agent graphs. Whatever the order in which outputs arrive, each prompt is equal to that of
-// a sequential run, which ends upstream requests first. Tokens that were reported early are its
-// prefix.
+// Random agent graphs, with values among the requests. Whatever the order in which outputs arrive,
+// each prompt is equal to that of a sequential run, which ends upstream requests first. Tokens that
+// were reported early are its prefix.
 #include <algorithm>
 #include <random>
 
@@ -20,6 +20,9 @@ struct Agent {
   size_t shown = 0;     // bytes of `text` that the graph has
   size_t reported = 0;  // tokens of `made` that the graph has
   bool submitted = false, ended = false;
+  // A value, without a prompt. It is a text, or the ids `made`.
+  bool is_value = false, is_text = false;
+  ValueTicket ticket{};
 };
 
 class RandomGraph {
@@ -39,6 +42,7 @@ class RandomGraph {
   void Settle() {
     for (const Agent& agent : agents_) {
       INFO(agent.spec.id);
+      if (agent.is_value) continue;
       const Reported& reported = world_.reported.at(agent.spec.id);
       REQUIRE(reported.failure.ok());
       REQUIRE(reported.complete);
@@ -74,23 +78,53 @@ class RandomGraph {
     agent.spec.segments.back() = TextIds(*agent.tokenizer, "!");
     agent.text = Words(60);
     agent.made = TextIds(*agent.tokenizer, agent.text);
+    agent.is_value = Below(4) == 0;
+    agent.is_text = agent.is_value && Below(2) == 0;
     // The stop string may begin anywhere, also within a token.
-    if (Below(3) == 0) agent.text.resize(static_cast<size_t>(Below(static_cast<int>(agent.text.size()) + 1)));
+    if (!agent.is_value && Below(3) == 0)
+      agent.text.resize(static_cast<size_t>(Below(static_cast<int>(agent.text.size()) + 1)));
     return agent;
   }
 
   void Step() {
     Agent& agent = agents_[static_cast<size_t>(Below(static_cast<int>(agents_.size())))];
-    if (!agent.submitted) {
+    if (agent.is_value) {
+      Write(agent);
+    } else if (!agent.submitted) {
       const bool ready = announce_ || std::ranges::all_of(agent.spec.segments, [&](const PromptSegment& segment) {
                            const auto* reference = std::get_if<Reference>(&segment);
-                           return reference == nullptr || world_.reported.contains(reference->upstream);
+                           return reference == nullptr || Named(reference->upstream).submitted;
                          });
       if (!ready) return;
       REQUIRE(world_.Submit(agent.spec).ok());
       agent.submitted = true;
     } else if (!agent.ended && world_.reported.at(agent.spec.id).complete) {
       Grow(agent);
+    }
+  }
+
+  Agent& Named(const RequestId& id) {
+    return *std::ranges::find(agents_, id, [](const Agent& agent) { return agent.spec.id; });
+  }
+
+  // Begins the value, appends up to four letters or tokens, or ends it.
+  void Write(Agent& agent) {
+    if (agent.ended) return;
+    if (!agent.submitted) {
+      agent.ticket = *world_.Begin(agent.spec.id, agent.is_text ? nullptr : agent.tokenizer);
+      agent.submitted = true;
+    } else if (agent.is_text && agent.shown < agent.text.size()) {
+      const std::string more = agent.text.substr(agent.shown, static_cast<size_t>(1 + Below(4)));
+      REQUIRE(world_.Append(agent.ticket, more).ok());
+      agent.shown += more.size();
+    } else if (!agent.is_text && agent.reported < agent.made.size()) {
+      const size_t end = std::min(agent.made.size(), agent.reported + 1 + static_cast<size_t>(Below(4)));
+      const auto at = [&](size_t index) { return agent.made.begin() + static_cast<std::ptrdiff_t>(index); };
+      REQUIRE(world_.Append(agent.ticket, Ids(at(agent.reported), at(end))).ok());
+      agent.reported = end;
+    } else {
+      world_.End(agent.ticket);
+      agent.ended = true;
     }
   }
 
@@ -120,10 +154,9 @@ class RandomGraph {
         prompt.insert(prompt.end(), ids->begin(), ids->end());
         continue;
       }
-      const auto upstream =
-          std::ranges::find(agents_, std::get<Reference>(segment).upstream, [](const Agent& a) { return a.spec.id; });
-      const Ids ids =
-          upstream->tokenizer == agent.tokenizer ? OwnIds(*upstream) : TextIds(*agent.tokenizer, upstream->text);
+      const Agent& upstream = Named(std::get<Reference>(segment).upstream);
+      const bool as_ids = !upstream.is_text && upstream.tokenizer == agent.tokenizer;
+      const Ids ids = as_ids ? OwnIds(upstream) : TextIds(*agent.tokenizer, upstream.text);
       prompt.insert(prompt.end(), ids.begin(), ids.end());
     }
     return prompt;

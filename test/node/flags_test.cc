@@ -149,6 +149,11 @@ TEST_CASE("Option --announced-retry takes seconds") {
   CHECK(Parse({}, "").options.agents.wait_retry == absl::Seconds(10));
 }
 
+TEST_CASE("Option --value-time takes seconds") {
+  CHECK(Parse({"--value-time", "2.5"}, "").options.values.time == absl::Seconds(2.5));
+  CHECK(Parse({}, "").options.values.time == absl::Minutes(10));
+}
+
 TEST_CASE("Option --peer-silence takes seconds and is an option of prefill workers only") {
   WorkerOptions decode, prefill;
   CLI::App decode_app, prefill_app;

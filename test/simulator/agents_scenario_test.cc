@@ -19,6 +19,9 @@
 //     deadline=SECONDS                                      of the request
 //     join=arrival, stop=TEXT, tenant=NAME, session=NAME, keep=1
 //     copies=N        N requests, ID0 to ID(N-1)
+//     text=LETTERS    a text after the outputs
+//   value ID [text=LETTERS] [more=1] [breaks=1] [tenant=NAME] [agent=NAME]
+//                     a part of a value. It ends unless more=1, and fails with breaks=1
 //   run [SECONDS]     until all requests have ended, or for this time
 //     workflow=NAME, flow_deadline=SECONDS, flow_tokens=N   its workflow, and limits of that
 //   cancel ID
@@ -77,6 +80,9 @@ class Scenario {
       cluster_->Cancel(word);
     } else if (command.name == "cancel_workflow") {
       cluster_->CancelWorkflow(word);
+    } else if (command.name == "value") {
+      const std::string put = Put(word, command);
+      return put + Ended();
     } else if (command.name == "break") {
       cluster_->BreakStream(word);
     } else if (command.name == "kill") {
@@ -149,6 +155,9 @@ class Scenario {
       }
       request.segments.emplace_back(std::move(reference));
     }
+    if (const std::string text = command.Option("text"); !text.empty()) {
+      request.segments.push_back(letters_.Encode(text, Tokenizer::SpecialTokens::kAsText));
+    }
     if (const int64_t then = command.Number("then"); then > 0) {
       request.segments.push_back(Tokens(static_cast<uint32_t>(then), then));
     }
@@ -160,6 +169,16 @@ class Scenario {
       cluster_->Submit(0, std::move(copy),
                        [this, id, name, copies] { (copies > 0 ? copies_ended_[id] : ended_).push_back(name); });
     }
+  }
+  std::string Put(const RequestId& id, const ScenarioCommand& command) {
+    const absl::Status put =
+        cluster_->Put({.id = id,
+                       .cache_domain = command.Option("tenant"),
+                       .agent = command.Option("agent"),
+                       .text = command.Option("text"),
+                       .last = command.Number("more") == 0,
+                       .status = command.Number("breaks") == 1 ? absl::CancelledError("left") : absl::OkStatus()});
+    return put.ok() ? "" : absl::StrCat("value ", id, ": ", CodeAndMessage(put), "\n");
   }
   static Reference ReferenceTo(const std::string& upstream, const ScenarioCommand& command) {
     Reference reference{.upstream = upstream, .announced = command.Number("announced") == 1};
@@ -202,6 +221,7 @@ class Scenario {
     return text;
   }
 
+  const LetterTokenizer letters_;
   std::unique_ptr<SimulatedCluster> cluster_;
   std::vector<RequestId> ended_;
   std::map<std::string, std::vector<RequestId>> copies_ended_;
@@ -213,7 +233,7 @@ TEST_CASE("Agents and sessions behave as their scenarios when workers fail") {
   spdlog::set_level(spdlog::level::off);
   const int files = RunScenarios<Scenario>({"agents_", "sessions_"});
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 37);
+  CHECK(files == 40);
 }
 
 }  // namespace

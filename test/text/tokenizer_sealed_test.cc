@@ -1,11 +1,10 @@
 // Tests that text in parts gives the same ids as the whole text, and that each id comes as early as
 // it is certain.
-#include <fstream>
 #include <random>
 
 #include "catch.h"
+#include "random_text.h"
 #include "seeds.h"
-#include "source_path.h"
 #include "text/tokenizer.h"
 #include "tokenizer_fixture.h"
 
@@ -15,25 +14,6 @@ namespace {
 using nlohmann::json;
 using Ids = std::vector<TokenId>;
 using SpecialTokens = Tokenizer::SpecialTokens;
-
-std::unique_ptr<Tokenizer> Golden(const std::string& family) {
-  std::ifstream file(SourcePath("test/golden/tokenizer_" + std::string(family) + ".json"));
-  return LoadTokenizer(json::parse(file)["tokenizer"]);
-}
-
-// Random text of parts that pre-tokenizers treat in surprising ways when something follows them.
-std::string RandomText(std::mt19937& random) {
-  static const std::vector<std::string> kParts = {
-      " ",      "  ",     "\n",   "\r\n",   "\t",   "'", "'r",   "'re",   "'S",      "a",
-      "word",   " word",  "1",    "12",     "1234", "!", "?!",   "é",     "e\u0301", "\u0301",
-      "漢字",   "ー",     "🙂", "\u200d", "’",    "<", "<tag", "<tag>", "<tag>>",  "Ünï",
-      "\u00a0", "\u2003", "x_y",  "don't",  "//",   "؟", "ك",    "한국",  "\u1100",  "\u1161"};
-  std::string text;
-  for (size_t parts = random() % 12; parts > 0; --parts) text += kParts[random() % kParts.size()];
-  return text;
-}
-
-bool IsCharacterStart(std::string_view text, size_t at) { return at == text.size() || (text[at] & 0xC0) != 0x80; }
 
 void CheckEveryCut(const Tokenizer& tokenizer, const std::string& text) {
   const Ids whole = tokenizer.Encode(text, SpecialTokens::kAsText);
@@ -54,7 +34,7 @@ TEST_CASE("Tokenizer::EncodeSealed returns ids that no later text changes") {
     std::mt19937 random(seed);
     for (const std::string family : {"gpt2", "smollm", "llama3", "qwen2"}) {
       CAPTURE(family);
-      const auto tokenizer = Golden(family);
+      const auto tokenizer = GoldenTokenizer(family);
       for (int i = 0; i < 400; ++i) CheckEveryCut(*tokenizer, RandomText(random));
     }
   });
@@ -84,7 +64,7 @@ TEST_CASE("Tokenizer::EncodeSealed returns all but the last word or two of plain
   for (const std::string family : {"gpt2", "smollm", "llama3", "qwen2"}) {
     CAPTURE(family);
     Ids ids;
-    CHECK(Golden(family)->EncodeSealed("The capital of France, as 12 people say, is Par", ids) >= 43);
+    CHECK(GoldenTokenizer(family)->EncodeSealed("The capital of France, as 12 people say, is Par", ids) >= 43);
   }
 }
 

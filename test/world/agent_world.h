@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/agent_graph.h"
+#include "agent/values.h"
 #include "catch.h"
 #include "text/tokenizer_fixture.h"
 
@@ -52,11 +53,14 @@ inline NamedPrompt Spec(const RequestId& id, std::vector<PromptSegment> segments
 
 class AgentWorld {
  public:
-  explicit AgentWorld(AgentLimits limits = {})
-      : graph(limits, [this](const RequestId& id) {
-          const auto found = nodes_.find(id);
-          return found == nodes_.end() ? nullptr : &found->second;
-        }) {}
+  explicit AgentWorld(AgentLimits limits = {}, ValueLimits value_limits = {})
+      : graph(limits,
+              [this](const RequestId& id) {
+                if (AgentNode* value = values.Find(id)) return value;
+                const auto found = nodes_.find(id);
+                return found == nodes_.end() || found->second.output == nullptr ? nullptr : &found->second;
+              }),
+        values(value_limits, graph) {}
 
   // Gives requests an agent name. The default is none. Call it before Submit.
   void Name(const RequestId& id, const std::string& agent) { Node(id).agent = &(agents_[id] = agent); }
@@ -86,6 +90,27 @@ class AgentWorld {
     graph.Ended(Node(id), status, now);
     Drain();
   }
+  // Begins a value. It is a text if there is no tokenizer.
+  absl::StatusOr<ValueTicket> Begin(const RequestId& id, const Tokenizer* tokenizer = nullptr,
+                                    const std::string& tenant = "") {
+    auto ticket = values.Begin({.id = id, .tenant = tenant, .agent = "tool", .tokenizer = tokenizer}, nullptr, now);
+    Drain();
+    return ticket;
+  }
+  absl::Status Append(const ValueTicket& ticket, std::string_view text) {
+    const absl::Status status = values.AppendText(ticket, text, now);
+    Drain();
+    return status;
+  }
+  absl::Status Append(const ValueTicket& ticket, const Ids& tokens) {
+    const absl::Status status = values.AppendTokens(ticket, tokens, now);
+    Drain();
+    return status;
+  }
+  void End(const ValueTicket& ticket, absl::Status status = absl::OkStatus()) {
+    values.End(ticket, status, now);
+    Drain();
+  }
   // Refuses a submission with this id.
   void Refuse(const RequestId& id, const absl::Status& status, absl::Duration retry_after = {}) {
     graph.Refused(id, "writer", status, retry_after, now);
@@ -94,6 +119,7 @@ class AgentWorld {
   void Advance(absl::Duration time) {
     now += time;
     graph.Tick(now);
+    values.Tick(now);
     Drain();
   }
   std::string Text(const RequestId& id, const Tokenizer& tokenizer = ByteTokens()) const {
@@ -101,6 +127,7 @@ class AgentWorld {
   }
 
   AgentGraph graph;
+  Values values;
   absl::Time now = absl::UnixEpoch();
   std::map<RequestId, Reported> reported;
 
@@ -135,6 +162,7 @@ class AgentWorld {
       }
     }
     graph.CheckInvariants();
+    values.CheckInvariants();
   }
 };
 

@@ -107,6 +107,8 @@ class Driven {
         slots.push_back(*slot);
       } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
         lines.push_back(absl::StrCat("a prefill hint ends ", absl::StatusCodeToString(hint->code)));
+      } else if (const auto* value = std::get_if<ValueEnded>(&action)) {
+        lines.push_back(absl::StrCat("a value ends ", absl::StatusCodeToString(value->status.code())));
       } else if (const auto* change = std::get_if<WorkerWatch::Change>(&action)) {
         lines.push_back(StrCat(change->worker, " is ", baton::NameOf(change->health)));
       } else {
