@@ -174,9 +174,14 @@ void ClientAdmission::Refuse(CallSink& sink, const Caller& caller, const v1::Gen
 
 void ClientAdmission::NoteRefused(const Caller& caller, const v1::GenerateRequest& request, const absl::Status& status,
                                   absl::Duration retry_after) {
+  if (request.request_id().empty()) return;
   // The router keeps these names, so they have the bounds of the API.
-  if (request.request_id().empty() || !CheckNames(request).ok()) return;
-  router_.Refused(ScopedId(CacheDomainOf(*caller, request.cache_salt()), request.request_id()), request.agent(), status,
+  v1::GenerateRequest names;
+  names.set_request_id(request.request_id());
+  names.set_cache_salt(request.cache_salt());
+  if (request.agent().size() <= kMaxAgentBytes) names.set_agent(request.agent());
+  if (!CheckNames(names).ok()) return;
+  router_.Refused(ScopedId(CacheDomainOf(*caller, names.cache_salt()), names.request_id()), names.agent(), status,
                   RetryDelayOf(status, retry_after));
 }
 

@@ -97,13 +97,8 @@ absl::StatusOr<Reference> ReadReference(const v1::OutputOf& proto, const std::st
 
 absl::StatusOr<std::vector<TokenId>> ReadIds(const v1::TokenIds& proto, const std::string& field,
                                              const PromptLimit& limit) {
-  const auto& ids = proto.ids();
-  for (int i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0 && ids[i] < limit.model.vocab) continue;
-    return absl::InvalidArgumentError(StrCat(field, ".token_ids.ids[", i, "]: expected [0, ", limit.model.vocab,
-                                             "), the vocabulary of '", limit.model.shown_name(), "', got ", ids[i]));
-  }
-  RETURN_IF_ERROR(CheckNamed(field + ".token_ids.ids", {ids.data(), static_cast<size_t>(ids.size())}, limit.model));
+  const std::span<const TokenId> ids(proto.ids().data(), static_cast<size_t>(proto.ids_size()));
+  RETURN_IF_ERROR(CheckIds(field + ".token_ids.ids", ids, limit.model));
   return std::vector<TokenId>(ids.begin(), ids.end());
 }
 
@@ -342,6 +337,15 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& 
 }
 
 }  // namespace
+
+absl::Status CheckIds(std::string_view field, std::span<const TokenId> ids, const ServedModel& model) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < model.vocab) continue;
+    return absl::InvalidArgumentError(StrCat(field, "[", i, "]: expected [0, ", model.vocab, "), the vocabulary of '",
+                                             model.shown_name(), "', got ", ids[i]));
+  }
+  return CheckNamed(field, ids, model);
+}
 
 bool HavePrefix(const v1::Segments& segments) {
   if (segments.segments().empty()) return false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,9 @@
 #include "text/chat_values.h"
 
 namespace baton {
+
+// Checks the ids of the list `field`. INVALID_ARGUMENT: the model has no such token.
+absl::Status CheckIds(std::string_view field, std::span<const TokenId> ids, const ServedModel& model);
 
 // Returns whether the tokenizer's prefix precedes these segments, unless they continue a context.
 bool HavePrefix(const v1::Segments& segments);

@@ -14,6 +14,7 @@
 #include "base/version.h"
 #include "frontend/gateway/completion_routes.h"
 #include "frontend/gateway/host_check.h"
+#include "frontend/gateway/output_routes.h"
 #include "frontend/gateway/status_routes.h"
 #include "frontend/gateway/ui_routes.h"
 #include "frontend/gateway/workflow_routes.h"
@@ -55,6 +56,7 @@ const OpenAiGateway::Route OpenAiGateway::kRoutes[] = {
     {"POST", "/v1/chat/completions", ServeChat},
     {"GET", "/v1/models", ServeModels},
     {"GET", "/v1/models/", ServeModel},
+    {"POST", "/v1/outputs/", ServePutOutput},
     {"POST", "/tokenize", ServeTokenize},
     {"POST", "/detokenize", ServeDetokenize},
     {"POST", "/generate", ServeGenerate},

@@ -7,6 +7,7 @@
 #include "frontend/grpc/generate_stream.h"
 #include "frontend/grpc/message_check.h"
 #include "frontend/grpc/prefill_only_call.h"
+#include "frontend/grpc/put_output_call.h"
 #include "frontend/server_info.h"
 #include "frontend/trace_convert.h"
 #include "rpc/grpc_deadline.h"
@@ -18,16 +19,6 @@ namespace {
 // Converts a call's deadline to a time of the router's clock.
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context, const Clock& clock) {
   return clock.Now() + TimeUntil(context.raw_deadline());
-}
-
-absl::Status Parse(const grpc::ByteBuffer& bytes, google::protobuf::Message& message) {
-  if (bytes.Length() > kMaxMessageBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("message: ", bytes.Length(), " bytes, limit ", kMaxMessageBytes));
-  }
-  grpc::Slice slice;
-  if (!bytes.DumpToSingleSlice(&slice).ok()) return absl::InvalidArgumentError("the message has no content");
-  if (message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) return absl::OkStatus();
-  return ExplainParseError({reinterpret_cast<const char*>(slice.begin()), slice.size()}, message);
 }
 
 // Returns the header "authorization", or an empty text if the call has none.
@@ -96,6 +87,16 @@ grpc::ServerUnaryReactor* InferenceService::PrefillOnly(grpc::CallbackServerCont
   const auto call = PrefillOnlyCall::Make(context, response, &router_);
   Accept<v1::PrefillOnlyRequest>(*context, "PrefillOnly", *request, call);
   return call.get();
+}
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* InferenceService::PutOutput(grpc::CallbackServerContext* context,
+                                                                       grpc::ByteBuffer* response) {
+  context->AddInitialMetadata("traceparent", ToTraceparent(BeginSpan(TraceparentOf(*context))));
+  absl::StatusOr<Caller> caller = CallerOf(*context, "PutOutput");
+  const absl::Status known = caller.status();
+  const auto call = PutOutputCall::Make(context, response, {router_, models_, admission_, caller.value_or(nullptr)});
+  known.ok() ? call->Start() : call->Refuse(known);
+  return call.get();  // owns itself until OnDone
 }
 
 grpc::ServerUnaryReactor* InferenceService::ListModels(grpc::CallbackServerContext* context,

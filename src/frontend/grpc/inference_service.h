@@ -17,9 +17,10 @@ namespace baton {
 // INVALID_ARGUMENT and the name of the wrong field. gRPC's own parser would answer UNIMPLEMENTED.
 using InferenceServiceBase =
     v1::Inference::WithRawCallbackMethod_Generate<v1::Inference::WithRawCallbackMethod_PrefillOnly<
-        v1::Inference::WithCallbackMethod_ListModels<v1::Inference::WithCallbackMethod_GetServerInfo<
-            v1::Inference::WithCallbackMethod_Trace<v1::Inference::WithCallbackMethod_DrainWorker<
-                v1::Inference::WithCallbackMethod_CancelWorkflow<v1::Inference::Service>>>>>>>;
+        v1::Inference::WithRawCallbackMethod_PutOutput<v1::Inference::WithCallbackMethod_ListModels<
+            v1::Inference::WithCallbackMethod_GetServerInfo<v1::Inference::WithCallbackMethod_Trace<
+                v1::Inference::WithCallbackMethod_DrainWorker<
+                    v1::Inference::WithCallbackMethod_CancelWorkflow<v1::Inference::Service>>>>>>>>;
 
 class InferenceService final : public InferenceServiceBase {
  public:
@@ -30,6 +31,8 @@ class InferenceService final : public InferenceServiceBase {
                                                        const grpc::ByteBuffer* request) override;
   grpc::ServerUnaryReactor* PrefillOnly(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                         grpc::ByteBuffer* response) override;
+  grpc::ServerReadReactor<grpc::ByteBuffer>* PutOutput(grpc::CallbackServerContext* context,
+                                                       grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
                                        v1::ListModelsResponse* response) override;
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* request,

@@ -8,6 +8,7 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/stubs/common.h"
 #include "google/protobuf/unknown_field_set.h"
+#include "rpc/grpc_server.h"
 
 namespace baton {
 namespace {
@@ -50,6 +51,16 @@ absl::Status ExplainParseError(std::string_view bytes, const google::protobuf::M
     return absl::InvalidArgumentError(absl::StrCat(*field, ": is not valid UTF-8"));
   }
   return absl::InvalidArgumentError(absl::StrCat("the message is no valid encoding of ", type.full_name()));
+}
+
+absl::Status Parse(const grpc::ByteBuffer& bytes, google::protobuf::Message& message) {
+  if (bytes.Length() > kMaxMessageBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("message: ", bytes.Length(), " bytes, limit ", kMaxMessageBytes));
+  }
+  grpc::Slice slice;
+  if (!bytes.DumpToSingleSlice(&slice).ok()) return absl::InvalidArgumentError("the message has no content");
+  if (message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) return absl::OkStatus();
+  return ExplainParseError({reinterpret_cast<const char*>(slice.begin()), slice.size()}, message);
 }
 
 }  // namespace baton
