@@ -18,8 +18,9 @@ from .errors import BatonError, RootCause
 from .prompts import AgentName, Announced, Group, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
 from .results import (Chunk, Model, Partial, Prefilled, PromptLogprobs, Result, Span, Timings, TokenLogprobs, Trace,
                       TracedRequest, Usage)
+from .values import AsyncValue, Value
 
-__all__ = ["AgentName", "Announced", "AsyncClient", "AsyncRun", "AsyncWorkflow", "BatonError", "Chunk", "Client",
+__all__ = ["AgentName", "Announced", "AsyncClient", "AsyncRun", "AsyncValue", "AsyncWorkflow", "BatonError", "Chunk", "Client",
            "Group", "Message", "Model", "Options", "OutputOf", "Part", "Partial", "Prefilled", "PromptLogprobs", "Reference",
            "Result", "RootCause", "Run", "Sampling", "Span", "Timings", "TokenIds", "TokenLogprobs", "Trace",
-           "TracedRequest", "Usage", "Workflow"]
+           "TracedRequest", "Usage", "Value", "Workflow"]

@@ -15,6 +15,7 @@ from .connection import CHANNEL_OPTIONS, Stub, call_metadata, credentials, deadl
 from .errors import BatonError, from_rpc
 from .messages import MESSAGES
 from .prompts import Announced, Message, Options, Part, Sampling
+from .values import AsyncContent, AsyncValue, Parts, check
 
 
 class AsyncRun:
@@ -144,7 +145,7 @@ class AsyncWorkflow:
         self._options = building.WorkflowOptions(options, deadline, max_tokens)
         self._client = client
         # The client keeps a reference to each unfinished run.
-        self._runs: weakref.WeakSet[AsyncRun] = weakref.WeakSet()
+        self._runs: weakref.WeakSet[AsyncRun | AsyncValue] = weakref.WeakSet()
 
     def agent(self, agent: str | Announced, *prompt: Part | Message, max_tokens: int | None = None,
               sampling: Sampling | None = None, options: Options | None = None, tools: Sequence[Any] = ()) -> AsyncRun:
@@ -158,6 +159,24 @@ class AsyncWorkflow:
         self._runs.add(run)
         return run
 
+    def value(self, agent: str | Announced, content: AsyncContent, options: Options | None = None) -> AsyncValue:
+        """Writes an output that no model makes, and returns at once. Prompts may contain it.
+
+        `agent` is a name such as "tool", or a result of announce(), which the value then fulfils.
+        `content` is a text, TokenIds of the model that the options name, or an iterator, also an
+        asynchronous one, of either, which is sent as it comes. If the content raises an exception,
+        the value fails, and the requests that need it receive the text of the exception. `options`
+        may set cache_salt, timeout and model.
+
+        Raises TypeError if the content is of another type. AsyncValue.result() raises all other
+        errors. REQUIRES: an event loop runs."""
+        check(content)
+        merged = self._options.merge(options)
+        parts = Parts(self.id, agent, merged)
+        value = self._client._put(parts, content, merged.timeout)
+        self._runs.add(value)
+        return value
+
     @property
     def options(self) -> Options:
         """The default options of the workflow's runs. A run uses them for fields that are None."""
@@ -168,7 +187,7 @@ class AsyncWorkflow:
         return Announced(building.draw_id(agent), agent)
 
     def cancel(self) -> None:
-        """Cancels all runs of this object. It can still submit new ones."""
+        """Cancels all runs and values of this object. It can still submit new ones."""
         for run in list(self._runs):
             run.cancel()
 
@@ -266,6 +285,13 @@ class AsyncClient:
         self._readers.add(run._reader)
         run._reader.add_done_callback(self._readers.discard)
         return run
+
+    def _put(self, parts: Parts, content: AsyncContent, timeout: float | None) -> AsyncValue:
+        call = self._stub.put_output(parts.all_async(content), timeout=deadline(timeout), metadata=self._metadata)
+        value = AsyncValue(call, parts)
+        self._readers.add(value._reader)
+        value._reader.add_done_callback(self._readers.discard)
+        return value
 
     async def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
         try:

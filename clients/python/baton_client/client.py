@@ -16,6 +16,7 @@ from .connection import CHANNEL_OPTIONS, Stub, call_metadata, credentials, deadl
 from .errors import BatonError, from_rpc
 from .messages import MESSAGES
 from .prompts import Announced, Message, Options, Part, Sampling
+from .values import Content, Parts, Value, check
 
 
 class Run:
@@ -136,7 +137,7 @@ class Workflow:
         # Guards _runs.
         self._lock = threading.Lock()
         # The thread of an unfinished run keeps a reference to it.
-        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
+        self._runs: weakref.WeakSet[Run | Value] = weakref.WeakSet()
 
     def agent(self, agent: str | Announced, *prompt: Part | Message, max_tokens: int | None = None,
               sampling: Sampling | None = None, options: Options | None = None, tools: Sequence[Any] = ()) -> Run:
@@ -157,6 +158,24 @@ class Workflow:
             self._runs.add(run)
         return run
 
+    def value(self, agent: str | Announced, content: Content, options: Options | None = None) -> Value:
+        """Writes an output that no model makes, and returns at once. Prompts may contain it.
+
+        `agent` is a name such as "tool", or a result of announce(), which the value then fulfils.
+        `content` is a text, TokenIds of the model that the options name, or an iterator of either,
+        which is sent as it comes. If the content raises an exception, the value fails, and the
+        requests that need it receive the text of the exception. `options` may set cache_salt,
+        timeout and model.
+
+        Raises TypeError if the content is of another type. Value.result() raises other errors."""
+        check(content)
+        merged = self._options.merge(options)
+        parts = Parts(self.id, agent, merged)
+        value = self._client._put(parts, content, merged.timeout)
+        with self._lock:
+            self._runs.add(value)
+        return value
+
     @property
     def options(self) -> Options:
         """The default options of the workflow's runs. A run uses them for fields that are None."""
@@ -167,7 +186,7 @@ class Workflow:
         return Announced(building.draw_id(agent), agent)
 
     def cancel(self) -> None:
-        """Cancels all runs of this object. It can still submit new ones."""
+        """Cancels all runs and values of this object. It can still submit new ones."""
         with self._lock:
             runs = list(self._runs)
         for run in runs:
@@ -264,6 +283,10 @@ class Client:
 
     def _start(self, request: Any, timeout: float | None) -> Run:
         return Run(self._stub.generate(request, timeout=deadline(timeout), metadata=self._metadata), request.request_id)
+
+    def _put(self, parts: Parts, content: Content, timeout: float | None) -> Value:
+        call = self._stub.put_output.future(parts.all(content), timeout=deadline(timeout), metadata=self._metadata)
+        return Value(call, parts)
 
     def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
         try:

@@ -64,6 +64,7 @@ class Stub:
     def __init__(self, channel: Any):
         self.generate = channel.unary_stream("/baton.v1.Inference/Generate", *_coders("GenerateResponse"))
         self.prefill_only = channel.unary_unary("/baton.v1.Inference/PrefillOnly", *_coders("PrefillOnlyResponse"))
+        self.put_output = channel.stream_unary("/baton.v1.Inference/PutOutput", *_coders("PutOutputResponse"))
         self.list_models = channel.unary_unary("/baton.v1.Inference/ListModels", *_coders("ListModelsResponse"))
         self.cancel_workflow = channel.unary_unary("/baton.v1.Inference/CancelWorkflow",
                                                    *_coders("CancelWorkflowResponse"))

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, Union, runtime_checkable
 
 @runtime_checkable
 class Reference(Protocol):
-    """A request whose output a prompt may contain: a run or an announced request."""
+    """A run, its result, a value or an announced request. A prompt may contain its output."""
 
     @property
     def id(self) -> str: ...
@@ -40,8 +40,8 @@ class OutputOf:
     """The output of another request (the upstream request) as a part of a prompt.
 
     A run in a prompt means OutputOf(run).
-    - `request` is a run, an announced request, or the id of a request that the server has. With
-      `announced`, the server need not have the request yet.
+    - `request` is a run, its result, a value, an announced request, or the id of a request or value
+      that the server has. With `announced`, the server need not have it yet.
     - `on_failure` chooses the result if the upstream request fails. "abort": this request fails
       too. "partial": the prompt gets the output so far. "substitute": the prompt gets `substitute`.
     - `timeout` is in seconds since the arrival of this request. An output that is not complete by

@@ -76,6 +76,12 @@ class Timings:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
+    """The result of a run.
+
+    In a prompt it stands for the output of its run, as the run does: a reference by id. The server
+    keeps the output for two minutes after its end. A prompt without on_failure then fails with
+    NOT_FOUND; TokenIds(result.token_ids) and result.text stay usable."""
+
     request_id: str
     text: str
     token_ids: tuple[int, ...]
@@ -101,6 +107,14 @@ class Partial:
     token_ids: tuple[int, ...]
     # One for each token if the request asked for them. Otherwise empty.
     logprobs: tuple[TokenLogprobs, ...]
+
+    @property
+    def id(self) -> str:
+        return self.request_id
+
+    @property
+    def known(self) -> bool:
+        return True
 
 
 @dataclasses.dataclass(frozen=True)
