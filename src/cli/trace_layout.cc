@@ -9,8 +9,9 @@
 namespace baton {
 namespace {
 
-const std::string& NameOf(const v1::TracedRequest& request) {
-  return request.agent().empty() ? request.request_id() : request.agent();
+std::string NameOf(const v1::TracedRequest& request) {
+  if (!request.agent().empty()) return request.agent();
+  return request.request_id().empty() ? "(no id)" : request.request_id();
 }
 
 // Upper bound on times, in microseconds (35 years).
@@ -50,8 +51,9 @@ std::vector<TraceLane> LanesOf(const v1::TraceResponse& trace) {
   absl::flat_hash_map<std::string, Agent> agents;
   for (int i = 0; i < trace.requests_size(); ++i) {
     const v1::TracedRequest& request = trace.requests(i);
-    const auto [entry, is_new] = agents.try_emplace(NameOf(request), Agent{request.ended_us(), {}});
-    if (is_new) names.push_back(NameOf(request));
+    const std::string name = NameOf(request);
+    const auto [entry, is_new] = agents.try_emplace(name, Agent{request.ended_us(), {}});
+    if (is_new) names.push_back(name);
     Agent& agent = entry->second;
     agent.first_end = std::min<int64_t>(agent.first_end, request.ended_us());
     auto lane = std::ranges::find_if(agent.lanes, [&](const Lane& other) { return other.end <= request.arrived_us(); });
@@ -76,7 +78,10 @@ int64_t EndOf(const v1::TraceResponse& trace) {
 std::string Summarise(const v1::TraceResponse& trace) {
   const int requests = trace.requests_size();
   std::string text = absl::StrCat(requests, requests == 1 ? " request, " : " requests, ", Milliseconds(EndOf(trace)));
-  if (trace.omitted() > 0) absl::StrAppend(&text, "; ", trace.omitted(), " earlier left out");
+  const auto refused = std::ranges::count_if(trace.requests(), &v1::TracedRequest::refused);
+  if (refused > 0) absl::StrAppend(&text, "; ", refused, " of them refused");
+  const int omitted = trace.omitted() + trace.refused_omitted();
+  if (omitted > 0) absl::StrAppend(&text, "; ", omitted, " earlier left out");
   return text;
 }
 

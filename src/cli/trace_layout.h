@@ -18,7 +18,7 @@ absl::Status CheckTrace(const v1::TraceResponse& trace);
 // A row with requests of one agent, in sequence. An agent with concurrent requests has several
 // lanes.
 struct TraceLane {
-  // Name of the agent, or the id of a request without an agent.
+  // Name of the agent. For a request without an agent, its id.
   std::string name;
   // Indices into the trace, by arrival.
   std::vector<int> requests;

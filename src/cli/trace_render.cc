@@ -34,6 +34,8 @@ void AddRequest(const v1::TracedRequest& request, int lane, Json& events) {
                    {"over", request.over()},
                    {"attempt", request.attempt()},
                    {"error", request.error()},
+                   {"refused", request.refused()},
+                   {"overlap_tokens", request.overlap_tokens()},
                    {"trace_id", request.trace_id()}};
   if (!request.waits_for().empty()) whole["args"]["waits_for"] = request.waits_for();
   events.push_back(std::move(whole));
@@ -93,6 +95,23 @@ std::string Bar(const v1::TraceResponse& trace, const TraceLane& lane) {
   return bar;
 }
 
+// Returns a table of the sums of each agent.
+std::string SumsTable(const v1::TraceResponse& trace) {
+  if (trace.agents().empty()) return "";
+  const std::string titles = absl::StrFormat(" %8s %7s %8s %8s %8s %8s %11s %11s", "requests", "refused", "prompt",
+                                             "cached", "overlap", "output", "total ms", "waiting ms");
+  std::string text = absl::StrCat("\n", Column("agent"), titles, "\n");
+  for (const v1::AgentSums& sums : trace.agents()) {
+    absl::StrAppend(&text, Column(sums.agent().empty() ? "(no name)" : sums.agent()),
+                    absl::StrFormat(" %8d %7d %8d %8d %8d %8d %11.1f %11.1f", sums.requests(), sums.refused(),
+                                    sums.prompt_tokens(), sums.cached_tokens(), sums.overlap_tokens(),
+                                    sums.completion_tokens(), sums.total_ms(), sums.upstream_ms() + sums.queued_ms()),
+                    "\n");
+  }
+  if (trace.agents_omitted() > 0) absl::StrAppend(&text, trace.agents_omitted(), " further agents left out\n");
+  return text;
+}
+
 }  // namespace
 
 std::string RenderHtml(const std::string& workflow, const v1::TraceResponse& trace) {
@@ -139,13 +158,16 @@ std::string RenderText(const std::string& workflow, const v1::TraceResponse& tra
                     absl::StrFormat(" %12s", Milliseconds(trace.requests(lane.requests.back()).ended_us())), "\n");
     for (const int request : lane.requests) {
       const std::string& error = trace.requests(request).error();
-      if (!error.empty()) absl::StrAppend(&text, std::string(kNameColumns, ' '), "  ", Printable(error), "\n");
+      const char* refused = trace.requests(request).refused() ? "refused: " : "";
+      if (!error.empty()) {
+        absl::StrAppend(&text, std::string(kNameColumns, ' '), "  ", refused, Printable(error), "\n");
+      }
       const std::string& waits_for = trace.requests(request).waits_for();
       if (waits_for.empty()) continue;
       absl::StrAppend(&text, std::string(kNameColumns, ' '), "  waits for ", Printable(waits_for), "\n");
     }
   }
-  return text;
+  return text + SumsTable(trace);
 }
 
 }  // namespace baton

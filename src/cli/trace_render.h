@@ -16,7 +16,8 @@ std::string RenderEvents(const std::string& workflow, const v1::TraceResponse& t
 // Renders the page of /ui with the trace inside. The page loads no other file.
 std::string RenderHtml(const std::string& workflow, const v1::TraceResponse& trace);
 
-// Renders text for a terminal of 100 columns, with a line of marks for each lane.
+// Renders text for a terminal of 100 columns: a line of marks for each lane, and a table with the
+// sums of each agent.
 std::string RenderText(const std::string& workflow, const v1::TraceResponse& trace);
 
 }  // namespace baton

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/logging.h"
+#include "base/request_id.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "rpc/status_table.h"
@@ -130,8 +131,7 @@ std::optional<RequestTicket> ClientAdmission::Submit(ClientRequest request, cons
   if (callers_.asks()) request.spec.expected_tokens = router_.ExpectedTokens(request);
   Callers::Counted counted = callers_.Count(context.caller, request, sink, context.further);
   if (counted.sink == nullptr) {
-    router_.Refused(ScopedId(request.spec.cache_domain, request.id), request.agent, counted.status,
-                    RetryDelayOf(counted.status, counted.retry_after));
+    router_.Refused(AsRefused(request, counted.status, RetryDelayOf(counted.status, counted.retry_after)));
     Refuse(*sink, counted.status, counted.retry_after);
     return std::nullopt;
   }
@@ -174,15 +174,16 @@ void ClientAdmission::Refuse(CallSink& sink, const Caller& caller, const v1::Gen
 
 void ClientAdmission::NoteRefused(const Caller& caller, const v1::GenerateRequest& request, const absl::Status& status,
                                   absl::Duration retry_after) {
-  if (request.request_id().empty()) return;
   // The router keeps these names, so they have the bounds of the API.
-  v1::GenerateRequest names;
-  names.set_request_id(request.request_id());
-  names.set_cache_salt(request.cache_salt());
-  if (request.agent().size() <= kMaxAgentBytes) names.set_agent(request.agent());
-  if (!CheckNames(names).ok()) return;
-  router_.Refused(ScopedId(CacheDomainOf(*caller, names.cache_salt()), names.request_id()), names.agent(), status,
-                  RetryDelayOf(status, retry_after));
+  if (request.cache_salt().size() > kMaxNameBytes) return;
+  RefusedRequest refused{.cache_domain = CacheDomainOf(*caller, request.cache_salt()),
+                         .status = status,
+                         .retry_after = RetryDelayOf(status, retry_after)};
+  refused.tenant = caller->name.empty() ? refused.cache_domain : caller->name;
+  if (CheckRequestId("request_id", request.request_id()).ok()) refused.id = request.request_id();
+  if (request.workflow().size() <= kMaxAgentBytes) refused.workflow = request.workflow();
+  if (request.agent().size() <= kMaxAgentBytes) refused.agent = request.agent();
+  if (!refused.id.empty() || !refused.workflow.empty()) router_.Refused(refused);
 }
 
 }  // namespace baton

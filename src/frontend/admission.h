@@ -108,9 +108,10 @@ class ClientAdmission {
   // Like Refuse, for a request whose name is known. Prompts that refer to it fail.
   void Refuse(CallSink& sink, const Caller& caller, const v1::GenerateRequest& request, const absl::Status& status,
               absl::Duration retry_after = {});
-  // A request of the caller was refused before Submit. Prompts that refer to it fail, at once or
-  // when no further submission comes. Does nothing for a request without an id. Uses only its
-  // request_id, cache_salt and agent. `retry_after` is the delay that the refusal states.
+  // A request of the caller was refused before Submit. Prompts that refer to its id fail, at once
+  // or when no further submission comes. The trace of its workflow has it. Uses only its
+  // request_id, cache_salt, workflow and agent, and no malformed name. `retry_after` is the delay
+  // that the refusal states.
   void NoteRefused(const Caller& caller, const v1::GenerateRequest& request, const absl::Status& status,
                    absl::Duration retry_after = {});
 

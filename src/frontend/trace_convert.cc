@@ -1,15 +1,20 @@
 #include "frontend/trace_convert.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/root_cause.h"
 #include "base/strings.h"
 
 namespace baton {
 namespace {
 
 constexpr size_t kMaxErrorBytes = 256;
+constexpr size_t kMostAgents = 512;
 
 v1::Span::Phase ToProto(Phase phase) {
   switch (phase) {
@@ -31,14 +36,46 @@ v1::Span::Phase ToProto(Phase phase) {
   return v1::Span::PHASE_UNSPECIFIED;
 }
 
-// Long messages are cut between two UTF-8 characters.
-std::string ErrorOf(const absl::Status& status) {
-  if (status.ok()) return "";
-  std::string text = StrCat(absl::StatusCodeToString(status.code()), ": ", Message(status));
+// Cuts a long text between two UTF-8 characters.
+std::string Cut(std::string text) {
   if (text.size() <= kMaxErrorBytes) return text;
   size_t end = kMaxErrorBytes;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return text.substr(0, end) + "…";
+}
+
+std::string ErrorOf(const absl::Status& status) {
+  if (status.ok()) return "";
+  std::string text = StrCat(absl::StatusCodeToString(status.code()), ": ", Message(status));
+  return Cut(std::move(text));
+}
+
+void SetRoot(const absl::Status& status, v1::TracedRequest& out) {
+  const auto cause = RootCauseOf(status);
+  if (!cause) return;
+  out.mutable_root()->set_request_id(cause->request);
+  out.mutable_root()->set_agent(cause->agent);
+  out.mutable_root()->set_code(static_cast<int32_t>(cause->code));
+  out.mutable_root()->set_message(Cut(cause->message));
+}
+
+void AddSums(const std::vector<AgentSums>& agents, v1::TraceResponse& response) {
+  const size_t sent = std::min(agents.size(), kMostAgents);
+  for (const AgentSums& sums : std::span(agents).first(sent)) {
+    v1::AgentSums& out = *response.add_agents();
+    out.set_agent(sums.agent);
+    out.set_requests(sums.requests);
+    out.set_failed(sums.failed);
+    out.set_refused(sums.refused);
+    out.set_prompt_tokens(sums.prompt_tokens);
+    out.set_cached_tokens(sums.cached_tokens);
+    out.set_completion_tokens(sums.completion_tokens);
+    out.set_overlap_tokens(sums.overlap_tokens);
+    out.set_total_ms(absl::ToDoubleMilliseconds(sums.total));
+    out.set_upstream_ms(absl::ToDoubleMilliseconds(sums.upstream));
+    out.set_queued_ms(absl::ToDoubleMilliseconds(sums.queued));
+  }
+  response.set_agents_omitted(static_cast<int32_t>(agents.size() - sent));
 }
 
 }  // namespace
@@ -46,12 +83,14 @@ std::string ErrorOf(const absl::Status& status) {
 v1::TraceResponse ToProto(const Router::Trace& trace) {
   v1::TraceResponse response;
   response.set_omitted(trace.omitted);
+  response.set_refused_omitted(trace.refused_omitted);
+  AddSums(trace.agents, response);
   if (trace.lives.empty()) return response;
   const absl::Time origin = trace.lives.front()->stages.arrived;
   response.set_origin_us(absl::ToUnixMicros(origin));
   const auto micros = [origin](absl::Time time) { return absl::ToInt64Microseconds(time - origin); };
-  // If a client has used an id again, the id and the attempt map to the latest request. The attempt
-  // 0 stands for the latest of all.
+  // If a client has used an id again, the id and the attempt map to the latest request that was
+  // accepted. The attempt 0 stands for the latest of all.
   absl::flat_hash_map<std::pair<RequestId, int32_t>, int32_t> indices;
   for (const auto& life : trace.lives) {
     v1::TracedRequest& out = *response.add_requests();
@@ -62,6 +101,9 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
     out.set_ended_us(micros(std::min(life->stages.ended, trace.now)));
     out.set_over(life->stages.over());
     out.set_error(ErrorOf(life->outcome.status));
+    SetRoot(life->outcome.status, out);
+    out.set_refused(life->refused);
+    out.set_overlap_tokens(static_cast<int32_t>(OverlapTokens(*life)));
     for (const PhaseSpan& span : SpansOf(*life, trace.now)) {
       v1::Span& proto = *out.add_spans();
       proto.set_phase(ToProto(span.phase));
@@ -77,6 +119,7 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
     out.set_resumed(life->outcome.resumed);
     out.set_mixed_numerics(life->outcome.mixed_numerics);
     out.set_attempt(life->outcome.attempt);
+    if (life->refused) continue;
     for (const int32_t attempt : {0, life->outcome.attempt}) {
       indices[{life->outcome.id, attempt}] = response.requests_size() - 1;
     }
@@ -100,6 +143,7 @@ v1::ListWorkflowsResponse ToProto(const Router::Workflows& workflows) {
     out.set_name(view.name);
     out.set_requests(view.requests);
     out.set_live(view.live);
+    out.set_refused(view.refused);
     out.set_latest_us(absl::ToInt64Microseconds(workflows.now - view.latest));
   }
   return response;

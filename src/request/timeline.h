@@ -32,6 +32,8 @@ struct RequestLife {
   std::string workflow{};
   std::string cache_domain{};
   std::string agent{};  // may be empty
+  // The router did not accept the request. Only names, status and time are set.
+  bool refused = false;
   // The first kMostUpstreams upstream requests.
   std::vector<RequestId> upstreams{};
   // By upstream request. The attempt whose output the prompt used. 0: none yet.
@@ -85,6 +87,7 @@ struct TimelineLimits {
 struct WorkflowView {
   std::string name{};
   int32_t requests = 0, live = 0;
+  int32_t refused = 0;  // not in `requests`
   // The latest arrival of a request.
   absl::Time latest = absl::InfinitePast();
 };

@@ -40,7 +40,7 @@ absl::Status Dispatcher::Begin(ClientRequest& request, absl::Time now) {
   if (request.context.id.empty()) return absl::OkStatus();
   absl::Status begun = BeginContext(contexts_, request, now);
   if (!begun.ok()) {
-    Refused(ScopedId(request.spec.cache_domain, request.id), request.agent, begun, absl::ZeroDuration(), now);
+    Refused(AsRefused(request, begun), now);
   }
   return begun;
 }
@@ -49,7 +49,10 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
   const RequestTicket ticket{prepared->id, requests_.DrawNumber()};
   if (requests_.Find(ticket.id) != nullptr) {
     EndContext(contexts_, prepared->asked, "", now);
-    return absl::AlreadyExistsError(absl::StrCat("request_id: '", prepared->asked.id, "' is in use by a live request"));
+    const absl::Status in_use =
+        absl::AlreadyExistsError(absl::StrCat("request_id: '", prepared->asked.id, "' is in use by a live request"));
+    Refused(AsRefused(prepared->asked, in_use), now);
+    return in_use;
   }
   // The table has the request before the first action needs it.
   Request& request = requests_.Add(std::move(prepared));
@@ -64,9 +67,9 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
     graph_.Undo(request.node);
     if (workload_) workload_->Ended(request, now);
     if (gate_) gate_->Ended(request, now);
-    const std::string agent = request.asked.agent;
+    const RefusedRequest refused = AsRefused(request.asked, status);
     requests_.Remove(request);
-    Refused(ticket.id, agent, status, absl::ZeroDuration(), now);
+    Refused(refused, now);
     return status;
   }
   if (!request.asked.workflow.empty()) {
@@ -78,9 +81,11 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
   return ticket;
 }
 
-void Dispatcher::Refused(const RequestId& id, const std::string& agent, const absl::Status& status,
-                         absl::Duration retry_after, absl::Time now) {
-  graph_.Refused(id, agent, status, retry_after, now);
+void Dispatcher::Refused(const RefusedRequest& request, absl::Time now) {
+  lives_.KeepRefused(request, now);
+  if (request.id.empty()) return;
+  const RequestId id = ScopedId(request.cache_domain, request.id);
+  graph_.Refused(id, request.agent, request.status, request.retry_after, now);
   Act(now);
 }
 

@@ -116,10 +116,9 @@ class Dispatcher {
   //
   // An error has no effect but that of Refused. REQUIRES: Begin was OK, and the request has an id.
   absl::StatusOr<RequestTicket> Submit(std::unique_ptr<Request> prepared, absl::Time now);
-  // A request with this id was refused (AgentGraph::Refused). Prompts that refer to it fail, at
-  // once or when no further submission comes.
-  void Refused(const RequestId& id, const std::string& agent, const absl::Status& status, absl::Duration retry_after,
-               absl::Time now);
+  // A request was refused. Prompts that refer to its id, if it has one, fail at once or when no
+  // further submission comes (AgentGraph::Refused). The trace of its workflow has it.
+  void Refused(const RefusedRequest& request, absl::Time now);
   // Lets a client change its values: `change` calls Begin, Append or End. Returns its result.
   absl::Status ChangeValues(absl::FunctionRef<absl::Status(Values& values)> change, absl::Time now);
   // Starts a prefill hint, as PrefillAhead::AddPrefillHint does. Returns NOT_FOUND if the call has

@@ -33,6 +33,16 @@ const std::string& TenantOf(const ClientRequest& request) {
   return request.spec.tenant.empty() ? request.spec.cache_domain : request.spec.tenant;
 }
 
+RefusedRequest AsRefused(const ClientRequest& request, const absl::Status& status, absl::Duration retry_after) {
+  return {.id = request.id,
+          .cache_domain = request.spec.cache_domain,
+          .tenant = TenantOf(request),
+          .workflow = request.workflow,
+          .agent = request.agent,
+          .status = status,
+          .retry_after = retry_after};
+}
+
 SessionKey SessionOf(const ClientRequest& request) {
   if (request.spec.tenant.empty()) return {request.spec.cache_domain, request.session};
   return {request.spec.tenant, ScopedSession(request)};

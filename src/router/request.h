@@ -12,6 +12,7 @@
 #include "request/answers.h"
 #include "request/jobs.h"
 #include "request/priority.h"
+#include "request/refused_requests.h"
 #include "request/request_outcome.h"
 #include "request/request_stages.h"
 #include "request/timeline.h"
@@ -27,6 +28,8 @@ namespace baton {
 // Returns the owner of the request's API key. On a router without keys, each cache domain counts as
 // a tenant.
 const std::string& TenantOf(const ClientRequest& request);
+// Returns the request as a refused one. `retry_after` is the delay that the client receives.
+RefusedRequest AsRefused(const ClientRequest& request, const absl::Status& status, absl::Duration retry_after = {});
 // Returns the request's session under its tenant. SessionGate admits sessions tenant by tenant.
 SessionKey SessionOf(const ClientRequest& request);
 

@@ -37,6 +37,15 @@ void RequestLives::Keep(const EndedValue& value) {
   ended_.Keep(std::move(life));
 }
 
+void RequestLives::KeepRefused(const RefusedRequest& request, absl::Time now) {
+  if (!request.workflow.empty()) refused_.Keep(request, now);
+}
+
+RefusedRequests::OfWorkflow RequestLives::RefusedOf(const std::string& workflow, const std::string& cache_domain,
+                                                    absl::Time now) {
+  return refused_.Find(workflow, cache_domain, now);
+}
+
 Timeline::Lives RequestLives::Of(const std::string& workflow, const std::string& cache_domain, absl::Time now) {
   Timeline::Lives lives = ended_.Find(workflow, cache_domain, now);
   for (const auto& [id, request] : requests_.live()) {
@@ -70,6 +79,12 @@ std::vector<WorkflowView> RequestLives::Workflows(const std::string& cache_domai
     if (value.workflow.empty() || value.cache_domain != cache_domain) return;
     count(value.workflow, began, /*live=*/true);
   });
+  for (const auto& life : refused_.OfCacheDomain(cache_domain, now)) {
+    WorkflowView& view = views[life->workflow];
+    view.name = life->workflow;
+    ++view.refused;
+    view.latest = std::max(view.latest, life->stages.arrived);
+  }
   std::vector<WorkflowView> sorted;
   for (auto& [name, view] : views) sorted.push_back(std::move(view));
   std::ranges::sort(sorted, std::greater<>(),

@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "agent/values.h"
+#include "request/refused_requests.h"
 #include "request/timeline.h"
 #include "router/request_table.h"
 
@@ -23,8 +24,12 @@ class RequestLives {
   // The same for a value. Its life has no tokens, and counts as a wait from its beginning to its
   // end.
   void Keep(const EndedValue& value);
+  // Keeps a request that is refused now, if it has a workflow.
+  void KeepRefused(const RefusedRequest& request, absl::Time now);
   // Returns the requests and values of a workflow that are live or ended recently.
   Timeline::Lives Of(const std::string& workflow, const std::string& cache_domain, absl::Time now);
+  // Returns those that were refused recently.
+  RefusedRequests::OfWorkflow RefusedOf(const std::string& workflow, const std::string& cache_domain, absl::Time now);
   // Returns the workflows of a cache domain, the latest first.
   std::vector<WorkflowView> Workflows(const std::string& cache_domain, size_t most, absl::Time now);
 
@@ -32,6 +37,7 @@ class RequestLives {
   const RequestTable& requests_;
   const Values& values_;
   Timeline ended_{TimelineLimits{}};
+  RefusedRequests refused_{RefusalLimits{}};
 };
 
 }  // namespace baton

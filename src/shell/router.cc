@@ -196,9 +196,8 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
   return ticket;
 }
 
-void Router::Refused(const RequestId& id, const std::string& agent, const absl::Status& status,
-                     absl::Duration retry_after) {
-  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Refused(id, agent, status, retry_after, now); });
+void Router::Refused(const RefusedRequest& request) {
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Refused(request, now); });
 }
 
 absl::Status Router::CheckSlots(const std::string& tenant) const {
@@ -546,20 +545,30 @@ void Router::OnUpdates(const WorkerAddress& link, worker::v1::StepUpdates& step)
 absl::StatusOr<Router::Trace> Router::TraceOf(const std::string& workflow, const std::string& cache_domain) {
   if (workflow.empty()) return absl::InvalidArgumentError("workflow: is empty, expected a name");
   Trace trace;
+  RefusedRequests::OfWorkflow refused;
   {
     const std::lock_guard lock(mutex_);
     trace.now = clock_.Now();
     trace.lives = dispatcher_.lives().Of(workflow, cache_domain, trace.now);
+    refused = dispatcher_.lives().RefusedOf(workflow, cache_domain, trace.now);
   }
-  if (trace.lives.empty()) {
+  if (trace.lives.empty() && refused.lives.empty()) {
     return absl::NotFoundError(absl::StrCat("workflow: no request of '", workflow, "' is live or ended in the last ",
                                             absl::FormatDuration(TimelineLimits{}.age), " at this router"));
   }
-  std::ranges::sort(trace.lives, {}, [](const auto& life) { return std::tie(life->stages.arrived, life->outcome.id); });
+  Timeline::Lives all = trace.lives;
+  all.insert(all.end(), refused.lives.begin(), refused.lives.end());
+  trace.agents = SumsOf(all, trace.now);
+  const auto arrival = [](const auto& life) { return std::tie(life->stages.arrived, life->outcome.id); };
+  std::ranges::sort(trace.lives, {}, arrival);
   if (trace.lives.size() > kMostTraced) {
     trace.omitted = static_cast<int32_t>(trace.lives.size() - kMostTraced);
     trace.lives.erase(trace.lives.begin(), trace.lives.begin() + trace.omitted);
   }
+  trace.refused_omitted = refused.omitted;
+  const auto accepted = static_cast<std::ptrdiff_t>(trace.lives.size());
+  trace.lives.insert(trace.lives.end(), refused.lives.begin(), refused.lives.end());
+  std::ranges::inplace_merge(trace.lives, trace.lives.begin() + accepted, {}, arrival);
   return trace;
 }
 

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "engine/step_loop.h"
+#include "request/agent_sums.h"
 #include "router/dispatcher.h"
 #include "shell/outbox.h"
 #include "shell/router_metrics.h"
@@ -63,9 +64,8 @@ class Router {
   // Submits a request. If this succeeds, the sink receives one OnEnd. REQUIRES: the request has an
   // id.
   absl::StatusOr<RequestTicket> Submit(ClientRequest request, std::shared_ptr<RequestSink> sink);
-  // A request with this ScopedId was refused before Submit. Prompts that refer to it fail, at once
-  // or when no further submission comes (AgentGraph::Refused).
-  void Refused(const RequestId& id, const std::string& agent, const absl::Status& status, absl::Duration retry_after);
+  // A request was refused before Submit (Dispatcher::Refused).
+  void Refused(const RefusedRequest& request);
   // As Dispatcher::ChangeValues. A sink is called without a lock, after `change` has returned.
   absl::Status ChangeValues(absl::FunctionRef<absl::Status(Values& values, absl::Time now)> change);
   // Returns RESOURCE_EXHAUSTED if every request of the tenant would be refused now for lack of a
@@ -101,10 +101,12 @@ class Router {
   // the error of WorkerRegistry::Readiness.
   absl::Status Readiness(const std::string& model) const;
   // The latest requests of a workflow, live or recently ended, in order of arrival. At most
-  // kMostTraced.
+  // kMostTraced, and RefusalLimits::of_workflow refused ones in addition.
   struct Trace {
     Timeline::Lives lives;
-    int32_t omitted = 0;  // number of earlier requests that are left out
+    int32_t omitted = 0;            // number of earlier requests that are left out
+    int32_t refused_omitted = 0;    // number of earlier refused ones that are left out
+    std::vector<AgentSums> agents;  // over all recorded requests
     absl::Time now;
   };
   static constexpr size_t kMostTraced = 512;

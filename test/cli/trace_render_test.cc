@@ -177,6 +177,36 @@ TEST_CASE("RenderText shows the phase with the most time in each column") {
   CHECK(text.find("reader          " + bar(4, 28, '.', 4, '>', 28, '=') + "|       8.0 ms\n") != text.npos);
 }
 
+TEST_CASE("RenderText shows refused requests and the sums of each agent") {
+  v1::TraceResponse trace = Two();
+  v1::TracedRequest& refused = AddRequest(trace, "", "", 6000, 6000);
+  refused.set_refused(true);
+  refused.set_error("INVALID_ARGUMENT: top_p");
+  v1::AgentSums& sums = *trace.add_agents();
+  sums.set_agent(kHostile);
+  sums.set_requests(2);
+  sums.set_prompt_tokens(300);
+  sums.set_cached_tokens(20);
+  sums.set_overlap_tokens(111);
+  sums.set_completion_tokens(9);
+  sums.set_total_ms(7.5);
+  sums.set_upstream_ms(3.5);
+  sums.set_queued_ms(0.5);
+  trace.add_agents()->set_refused(1);
+  trace.set_agents_omitted(3);
+  trace.set_refused_omitted(4);
+  const std::string text = RenderText("w", trace);
+  CAPTURE(text);
+  CHECK(text.find("w: 3 requests, 8.0 ms; 1 of them refused; 4 earlier left out\n") == 0);
+  CHECK(text.find("(no id)         ") != text.npos);
+  CHECK(text.find("  refused: INVALID_ARGUMENT: top_p\n") != text.npos);
+  CHECK(text.find("<script>alert(1)        2       0      300       20      111        9         7.5         4.0\n") !=
+        text.npos);
+  CHECK(text.find("(no name)              0       1 ") != text.npos);
+  CHECK(text.find("3 further agents left out\n") != text.npos);
+  CHECK(text.find('\x1b') == text.npos);
+}
+
 TEST_CASE("All renderers draw an empty trace and a trace without length") {
   v1::TraceResponse trace;
   AddRequest(trace, "r", "", 0, 0);

@@ -4,12 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
+#include "request/lives.h"
 #include "seeds.h"
 
 namespace baton {
 namespace {
-
-absl::Time At(int64_t ms) { return absl::UnixEpoch() + absl::Milliseconds(ms); }
 
 RequestLife Life(const std::string& id, int64_t ended_ms) {
   RequestLife life;
@@ -110,12 +109,6 @@ TEST_CASE("SpansOf leaves no gap whatever times workers report") {
       REQUIRE(at == life.stages.ended);
     }
   });
-}
-
-std::string Ids(const Timeline::Lives& lives) {
-  std::string text;
-  for (const auto& life : lives) absl::StrAppend(&text, life->outcome.id);
-  return text;
 }
 
 TEST_CASE("Timeline finds a workflow by name within its cache domain") {

@@ -16,11 +16,11 @@ from .aio import AsyncClient, AsyncRun, AsyncWorkflow
 from .client import Client, Run, Workflow
 from .errors import BatonError, RootCause
 from .prompts import AgentName, Announced, Group, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
-from .results import (Chunk, Model, Partial, Prefilled, PromptLogprobs, Result, Span, Timings, TokenLogprobs, Trace,
-                      TracedRequest, Usage)
+from .results import (AgentSums, Chunk, Model, Partial, Prefilled, PromptLogprobs, Result, Span, Timings,
+                      TokenLogprobs, Trace, TracedRequest, Usage)
 from .values import AsyncValue, Value
 
-__all__ = ["AgentName", "Announced", "AsyncClient", "AsyncRun", "AsyncValue", "AsyncWorkflow", "BatonError", "Chunk", "Client",
-           "Group", "Message", "Model", "Options", "OutputOf", "Part", "Partial", "Prefilled", "PromptLogprobs", "Reference",
-           "Result", "RootCause", "Run", "Sampling", "Span", "Timings", "TokenIds", "TokenLogprobs", "Trace",
-           "TracedRequest", "Usage", "Value", "Workflow"]
+__all__ = ["AgentName", "AgentSums", "Announced", "AsyncClient", "AsyncRun", "AsyncValue", "AsyncWorkflow", "BatonError",
+           "Chunk", "Client", "Group", "Message", "Model", "Options", "OutputOf", "Part", "Partial", "Prefilled",
+           "PromptLogprobs", "Reference", "Result", "RootCause", "Run", "Sampling", "Span", "Timings", "TokenIds",
+           "TokenLogprobs", "Trace", "TracedRequest", "Usage", "Value", "Workflow"]

@@ -45,13 +45,16 @@ class BatonError(Exception):
         return BatonError, (self.code, self.message, self.retry_after, self.root, self.partial)
 
 
+def read_root(root: Any) -> RootCause:
+    return RootCause(root.request_id, root.agent, _CODES.get(root.code, grpc.StatusCode.UNKNOWN), root.message)
+
+
 def _root(details: str | bytes) -> RootCause | None:
     if not isinstance(details, bytes):
         return None
     for detail in MESSAGES["StatusDetails"].FromString(details).details:
         if detail.type_url.endswith("/baton.v1.RootCause"):
-            root = MESSAGES["RootCause"].FromString(detail.value)
-            return RootCause(root.request_id, root.agent, _CODES.get(root.code, grpc.StatusCode.UNKNOWN), root.message)
+            return read_root(MESSAGES["RootCause"].FromString(detail.value))
     return None
 
 

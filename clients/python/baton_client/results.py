@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from .errors import RootCause, read_root
+
 
 @dataclasses.dataclass(frozen=True)
 class TokenLogprobs:
@@ -159,7 +161,7 @@ class Span:
 
 @dataclasses.dataclass(frozen=True)
 class TracedRequest:
-    request_id: str
+    request_id: str  # empty if a refused request had none
     agent: str
     arrived_us: int
     # The present time if the request still runs.
@@ -185,14 +187,42 @@ class TracedRequest:
     waits_for: str = ""
     # Ids of the upstream requests that it waits for, at most 64.
     awaited: tuple[str, ...] = ()
+    # The request whose failure made this one fail.
+    root: RootCause | None = None
+    # The router did not accept the request. Only its names, its error and the time are known.
+    refused: bool = False
+    # Prompt tokens that were computed before the last output in the prompt was complete.
+    overlap_tokens: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentSums:
+    """Sums over the requests of one agent, including those that a trace omits."""
+
+    agent: str  # empty: the requests without an agent name
+    requests: int
+    failed: int  # of `requests`
+    refused: int  # not in `requests`
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    overlap_tokens: int
+    total_ms: float
+    # The parts of total_ms in which the requests waited for other outputs, and for workers.
+    upstream_ms: float
+    queued_ms: float
 
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    # In the order of arrival. The latest 512 of each cache salt.
+    # In the order of arrival. The latest 512 of each cache salt, and the latest 64 refused ones.
     requests: tuple[TracedRequest, ...]
     # Number of earlier requests.
     omitted: int
+    # Number of earlier refused requests that the server kept at first.
+    refused_omitted: int = 0
+    # Those with the most time first. At most 512 of each cache salt.
+    agents: tuple[AgentSums, ...] = ()
 
 
 def _fields(kind: Any, message: Any) -> Any:
@@ -263,8 +293,22 @@ def _read_traced(response: Any, shift_us: int) -> list[TracedRequest]:
         trace_id=request.trace_id, resumed=request.resumed, mixed_numerics=request.mixed_numerics,
         attempt=request.attempt or 1,
         upstream_attempts=tuple(response.requests[index].attempt or 1 for index in request.upstreams),
-        waits_for=request.waits_for, awaited=tuple(request.awaited))
+        waits_for=request.waits_for, awaited=tuple(request.awaited),
+        root=read_root(request.root) if request.HasField("root") else None, refused=request.refused,
+        overlap_tokens=request.overlap_tokens)
         for request in response.requests]
+
+
+def _read_agents(responses: Sequence[Any]) -> tuple[AgentSums, ...]:
+    """Adds up the sums of agents with equal names."""
+    totals: dict[str, AgentSums] = {}
+    for message in (sums for response in responses for sums in response.agents):
+        sums = _fields(AgentSums, message)
+        if known := totals.get(sums.agent):
+            sums = AgentSums(sums.agent, *(a + b for a, b in zip(dataclasses.astuple(known)[1:],
+                                                                dataclasses.astuple(sums)[1:])))
+        totals[sums.agent] = sums
+    return tuple(sorted(totals.values(), key=lambda sums: -sums.total_ms))
 
 
 def read_traces(responses: Sequence[Any]) -> Trace:
@@ -276,4 +320,5 @@ def read_traces(responses: Sequence[Any]) -> Trace:
     requests = [request for response in responses
                 for request in _read_traced(response, response.origin_us - origin_us if origin_us else 0)]
     requests.sort(key=lambda request: request.arrived_us)
-    return Trace(tuple(requests), sum(response.omitted for response in responses))
+    return Trace(tuple(requests), sum(response.omitted for response in responses),
+                 sum(response.refused_omitted for response in responses), _read_agents(responses))

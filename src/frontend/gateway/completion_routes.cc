@@ -46,7 +46,8 @@ CallId AnswerId(const HttpCall& call, const std::string& request_id) {
   return usable ? call.id.For(request_id) : call.id;
 }
 
-// Like Refuse. `names` has the call's request_id, cache_salt and agent, if it has a request id.
+// Like Refuse. `names` has the call's request_id, cache_salt, workflow and agent, as far as it
+// names them.
 void Refuse(const GatewayParts& parts, const HttpCall& call, const v1::GenerateRequest& names,
             const absl::Status& status, absl::Duration retry_after = {}) {
   parts.admission.NoteRefused(call.caller, names, status, retry_after);
@@ -54,8 +55,8 @@ void Refuse(const GatewayParts& parts, const HttpCall& call, const v1::GenerateR
   call.reply->Send(ErrorResponse(AnswerId(call, names.request_id()), status, retry_after));
 }
 
-// Returns a request with the request_id, cache_salt and agent of the call. `body` may have any
-// content. Names no single choice of several.
+// Returns a request with the request_id, cache_salt, workflow and agent of the call. `body` may
+// have any content. Names no single choice of several.
 v1::GenerateRequest RequestNames(const GatewayParts& parts, const HttpCall& call, const Json& body) {
   v1::GenerateRequest names;
   const auto read = [&body](std::initializer_list<const char*> spellings, std::string* name) {
@@ -66,6 +67,7 @@ v1::GenerateRequest RequestNames(const GatewayParts& parts, const HttpCall& call
   };
   read({"request_id", "requestId"}, names.mutable_request_id());
   read({"cache_salt", "cacheSalt"}, names.mutable_cache_salt());
+  read({"workflow"}, names.mutable_workflow());
   read({"agent"}, names.mutable_agent());
   NamesIn(parts, call).ApplyTo(names);
   return names;

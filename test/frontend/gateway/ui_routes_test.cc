@@ -149,6 +149,59 @@ TEST_CASE("A router returns a workflow's timeline for its salt, live or ended") 
   CHECK(Ask(c, "POST", "/ui/trace", R"({"workflow": "nobody", "cache_salt": "s"})").status == 404);
 }
 
+TEST_CASE("A workflow's trace has its refused requests, however many there are") {
+  Cluster c;
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/completions", Body("r", R"("workflow": "trip", "agent": "writer")"));
+  PassPrefill(c);
+  c.decode->Send(TokensEvent("r", "world", FinishReason::kStop));
+  CHECK(client.Read().status == 200);
+  const auto refuse = [&](const std::string& body, const std::string& headers = "") {
+    client.Post("/v1/completions", body, headers);
+    CHECK(client.Read().status == 400);
+  };
+  constexpr int kRefused = 70;
+  for (int i = 0; i < kRefused; ++i) refuse(Body("bad", R"("top_p": 2, "workflow": "trip", "agent": "judge")"));
+  // Members before the one at fault, names in headers, malformed ids and long names.
+  refuse(R"({"prompt": 3, "request_id": "späte"})", "x-workflow: late\r\n");
+  refuse(Body(
+      "r2", absl::StrCat(R"("workflow": "late", "agent": ")", std::string(200, 'a'), R"(", "session_id": "\u0001")")));
+  refuse(Body("r3", absl::StrCat(R"("workflow": ")", std::string(200, 'w'), "\"")));
+  refuse(Body("r4", R"("workflow": ["trip"])"));
+
+  const json trace = ParseUiData(Ask(c, "POST", "/ui/trace", R"({"workflow": "trip"})"));
+  REQUIRE(trace["requests"].size() == 65);
+  CHECK(trace["refused_omitted"] == 6);
+  CHECK(trace["requests"][0]["request_id"] == "r");
+  CHECK_FALSE(trace["requests"][0].contains("refused"));
+  for (int i = 1; i < 65; ++i) {
+    const json& refused = trace["requests"][i];
+    CHECK(refused["refused"] == true);
+    CHECK(refused["over"] == true);
+    CHECK(refused["request_id"] == "bad");
+    CHECK(refused["agent"] == "judge");
+    CHECK(refused["error"].get<std::string>().starts_with("INVALID_ARGUMENT: top_p"));
+    CHECK(refused["arrived_us"] == refused["ended_us"]);
+    CHECK_FALSE(refused.contains("spans"));
+  }
+  REQUIRE(trace["agents"].size() == 2);
+  CHECK(trace["agents"][0]["agent"] == "writer");
+  CHECK(trace["agents"][0]["prompt_tokens"] == "5");
+  CHECK(trace["agents"][0]["cached_tokens"] == "3");
+  CHECK(trace["agents"][1]["refused"] == 64);
+
+  const json late = ParseUiData(Ask(c, "POST", "/ui/trace", R"({"workflow": "late"})"))["requests"];
+  REQUIRE(late.size() == 2);
+  CHECK_FALSE(late[0].contains("request_id"));
+  CHECK(late[1]["request_id"] == "r2");
+  CHECK_FALSE(late[1].contains("agent"));
+  const json workflows = ParseUiData(Ask(c, "POST", "/ui/workflows", "{}"))["workflows"];
+  REQUIRE(workflows.size() == 2);
+  CHECK(workflows[0]["name"] == "late");
+  CHECK(workflows[0]["refused"] == 2);
+  CHECK(workflows[1]["requests"] == 1);
+}
+
 TEST_CASE("The page's routes refuse wrong requests by name") {
   Cluster c;
   const auto refused = [&](const std::string& method, const std::string& path, const std::string& body, int code) {

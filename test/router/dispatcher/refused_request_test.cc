@@ -40,7 +40,7 @@ TEST_CASE("Dispatcher keeps prompts waiting when the refusal of their upstream m
   down.prompt.segments = {Reference{.upstream = "up", .announced = true}};
   REQUIRE(d.Submit(down).ok());
   d.Take();
-  (*d).Refused("up", "", absl::ResourceExhaustedError("full"), absl::Seconds(1), d.now);
+  (*d).Refused({.id = "up", .status = absl::ResourceExhaustedError("full"), .retry_after = absl::Seconds(1)}, d.now);
   CHECK(d.Take().empty());
   ClientRequest other = d.Request("other", "");
   other.spec.cache_domain = "tenant";
@@ -77,6 +77,49 @@ TEST_CASE("Dispatcher fails prompts at once when their upstream request is refus
   up.id = "late";
   CHECK(RootCauseOf(d.Submit(up).status()) ==
         RootCause{"up", "writer", refused.code(), std::string(refused.message())});
+}
+
+TEST_CASE("Dispatcher traces what it refuses, beside the requests that it accepts") {
+  Driven d;
+  ClientRequest request = d.Request("r", "abc");
+  request.workflow = "w";
+  request.agent = "writer";
+  REQUIRE(d.Submit(request).ok());
+  const absl::Status in_use = d.Submit(request).status();
+  CHECK(absl::IsAlreadyExists(in_use));
+  request.id = "unknown";
+  request.prompt.segments = {Reference{.upstream = "nobody"}};
+  const absl::Status unknown = d.Submit(request).status();
+  CHECK(absl::IsNotFound(unknown));
+  (*d).Refused({.workflow = "w", .status = absl::ResourceExhaustedError("quota")}, d.now);
+  (*d).Refused({.id = "elsewhere", .status = absl::ResourceExhaustedError("quota")}, d.now);
+  const auto refused = (*d).lives().RefusedOf("w", "", d.now).lives;
+  REQUIRE(refused.size() == 3);
+  CHECK(refused[0]->outcome.id == "r");
+  CHECK(refused[0]->agent == "writer");
+  CHECK(refused[0]->outcome.status == in_use);
+  CHECK(refused[1]->outcome.status == unknown);
+  CHECK(refused[2]->outcome.id.empty());
+  const auto lives = (*d).lives().Of("w", "", d.now);
+  REQUIRE(lives.size() == 1);
+  CHECK_FALSE(lives[0]->stages.over());
+}
+
+TEST_CASE("Dispatcher keeps the ended requests of a workflow during a flood of refusals") {
+  Driven d;
+  ClientRequest request = d.Request("r", "p");
+  request.workflow = "w";
+  REQUIRE(d.Submit(request).ok());
+  d.Take();
+  d.Prefilled("r");
+  d.Made(d.NameOf("r"), "x", FinishReason::kStop);
+  for (int i = 0; i < 10'000; ++i) {
+    (*d).Refused({.workflow = i % 2 == 0 ? "w" : absl::StrCat(i), .status = absl::UnavailableError("full")}, d.now);
+  }
+  CHECK((*d).lives().Of("w", "", d.now).size() == 1);
+  const auto refused = (*d).lives().RefusedOf("w", "", d.now);
+  CHECK(refused.lives.size() == RefusalLimits{}.of_workflow);
+  CHECK((*d).lives().Workflows("", 10'000, d.now).size() <= RefusalLimits{}.all);
 }
 
 // --- a max_tokens that no decode worker can ever hold -------------------------------------------
