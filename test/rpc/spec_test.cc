@@ -119,7 +119,8 @@ TEST_CASE("Both workers receive the spec of the router's caller") {
     // The router computes arrival offsets itself, and this router leaves them zero.
     request.spec.arrival_offset = absl::ZeroDuration();
     request.spec.generated = 0;
-    request.spec.sampling.max_tokens = std::max(request.spec.sampling.max_tokens, 1);
+    // The largest output that the worker's context can hold.
+    request.spec.sampling.max_tokens = std::clamp(request.spec.sampling.max_tokens, 1, 62);
     request.spec.expected_tokens = ExpectedTokens(request, OutputLengths());
     // The router draws a seed for a request without one.
     if (!request.spec.sampling.seed) request.spec.sampling.seed = 7;
