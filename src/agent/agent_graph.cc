@@ -9,32 +9,13 @@
 #include "base/root_cause.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "kv/block_layout.h"
 
 namespace baton {
 namespace {
 
-// Returns whether one of these references is not settled.
-bool Waits(const StreamingPrompt& streaming, const std::vector<size_t>& indices) {
-  return !std::ranges::all_of(indices, [&](size_t i) { return streaming.prompt.settled(i); });
-}
-
-// Removes an output that is about to be deleted from a prompt. REQUIRES: the prompt has settled all
-// its references to the output.
-void Unlink(StreamingPrompt& streaming, AgentOutput& output) {
-  for (const size_t i : streaming.upstreams.at(&output)) streaming.sources[i] = nullptr;
-  streaming.upstreams.erase(&output);
-}
-
-// Returns the name that stands for AgentName.
-std::string AgentOf(const StreamingPrompt& streaming, size_t index) {
-  const std::string& agent =
-      streaming.prompt.settled(index) ? streaming.settled_agents[index] : streaming.sources[index]->agent;
-  return agent.empty() ? NameOf(streaming.prompt.reference(index).upstream) : agent;
-}
-
-Output::Part PartOf(const Reference& reference) {
-  return reference.with_reasoning ? Output::Part::kWhole : Output::Part::kAnswer;
+// Returns whether the last attempt has failed, and the reference does not wait for another one.
+bool HasFailedFor(const AgentOutput& output, const Reference& reference) {
+  return output.state == AgentOutput::State::kAnnounced && output.text != nullptr && !reference.announced;
 }
 
 const Reference* AsReference(const PromptSegment& segment) { return std::get_if<Reference>(&segment); }
@@ -121,7 +102,7 @@ bool AgentGraph::IsCycle(const RequestId& id, const PromptSpec& spec) const {
     if (output == announced) return true;
     if (output->producer == nullptr || output->producer->streaming == nullptr) continue;
     for (const auto& [upstream, indices] : output->producer->streaming->upstreams) {
-      if (Waits(*output->producer->streaming, indices)) visit(upstream);
+      if (output->producer->streaming->WaitsFor(*upstream)) visit(upstream);
     }
   }
   return false;
@@ -147,7 +128,7 @@ absl::Status AgentGraph::CheckId(const AgentNode& node, bool is_value) const {
   return absl::OkStatus();
 }
 
-// REQUIRES: CheckId is OK.
+// Enters a request without references yet. REQUIRES: CheckId is OK.
 void AgentGraph::Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_value) {
   replaced_ = nullptr;
   outputs_.ForgetRefusal(*node.id);
@@ -155,13 +136,15 @@ void AgentGraph::Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_va
   if (found != nullptr && found->state == State::kAnnounced) {
     node.output = outputs_.Drop(*node.id);
     node.output->announced_until = std::exchange(node.output->expires, absl::InfiniteFuture());
+    node.output->former = std::move(node.output->text);
   } else {
     if (found != nullptr) replaced_ = outputs_.Drop(*node.id);
     node.output = std::make_unique<AgentOutput>();
-    if (replaced_ != nullptr && !replaced_->text->status().ok()) node.output->attempt = replaced_->attempt;
+    if (replaced_ != nullptr && !replaced_->status.ok()) node.output->attempt = replaced_->attempt;
   }
   node.attempt = ++node.output->attempt;
-  node.output->refusal = absl::OkStatus();
+  node.output->serial = ++serials_;
+  node.output->status = absl::OkStatus();
   node.output->agent = node.agent == nullptr ? "" : *node.agent;
   node.output->state = State::kLive;
   node.output->producer = &node;
@@ -193,13 +176,13 @@ absl::StatusOr<PromptIncrement> AgentGraph::Submit(AgentNode& node, const Prompt
     Ended(node, settled, now);
     return settled;
   }
-  absl::StatusOr<PromptIncrement> increment = NextIncrement(node);
-  if (!increment.ok()) {
+  absl::StatusOr<StreamingPrompt::Tokens> known = node.streaming->Next();
+  if (!known.ok()) {
     Undo(node);
-  } else if (increment->complete) {
-    StopStreaming(node);
+    return known.status();
   }
-  return increment;
+  if (known->complete) StopStreaming(node);
+  return PromptIncrement{&node, std::move(known->tokens), known->complete};
 }
 
 void AgentGraph::Undo(AgentNode& node) {
@@ -208,8 +191,9 @@ void AgentGraph::Undo(AgentNode& node) {
   ForgetActions(node);
   unneeded_.clear();
   std::unique_ptr<AgentOutput> output = std::move(node.output);
-  if (!output->downstreams.empty()) {
+  if (!output->downstreams.empty() || output->former != nullptr) {
     --output->attempt;
+    output->text = std::move(output->former);
     const absl::Time until = output->announced_until;
     outputs_.Announce(*node.id, std::move(output), until);
     return;
@@ -230,7 +214,7 @@ void AgentGraph::Refused(const RequestId& id, const std::string& agent, const ab
   if (output == nullptr) return;
   output->agent = agent;
   if (fails <= now) return FailAnnounced(id, cause);
-  output->refusal = cause;
+  output->status = cause;
   outputs_.Extend(id, fails);
 }
 
@@ -241,7 +225,7 @@ AgentOutput* AgentGraph::AnnounceFor(const Reference& reference, absl::Time now)
   auto output = std::make_unique<AgentOutput>();
   const Refusal* refusal = outputs_.RefusalOf(reference.upstream, now);
   if (refusal != nullptr) {
-    output->refusal = refusal->status;
+    output->status = refusal->status;
     output->agent = refusal->agent;
   }
   return &outputs_.Announce(reference.upstream, std::move(output),
@@ -283,8 +267,8 @@ absl::Status AgentGraph::SettleKnown(AgentNode& node, absl::Time now) {
       if (refusal != nullptr) node.streaming->settled_agents[i] = refusal->agent;
       RETURN_IF_ERROR(
           Settle(node, i, refusal == nullptr ? NotFound(reference.upstream, reference.path) : refusal->status));
-    } else if (upstream->state == State::kEnded) {
-      RETURN_IF_ERROR(Settle(node, i, upstream->text->status()));
+    } else if (upstream->state == State::kEnded || HasFailedFor(*upstream, node.streaming->prompt.reference(i))) {
+      RETURN_IF_ERROR(Settle(node, i, upstream->status));
     }
   }
   return absl::OkStatus();
@@ -298,22 +282,30 @@ void AgentGraph::Made(AgentNode& node, std::span<const TokenId> tokens, std::str
   if (node.output == nullptr) return;
   node.output->text->Push(tokens, text);
   // Advance may fail a prompt, and so change node.output->downstreams.
-  std::vector<AgentNode*> waiting;
+  std::vector<AgentNode*> waiting = Supersede(*node.output);
   for (AgentNode* downstream : node.output->downstreams) {
     const std::optional<size_t> index = downstream->streaming->prompt.waits_for();
     if (index && downstream->streaming->sources[*index] == node.output.get()) waiting.push_back(downstream);
   }
-  for (AgentNode* downstream : waiting) Advance(*downstream);
+  for (AgentNode* downstream : waiting) {
+    if (downstream->streaming != nullptr) Advance(*downstream);
+  }
 }
 
-void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time now) {
+void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time now, absl::Duration retry_after) {
   if (node.output == nullptr) return;
+  AgentOutput& output = *node.output;
+  const bool may_retry = MayRetry(status) && MayAwaitRetry(output);
+  if (may_retry) Spare(node, output);
   StopStreaming(node);
   ForgetActions(node);
-  AgentOutput& output = *node.output;
-  output.text->Close(status);
-  output.state = State::kEnded;
+  output.text->Close();
   output.producer = nullptr;
+  output.status = status;
+  if (may_retry) return AwaitRetry(node, status, now + retry_after + limits_.wait_retry);
+  ReleaseSpared(output);
+  Supersede(output);
+  output.state = State::kEnded;
   SettleDownstreams(output, status);
   outputs_.Keep(*node.id, std::move(node.output), now + limits_.keep_output);
 }
@@ -324,6 +316,64 @@ void AgentGraph::EndedWithoutOutput(AgentNode& node) {
   StopStreaming(node);
   ForgetActions(node);
   node.output = nullptr;
+}
+
+// --- further attempts ----------------------------------------------------------------------------
+
+// Returns whether a prompt would wait for another submission of the request.
+bool AgentGraph::MayAwaitRetry(AgentOutput& output) {
+  return std::ranges::any_of(output.downstreams, [&](const AgentNode* downstream) {
+    return downstream->streaming->WaitsForSubmission(output);
+  });
+}
+
+// Makes the request an announced one again. The prompts keep what they took of its output until
+// another attempt has tokens.
+void AgentGraph::AwaitRetry(AgentNode& node, const absl::Status& status, absl::Time until) {
+  AgentOutput& output = *node.output;
+  if (output.former != nullptr) output.text = std::move(output.former);
+  outputs_.Announce(*node.id, std::move(node.output), until);
+  const std::vector<AgentNode*> downstreams(output.downstreams.begin(), output.downstreams.end());
+  for (AgentNode* downstream : downstreams) {
+    std::vector<size_t> indices = downstream->streaming->upstreams.at(&output);
+    std::erase_if(indices, [&](size_t i) { return !HasFailedFor(output, downstream->streaming->prompt.reference(i)); });
+    if (!indices.empty()) SettleAndAdvance(*downstream, indices, status);
+  }
+}
+
+// Makes prompts use the present attempt. Returns the prompts that had taken tokens of the attempt
+// before, which are void.
+std::vector<AgentNode*> AgentGraph::Supersede(AgentOutput& output) {
+  std::vector<AgentNode*> restarted;
+  if (output.former == nullptr) return restarted;
+  output.former = nullptr;
+  for (AgentNode* downstream : output.downstreams) {
+    if (!downstream->streaming->Rewind(output)) continue;
+    actions_.push_back(PromptRestarted{downstream});
+    restarted.push_back(downstream);
+  }
+  return restarted;
+}
+
+// Releases the upstream requests of a failed request later, when no further attempt comes.
+void AgentGraph::Spare(AgentNode& node, AgentOutput& output) {
+  if (node.streaming == nullptr) return;
+  for (const auto& [upstream, indices] : node.streaming->upstreams) {
+    if (upstream->state != State::kLive || !node.streaming->WaitsFor(*upstream)) continue;
+    output.spared.emplace_back(*upstream->producer->id, upstream->serial);
+    for (const size_t i : indices) {
+      upstream->needs -= node.streaming->needs[i];
+      node.streaming->needs[i] = false;
+    }
+  }
+}
+
+void AgentGraph::ReleaseSpared(AgentOutput& output) {
+  for (const auto& [id, serial] : std::exchange(output.spared, {})) {
+    const AgentOutput* upstream = Find(id);
+    if (upstream == nullptr || upstream->serial != serial || upstream->state != State::kLive) continue;
+    if (upstream->needs == 0) unneeded_.push_back(upstream->producer);
+  }
 }
 
 // --- references ----------------------------------------------------------------------------------
@@ -345,35 +395,18 @@ void AgentGraph::SettleAndAdvance(AgentNode& node, std::span<const size_t> indic
   Advance(node);
 }
 
-// Settles a reference after its output has ended or its timeout has passed. This may discard other
-// references. Returns an error if the prompt fails because of it.
+// Settles a reference as StreamingPrompt::Settle does, unless it is settled already.
 absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Status& status) {
-  Prompt& prompt = node.streaming->prompt;
+  StreamingPrompt& streaming = *node.streaming;
+  const Prompt& prompt = streaming.prompt;
   if (prompt.settled(index)) return absl::OkStatus();
+  const AgentOutput* upstream = streaming.sources[index];
+  if (upstream != nullptr && upstream->attempt > 0) {
+    node.used_attempts[prompt.reference(index).upstream] = upstream->attempt;
+  }
   const bool could_discard = prompt.may_discard();
-  const Reference& reference = prompt.reference(index);
-  const AgentOutput* upstream = node.streaming->sources[index];
-  Output* text = upstream == nullptr ? nullptr : upstream->text.get();
-  // A later submission does not change the name, which the prompt may have already.
-  if (upstream != nullptr) {
-    node.streaming->settled_agents[index] = upstream->agent;
-    if (upstream->attempt > 0) node.used_attempts[reference.upstream] = upstream->attempt;
-  }
-  if (!status.ok() && reference.on_failure == OnFailure::kAbort) {
-    if (!prompt.may_discard()) return UpstreamFailed(reference.upstream, status, prompt.spec().first);
-    prompt.Discard(index);
-  } else if (!status.ok() && reference.on_failure == OnFailure::kSubstitute) {
-    if (prompt.Replace(index, reference.substitute)) {
-      node.streaming->unreported.clear();
-      actions_.push_back(PromptRestarted{&node});
-    }
-  } else if (upstream != nullptr && upstream->state == State::kEnded) {
-    prompt.Settle(index);
-  } else {
-    const auto so_far =
-        text == nullptr ? std::span<const TokenId>() : text->TokensFor(*prompt.spec().tokenizer, PartOf(reference));
-    prompt.Cut(index, std::vector<TokenId>(so_far.begin(), so_far.end()));
-  }
+  ASSIGN_OR_RETURN(const bool restarts, streaming.Settle(index, status));
+  if (restarts) actions_.push_back(PromptRestarted{&node});
   Release(node, index);
   for (size_t i = 0; could_discard && !prompt.may_discard() && i < prompt.references(); ++i) {
     if (prompt.settled(i)) Release(node, i);
@@ -390,44 +423,12 @@ void AgentGraph::Release(const AgentNode& node, size_t index) {
   if (--upstream.needs == 0 && upstream.state == State::kLive) unneeded_.push_back(upstream.producer);
 }
 
-// Returns the increment to report now. It may be empty. Returns an error if the prompt is empty or
-// too long.
-absl::StatusOr<PromptIncrement> AgentGraph::NextIncrement(AgentNode& node) {
-  Prompt& prompt = node.streaming->prompt;
-  std::vector<TokenId>& unreported = node.streaming->unreported;
-  const auto fresh = prompt.Take(
-      [&](size_t reference) {
-        Output* output = node.streaming->sources[reference]->text.get();
-        return output == nullptr ? std::span<const TokenId>()
-                                 : output->TokensFor(*prompt.spec().tokenizer, PartOf(prompt.reference(reference)));
-      },
-      [&](size_t reference) { return AgentOf(*node.streaming, reference); });
-  unreported.insert(unreported.end(), fresh.begin(), fresh.end());
-  if (prompt.given() > prompt.spec().most_tokens) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(prompt.spec().path, ": with the outputs it refers to it has at least ", prompt.given(),
-                     " tokens, limit ", prompt.spec().most_tokens, prompt.spec().most_tokens_reason));
-  }
-  if (prompt.complete()) {
-    if (prompt.given() == 0) {
-      return absl::InvalidArgumentError(prompt.spec().path + ": is empty, expected at least one token");
-    }
-    return PromptIncrement{&node, std::move(unreported), true};
-  }
-  // Prefill makes no KV of a prompt's last token, and any token so far may be the last. A block
-  // therefore counts as complete once the token after it exists.
-  const int64_t report = std::ssize(unreported) - (prompt.given() + kBlockTokens - 1) % kBlockTokens;
-  if (report <= 0 || prompt.given() <= kBlockTokens) return PromptIncrement{&node, {}, false};
-  PromptIncrement increment{&node, {unreported.begin(), unreported.begin() + report}, false};
-  unreported.erase(unreported.begin(), unreported.begin() + report);
-  return increment;
-}
-
 void AgentGraph::Advance(AgentNode& node) {
-  absl::StatusOr<PromptIncrement> increment = NextIncrement(node);
-  if (!increment.ok()) return Fail(node, increment.status());
-  if (increment->complete) StopStreaming(node);
-  if (increment->complete || !increment->tokens.empty()) actions_.push_back(*std::move(increment));
+  absl::StatusOr<StreamingPrompt::Tokens> next = node.streaming->Next();
+  if (!next.ok()) return Fail(node, next.status());
+  if (next->complete) StopStreaming(node);
+  if (!next->complete && next->tokens.empty()) return;
+  actions_.push_back(PromptIncrement{&node, std::move(next->tokens), next->complete});
 }
 
 void AgentGraph::Fail(AgentNode& node, const absl::Status& status) {
@@ -447,7 +448,7 @@ void AgentGraph::StopStreaming(AgentNode& node) {
   for (const auto& [upstream, indices] : streaming->upstreams) {
     upstream->downstreams.erase(&node);
     // No prompt refers to the announced request now, and no client has submitted it.
-    if (upstream->state == State::kAnnounced && upstream->downstreams.empty()) {
+    if (upstream->state == State::kAnnounced && upstream->text == nullptr && upstream->downstreams.empty()) {
       outputs_.Drop(streaming->prompt.reference(indices.front()).upstream);
     }
   }
@@ -525,7 +526,7 @@ void AgentGraph::Expire(const RequestId& id, absl::Time now) {
   if (output.state == State::kAnnounced) {
     const absl::Status late = absl::DeadlineExceededError(
         absl::StrCat("the request was announced and not submitted for ", absl::FormatDuration(limits_.wait_announced)));
-    FailAnnounced(id, output.refusal.ok() ? late : output.refusal);
+    FailAnnounced(id, output.status.ok() ? late : output.status);
   } else if (output.downstreams.empty()) {
     outputs_.Drop(id);
   } else {
@@ -534,14 +535,18 @@ void AgentGraph::Expire(const RequestId& id, absl::Time now) {
   }
 }
 
-// Ends the wait for an announced request, and drops its output.
+// Ends the wait for an announced request. The output of an attempt is kept, as after its end.
 void AgentGraph::FailAnnounced(const RequestId& id, const absl::Status& status) {
+  outputs_.Find(id)->status = status;
   SettleDownstreams(*outputs_.Find(id), status);
-  AgentOutput* output = outputs_.Find(id);
-  if (output == nullptr) return;  // the last downstream prompt dropped it
+  if (outputs_.Find(id) == nullptr) return;  // the last downstream prompt dropped it
+  std::unique_ptr<AgentOutput> output = outputs_.Drop(id);
   // The remaining prompts have settled their references to the output and go on without it.
-  for (AgentNode* downstream : output->downstreams) Unlink(*downstream->streaming, *output);
-  outputs_.Drop(id);
+  for (AgentNode* downstream : std::exchange(output->downstreams, {})) downstream->streaming->Unlink(*output);
+  ReleaseSpared(*output);
+  if (output->text == nullptr) return;
+  const absl::Time until = output->expires + limits_.keep_output;
+  outputs_.Keep(id, std::move(output), until);
 }
 
 std::vector<AgentNode*> AgentGraph::DownstreamsOf(const AgentNode& node) {
@@ -553,7 +558,7 @@ std::vector<AgentNode*> AgentGraph::UpstreamsOf(const AgentNode& node) {
   std::vector<AgentNode*> nodes;
   if (node.streaming == nullptr) return nodes;
   for (const auto& [upstream, indices] : node.streaming->upstreams) {
-    if (upstream->producer != nullptr && Waits(*node.streaming, indices)) nodes.push_back(upstream->producer);
+    if (upstream->producer != nullptr && node.streaming->WaitsFor(*upstream)) nodes.push_back(upstream->producer);
   }
   std::ranges::sort(nodes, AgentOutput::ById());  // so that runs repeat
   return nodes;

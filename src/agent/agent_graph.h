@@ -26,8 +26,8 @@
 #include "absl/time/time.h"
 #include "agent/output.h"
 #include "agent/output_table.h"
-#include "agent/prompt.h"
 #include "agent/scoped_id.h"
+#include "agent/streaming_prompt.h"
 #include "base/ids.h"
 
 namespace baton {
@@ -39,8 +39,8 @@ struct AgentLimits {
   int64_t kept_bytes = int64_t{256} << 20;
   // How long prompts wait for an announced request to be submitted.
   absl::Duration wait_announced = absl::Minutes(2);
-  // How long they wait for another submission after a refusal that may be retried, beyond the
-  // retry delay that the client received.
+  // How long they wait for another submission after a refusal or a failure that may be retried,
+  // beyond the retry delay that the client received.
   absl::Duration wait_retry = absl::Seconds(10);
   // Upper bound on the refused requests whose reasons are kept. The oldest is dropped first.
   int32_t refused = 16384;
@@ -48,21 +48,6 @@ struct AgentLimits {
   int32_t announced = 65536;
   // Upper bound on the references of all streaming prompts.
   int64_t references = 65536;
-};
-
-// A prompt some of whose references are unfinished.
-struct StreamingPrompt {
-  Prompt prompt;
-  std::vector<TokenId> unreported{};
-  std::vector<absl::Time> deadlines{};  // by reference
-  // By reference. Null if the graph has dropped the output; the reference is settled then.
-  std::vector<AgentOutput*> sources{};
-  // By reference. The agent name of its output when the reference was settled.
-  std::vector<std::string> settled_agents{};
-  // By reference. Whether it counts in AgentOutput::needs.
-  std::vector<bool> needs{};
-  // The indexes of the references to each output.
-  absl::flat_hash_map<AgentOutput*, std::vector<size_t>> upstreams{};
 };
 
 struct Request;
@@ -175,7 +160,11 @@ class AgentGraph {
   // Ends the request. No later action concerns it. If `status` is not OK, its output counts as
   // failed, and its text so far as partial. `status` may carry a root cause. A streaming prompt of
   // the request is dropped. Does nothing if the graph does not have the request.
-  void Ended(AgentNode& node, const absl::Status& status, absl::Time now);
+  //
+  // If the failure may be retried, prompts that refer to the request as an announced one wait for
+  // another submission with its id, as after Refused. They keep the tokens of the failed attempt
+  // until that one has tokens.
+  void Ended(AgentNode& node, const absl::Status& status, absl::Time now, absl::Duration retry_after = {});
   // Like Ended, but drops the output. REQUIRES: no prompt refers to the output.
   void EndedWithoutOutput(AgentNode& node);
 
@@ -226,6 +215,11 @@ class AgentGraph {
   bool IsCycle(const RequestId& id, const PromptSpec& spec) const;
   void Link(AgentNode& node, absl::Time now);
   AgentOutput* AnnounceFor(const Reference& reference, absl::Time now);
+  void AwaitRetry(AgentNode& node, const absl::Status& status, absl::Time until);
+  static bool MayAwaitRetry(AgentOutput& output);
+  std::vector<AgentNode*> Supersede(AgentOutput& output);
+  void Spare(AgentNode& node, AgentOutput& output);
+  void ReleaseSpared(AgentOutput& output);
   void FailAnnounced(const RequestId& id, const absl::Status& status);
   void Expire(const RequestId& id, absl::Time now);
   absl::Status SettleKnown(AgentNode& node, absl::Time now);
@@ -233,7 +227,6 @@ class AgentGraph {
   void Release(const AgentNode& node, size_t index);
   void SettleAndAdvance(AgentNode& node, std::span<const size_t> indices, const absl::Status& status);
   void SettleDownstreams(AgentOutput& output, const absl::Status& status);
-  static absl::StatusOr<PromptIncrement> NextIncrement(AgentNode& node);
   void Advance(AgentNode& node);
   void Fail(AgentNode& node, const absl::Status& status);
   void StopStreaming(AgentNode& node);
@@ -241,12 +234,13 @@ class AgentGraph {
 
   const AgentLimits limits_;
   const FindNode find_;
-  OutputTable outputs_;                        // a live request owns its output
+  OutputTable outputs_;  // a live request owns its output
   absl::flat_hash_set<AgentNode*> streaming_;  // nodes with streaming prompts
   // The kept output that the last Add or Submit replaced, for Refused.
   std::unique_ptr<AgentOutput> replaced_;
   std::set<ReferenceTimer> timers_;
   int64_t references_ = 0;  // of streaming prompts
+  uint64_t serials_ = 0;    // drawn so far
   // Live requests whose outputs no prompt needs since the last TakeActions.
   std::vector<AgentNode*> unneeded_;
   std::vector<AgentAction> actions_;

@@ -1,7 +1,6 @@
 #include "agent/output.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/check.h"
 
@@ -37,10 +36,9 @@ void Output::Push(std::span<const TokenId> tokens, std::string_view text) {
   Seal();
 }
 
-void Output::Close(absl::Status status) {
+void Output::Close() {
   BATON_CHECK(!closed_, "Close after Close");
   closed_ = true;
-  status_ = std::move(status);
   if (tokenizer_ == nullptr) return;
   if (detokenizer_->holds_back()) {
     const std::string shown = detokenizer_->Finish();

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "absl/status/status.h"
 #include "text/detokenizer.h"
 #include "text/reasoning_parser.h"
 #include "text/tokenizer.h"
@@ -46,12 +45,9 @@ class Output {
   // text of the tokens before the stop string or stop id. REQUIRES: the output is not closed,
   // `text` is valid UTF-8, and there are no tokens if the output is a text.
   void Push(std::span<const TokenId> tokens, std::string_view text);
-  // Ends the output. If `status` is not OK, the request failed, and the output so far is a part.
-  // REQUIRES: the output is not closed.
-  void Close(absl::Status status);
+  // Ends the output. REQUIRES: the output is not closed.
+  void Close();
 
-  bool closed() const { return closed_; }
-  const absl::Status& status() const { return status_; }  // REQUIRES: the output is closed
   enum class Part { kAnswer, kWhole };
   // Returns the tokens for prompts of a model with tokenizer `reader`. Until the output is closed,
   // later calls return the same tokens and possibly more. Valid until the next call of Push, Close
@@ -106,7 +102,6 @@ class Output {
   size_t read_ = 0;                        // bytes that it has read
   std::optional<Start> answer_ = Start();  // unset: has not begun
   bool closed_ = false;
-  absl::Status status_;
 };
 
 }  // namespace baton

@@ -12,6 +12,8 @@ AgentOutput* OutputTable::Find(const RequestId& id) const {
 void OutputTable::Add(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
   output->producer = nullptr;
   output->expires = until;
+  output->bytes = output->text == nullptr ? 0 : output->text->bytes();
+  counts_.kept_bytes += output->bytes;
   expiries_.insert({until, id});
   outputs_[id] = std::move(output);
 }
@@ -19,7 +21,6 @@ void OutputTable::Add(const RequestId& id, std::unique_ptr<AgentOutput> output, 
 AgentOutput& OutputTable::Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
   AgentOutput& announced = *output;
   announced.state = AgentOutput::State::kAnnounced;
-  announced.text = nullptr;
   ++counts_.announced;
   Add(id, std::move(output), until);
   return announced;
@@ -27,9 +28,7 @@ AgentOutput& OutputTable::Announce(const RequestId& id, std::unique_ptr<AgentOut
 
 void OutputTable::Keep(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
   output->state = AgentOutput::State::kEnded;
-  output->bytes = output->text->bytes();
   ++counts_.kept;
-  counts_.kept_bytes += output->bytes;
   Add(id, std::move(output), until);
   for (auto next = expiries_.begin(); counts_.kept_bytes > limits_.kept_bytes && next != expiries_.end();) {
     const RequestId oldest = (next++)->second;
@@ -51,7 +50,7 @@ std::unique_ptr<AgentOutput> OutputTable::Drop(const RequestId& id) {
   expiries_.erase({output->expires, id});
   counts_.announced -= output->state == AgentOutput::State::kAnnounced;
   counts_.kept -= output->state == AgentOutput::State::kEnded;
-  counts_.kept_bytes -= output->bytes;
+  counts_.kept_bytes -= std::exchange(output->bytes, 0);
   outputs_.erase(found);
   return output;
 }
@@ -72,7 +71,8 @@ void OutputTable::CheckInvariants() const {
     counts.kept += output->state == AgentOutput::State::kEnded;
     counts.kept_bytes += output->bytes;
     BATON_CHECK(output->state != AgentOutput::State::kLive && output->producer == nullptr, id);
-    BATON_CHECK((output->text == nullptr) == (output->state == AgentOutput::State::kAnnounced), id);
+    BATON_CHECK(output->text != nullptr || output->state == AgentOutput::State::kAnnounced, id);
+    BATON_CHECK(output->former == nullptr, id);
     BATON_CHECK(expiries_.contains({output->expires, id}), id);
   }
   BATON_CHECK(counts == counts_ && expiries_.size() == outputs_.size(), "the counts of the outputs are wrong");

@@ -1,8 +1,7 @@
 // The outputs that no live request owns, and the reasons why submissions were refused.
 //
-// An output is in one of two states here. It is announced, if prompts refer to a request that no
-// client has submitted. It is kept for a while after its request ended. Each has a time from which
-// it expires.
+// An output is in one of two states here. It is announced, if prompts wait for a submission of its
+// request. It is kept for a while after its request ended. Each has a time from which it expires.
 //
 // I/O-free: the time comes in. Not thread-safe.
 #pragma once
@@ -27,7 +26,7 @@ struct AgentNode;
 
 // An output, and the streaming prompts that refer to it.
 struct AgentOutput {
-  // kAnnounced: prompts refer to a request that is not submitted yet.
+  // kAnnounced: prompts wait for a submission of the request.
   // kLive: the request is live, and owns the output.
   // kEnded: the request has ended.
   enum class State { kAnnounced, kLive, kEnded };
@@ -35,21 +34,32 @@ struct AgentOutput {
     bool operator()(const AgentNode* a, const AgentNode* b) const;
   };
   State state = State::kAnnounced;
-  AgentNode* producer = nullptr;             // kLive: the request that generates it; else null
-  std::unique_ptr<Output> text{};            // null if kAnnounced
+  AgentNode* producer = nullptr;  // kLive: the request that generates it; else null
+  // kAnnounced: the output of the last attempt, which failed. Null: no attempt was accepted.
+  std::unique_ptr<Output> text{};
+  // kLive: the output of the attempt before, until this one has tokens or ends. Null: none.
+  std::unique_ptr<Output> former{};
   std::set<AgentNode*, ById> downstreams{};  // streaming prompts that refer to it
   // References of clients' prompts to it that are not settled.
   int64_t needs = 0;
   absl::Time expires = absl::InfiniteFuture();
   // Value of `expires` before the request was submitted.
   absl::Time announced_until = absl::InfiniteFuture();
-  // kAnnounced: why the last submission was refused. OK if none was.
-  absl::Status refusal{};
+  // kAnnounced: why the last submission was refused or failed. OK if there was none.
+  // kEnded: the status of the request.
+  absl::Status status{};
   std::string agent{};  // the agent name of the last submission; empty: none
   // The number of the last accepted submission, counted since the first or the last success.
   int32_t attempt = 0;
   bool is_value = false;
+  uint64_t serial = 0;  // drawn for each accepted submission
+  // Live requests whose outputs only the last attempt needed, which failed: ids and serials. The
+  // next attempt may need them.
+  std::vector<std::pair<RequestId, uint64_t>> spared{};
   int64_t bytes = 0;  // as counted in kept_bytes
+
+  // The output that prompts use now. Null: none.
+  Output* readable() const { return former == nullptr ? text.get() : former.get(); }
 };
 
 class OutputTable {
@@ -63,7 +73,7 @@ class OutputTable {
   // Returns null if the table has no such output.
   AgentOutput* Find(const RequestId& id) const;
   // Adds an announced output. Its request must be submitted before `until`. REQUIRES: the table has
-  // no output with this id.
+  // no output with this id, and text is null or closed.
   AgentOutput& Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until);
   // Adds the output of an ended request. If there are too many bytes, drops those that expire first
   // and that no prompt refers to. REQUIRES: as Announce.

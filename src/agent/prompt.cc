@@ -39,14 +39,17 @@ void Prompt::Discard(size_t index) {
 }
 
 bool Prompt::Replace(size_t index, std::vector<TokenId> tokens) {
-  const bool restarts = waits_for() == index && taken_ > 0;
+  const bool restarts = Rewind(index);
   Settle(index);
   references_[index].replaced = std::move(tokens);
-  if (restarts) {
-    at_ = position_ = taken_ = 0;
-    given_ = 0;
-  }
   return restarts;
+}
+
+bool Prompt::Rewind(size_t index) {
+  if (waits_for() != index || taken_ == 0) return false;
+  at_ = position_ = taken_ = 0;
+  given_ = 0;
+  return true;
 }
 
 void Prompt::Cut(size_t index, std::vector<TokenId> tokens) {

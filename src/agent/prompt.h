@@ -92,6 +92,9 @@ class Prompt {
   // already returned a part of the output. Then all tokens that Take has returned are void, and the
   // prompt starts again.
   bool Replace(size_t index, std::vector<TokenId> tokens);
+  // Voids the output so far, because another attempt of its request generates it again. Returns
+  // true in the case of Replace. REQUIRES: the reference is not settled.
+  bool Rewind(size_t index);
   // Settles the reference with the output so far. `tokens` begins with the tokens of the output
   // that Take has returned.
   void Cut(size_t index, std::vector<TokenId> tokens);

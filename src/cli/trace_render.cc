@@ -112,6 +112,13 @@ std::string SumsTable(const v1::TraceResponse& trace) {
   return text;
 }
 
+// Returns the number of the attempt, except for the first, and the error.
+std::string RemarkOn(const v1::TracedRequest& request) {
+  const std::string error = absl::StrCat(request.refused() ? "refused: " : "", Printable(request.error()));
+  if (request.attempt() <= 1) return error;
+  return absl::StrCat("attempt ", request.attempt(), error.empty() ? "" : ": ", error);
+}
+
 }  // namespace
 
 std::string RenderHtml(const std::string& workflow, const v1::TraceResponse& trace) {
@@ -157,11 +164,8 @@ std::string RenderText(const std::string& workflow, const v1::TraceResponse& tra
     absl::StrAppend(&text, Column(lane.name), " |", Bar(trace, lane), "|",
                     absl::StrFormat(" %12s", Milliseconds(trace.requests(lane.requests.back()).ended_us())), "\n");
     for (const int request : lane.requests) {
-      const std::string& error = trace.requests(request).error();
-      const char* refused = trace.requests(request).refused() ? "refused: " : "";
-      if (!error.empty()) {
-        absl::StrAppend(&text, std::string(kNameColumns, ' '), "  ", refused, Printable(error), "\n");
-      }
+      const std::string remark = RemarkOn(trace.requests(request));
+      if (!remark.empty()) absl::StrAppend(&text, std::string(kNameColumns, ' '), "  ", remark, "\n");
       const std::string& waits_for = trace.requests(request).waits_for();
       if (waits_for.empty()) continue;
       absl::StrAppend(&text, std::string(kNameColumns, ' '), "  waits for ", Printable(waits_for), "\n");

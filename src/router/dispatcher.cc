@@ -574,7 +574,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   lives_.Keep(request, outcome);
   EndContext(contexts_, request.asked, outcome.status.ok() ? request.prefilled_by : "", now);
   request.prefill_hint ? graph_.EndedWithoutOutput(request.node)
-                       : graph_.Ended(request.node, request.ForDownstreams(outcome.status), now);
+                       : graph_.Ended(request.node, request.ForDownstreams(outcome.status), now, outcome.retry_after);
   const bool cut_off = !outcome.status.ok() || outcome.finish != FinishReason::kStop;
   lengths_.Learn(SourceOf(request.asked), request.completion_tokens, cut_off);
   if (workload_) workload_->Ended(request, now);

@@ -262,8 +262,8 @@ SimulatedCluster::Ran& SimulatedCluster::NoteArrival(const RequestId& id) {
 
 void SimulatedCluster::Submit(size_t client, SimulatedRequest request, std::function<void()> ended) {
   const RequestId id = request.id;
-  BATON_CHECK(!ran_.contains(id), id);
-  Ran& ran = ran_[id];
+  BATON_CHECK(!live_.contains(id), id);
+  Ran& ran = ran_[id] = Ran();
   ran.client = absl::StrCat("client", client);
   ran.submitted = ran.last_arrival = Now();
   BeginReports();

@@ -1,6 +1,7 @@
 // Random agent graphs, with values among the requests. Whatever the order in which outputs arrive,
 // each prompt is equal to that of a sequential run, which ends upstream requests first. Tokens that
-// were reported early are its prefix.
+// were reported early are its prefix. Some announced requests fail and are submitted again, with
+// another output.
 #include <algorithm>
 #include <random>
 
@@ -47,11 +48,15 @@ class RandomGraph {
       REQUIRE(reported.failure.ok());
       REQUIRE(reported.complete);
       REQUIRE(reported.tokens == Sequential(agent));
+      restarted += reported.restarts;
     }
     world_.Advance(absl::Hours(1));
     const auto counts = world_.graph.counts();
     CHECK(counts.streaming + counts.announced + counts.kept + counts.kept_bytes == 0);
   }
+
+  int failed = 0;     // attempts
+  int restarted = 0;  // prompts, because of them
 
  private:
   int Below(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
@@ -76,14 +81,37 @@ class RandomGraph {
       }
     }
     agent.spec.segments.back() = TextIds(*agent.tokenizer, "!");
-    agent.text = Words(60);
-    agent.made = TextIds(*agent.tokenizer, agent.text);
     agent.is_value = Below(4) == 0;
     agent.is_text = agent.is_value && Below(2) == 0;
+    DrawOutput(agent);
+    return agent;
+  }
+  void DrawOutput(Agent& agent) {
+    agent.text = Words(60);
+    agent.made = TextIds(*agent.tokenizer, agent.text);
     // The stop string may begin anywhere, also within a token.
     if (!agent.is_value && Below(3) == 0)
       agent.text.resize(static_cast<size_t>(Below(static_cast<int>(agent.text.size()) + 1)));
-    return agent;
+  }
+
+  // Returns whether a prompt waits for the agent's output.
+  bool IsAwaited(const Agent& agent) {
+    return std::ranges::any_of(agents_, [&](const Agent& other) {
+      const bool refers = std::ranges::any_of(other.spec.segments, [&](const PromptSegment& segment) {
+        const auto* reference = std::get_if<Reference>(&segment);
+        return reference != nullptr && reference->upstream == agent.spec.id;
+      });
+      return refers && other.submitted && !world_.reported.at(other.spec.id).complete;
+    });
+  }
+  // Ends the attempt. The next one has another output.
+  void Fail(Agent& agent) {
+    world_.End(agent.spec.id, absl::UnavailableError("lost"));
+    ++failed;
+    agent.submitted = false;
+    agent.shown = agent.reported = 0;
+    DrawOutput(agent);
+    if (Below(2) == 0) world_.Refuse(agent.spec.id, absl::ResourceExhaustedError("full"));
   }
 
   void Step() {
@@ -96,8 +124,10 @@ class RandomGraph {
                            return reference == nullptr || Named(reference->upstream).submitted;
                          });
       if (!ready) return;
-      REQUIRE(world_.Submit(agent.spec).ok());
+      REQUIRE(world_.Submit(agent.spec) == absl::OkStatus());
       agent.submitted = true;
+    } else if (announce_ && !agent.ended && Below(10) == 0 && IsAwaited(agent)) {
+      Fail(agent);
     } else if (!agent.ended && world_.reported.at(agent.spec.id).complete) {
       Grow(agent);
     }
@@ -184,7 +214,12 @@ class RandomGraph {
 };
 
 TEST_CASE("AgentGraph gives the prompts of a sequential run in random graphs") {
-  ForEachWorld<RandomGraph>(1000, [](const RandomGraph&) {});
+  int failed = 0, restarted = 0;
+  const Seeds seeds = ForEachWorld<RandomGraph>(1000, [&](const RandomGraph& graph) {
+    failed += graph.failed;
+    restarted += graph.restarted;
+  });
+  if (seeds.all()) CHECK((failed > 500 && restarted > 100));
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ Ids Answer(Tags tags, Thinking thinking, const std::string& written, std::mt1993
   }
   text += detokenizer.Finish();
   output.Push({}, std::string_view(text).substr(shown));
-  output.Close(absl::OkStatus());
+  output.Close();
   const auto all = output.TokensFor(reader, Output::Part::kAnswer);
   REQUIRE(std::ranges::equal(known, all.first(known.size())));
   return {all.begin(), all.end()};
@@ -112,7 +112,7 @@ TEST_CASE("Output that ends inside its thoughts has no answer") {
   Output output(ByteTokens());
   output.BeginAfter({}, Thinking::kMay);
   output.Push(TextIds(ByteTokens(), "<think>hm"), "<think>hm");
-  output.Close(absl::OkStatus());
+  output.Close();
   CHECK(output.TokensFor(ByteTokens(), Output::Part::kAnswer).empty());
   CHECK(output.TokensFor(ByteTokens(), Output::Part::kWhole).size() == 9);
 }

@@ -207,6 +207,22 @@ TEST_CASE("RenderText shows refused requests and the sums of each agent") {
   CHECK(text.find('\x1b') == text.npos);
 }
 
+TEST_CASE("RenderText and RenderEvents number the attempts of an id") {
+  v1::TraceResponse trace = Two();
+  trace.mutable_requests(0)->set_attempt(1);
+  trace.mutable_requests(0)->set_error("UNAVAILABLE: lost");
+  v1::TracedRequest& again = AddRequest(trace, "up-1", "writer", 4000, 6000);
+  again.set_attempt(2);
+  v1::TracedRequest& third = AddRequest(trace, "up-1", "writer", 6000, 7000);
+  third.set_attempt(3);
+  third.set_error("INTERNAL: broken");
+  const std::string text = RenderText("w", trace);
+  CHECK(text.find("  UNAVAILABLE: lost\n") != text.npos);
+  CHECK(text.find("  attempt 2\n") != text.npos);
+  CHECK(text.find("  attempt 3: INTERNAL: broken\n") != text.npos);
+  CHECK(RenderEvents("w", trace).find(R"("attempt":3)") != std::string::npos);
+}
+
 TEST_CASE("All renderers draw an empty trace and a trace without length") {
   v1::TraceResponse trace;
   AddRequest(trace, "r", "", 0, 0);

@@ -1,4 +1,7 @@
 // Tests of a workflow's trace through a router with real sockets. The workers are fakes.
+#include <algorithm>
+#include <utility>
+
 #include "await.h"
 #include "router_cluster.h"
 
@@ -98,6 +101,43 @@ TEST_CASE("A trace shows which request waited for which, live and afterwards") {
   REQUIRE(second.upstreams_size() == 1);
   CHECK(second.upstreams(0) == 0);
   CHECK(second.usage().prompt_tokens() == 18);
+}
+
+TEST_CASE("A trace shows which attempt of an upstream request a prompt used") {
+  Cluster c;
+  Call first(c, Request("up", "writer"));
+  PassPrefill(c, "up");
+  const auto reader = [](const std::string& id, bool announced) {
+    v1::GenerateRequest request = Request(id, "reader");
+    v1::OutputOf& reference = *request.mutable_segments()->add_segments()->mutable_output_of();
+    reference.set_request_id("up");
+    reference.set_announced(announced);
+    reference.set_on_failure(v1::OutputOf::ON_FAILURE_PARTIAL);
+    return request;
+  };
+  Call early(c, reader("early", false));
+  REQUIRE(c.prefill->Next().prefill().open());
+  Call waits(c, reader("waits", true));
+  REQUIRE(c.prefill->Next().prefill().open());
+  c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("up", absl::UnavailableError("lost")));
+  CHECK(absl::IsUnavailable(first.Finish().status));
+  CHECK(c.prefill->Next().append().last());
+  Call second(c, Request("up", "writer"));
+  PassPrefill(c, "up");
+  c.decode->Send(TokensEvent("up", "abcd", FinishReason::kStop));
+  CHECK(second.Finish().final.attempt() == 2);
+  CHECK(c.prefill->Next().append().last());
+
+  const Traced traced = TraceOf(c, "w");
+  REQUIRE(traced.trace.requests_size() == 4);
+  for (const auto& [id, attempt] : {std::pair("early", 1), {"waits", 2}}) {
+    INFO(id);
+    const auto& requests = traced.trace.requests();
+    const auto found = std::ranges::find(requests, id, [](const auto& request) { return request.request_id(); });
+    REQUIRE(found->upstreams_size() == 1);
+    CHECK(requests.Get(found->upstreams(0)).request_id() == "up");
+    CHECK(requests.Get(found->upstreams(0)).attempt() == attempt);
+  }
 }
 
 TEST_CASE("A trace contains the reason of a failed request") {

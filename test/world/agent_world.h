@@ -86,8 +86,8 @@ class AgentWorld {
     Drain();
   }
   void Made(const RequestId& id, std::string_view text) { Made(id, text, text); }
-  void End(const RequestId& id, absl::Status status = absl::OkStatus()) {
-    graph.Ended(Node(id), status, now);
+  void End(const RequestId& id, absl::Status status = absl::OkStatus(), absl::Duration retry_after = {}) {
+    graph.Ended(Node(id), status, now, retry_after);
     Drain();
   }
   // Begins a value. It is a text if there is no tokenizer.

@@ -146,8 +146,10 @@ class RandomRequests {
       failed.request_id = request.worker_id;
       // The router places a request again that found no room.
       failed.no_room_to_decode = Below(2) == 0;
+      // Prompts that announced an UNAVAILABLE request would wait for another attempt, as in
+      // agent_random_test.
       failed.status =
-          failed.no_room_to_decode ? absl::ResourceExhaustedError("no room") : absl::UnavailableError("by chance");
+          failed.no_room_to_decode ? absl::ResourceExhaustedError("no room") : absl::InternalError("by chance");
       for (const char* worker : {kP, kD}) dispatcher_.Reported(worker, failed, now_);
       request.complete = request.decoding = false;  // until a worker receives it again
     } else if (what == 5 && Below(2) == 0) {
@@ -565,7 +567,7 @@ TEST_CASE("Dispatcher builds each prompt from its own segments in random runs") 
   });
   if (!seeds.all()) return;
   for (const char* end : {"done", "prefill-only", "placed again", "queued", "in prefill", "in the decode queue",
-                          "in the first step", "CANCELLED", "UNAVAILABLE", "ABORTED", "unneeded"}) {
+                          "in the first step", "CANCELLED", "INTERNAL", "ABORTED", "unneeded"}) {
     INFO(end);
     CHECK(ends.contains(end));
   }

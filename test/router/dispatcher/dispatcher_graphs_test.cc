@@ -1,4 +1,4 @@
-// Live requests whose output no other request needs.
+// Requests whose output no other request needs, and requests that are submitted again.
 #include <algorithm>
 #include <vector>
 
@@ -68,6 +68,56 @@ TEST_CASE("Dispatcher cancels a detached request when no request waits for its o
   CHECK((*d).core().live_requests() == 0);
   const Lines lines = d.Take();
   CHECK(std::ranges::count(lines, "prefill-1: cancel up#ab.1") == 1);
+}
+
+// Runs a request of the workflow "w" until it has generated `text`.
+void Generate(Driven& d, const RequestId& id, const std::string& text, std::optional<FinishReason> finish) {
+  ClientRequest request = d.Request(id, "ab", 40);
+  request.workflow = "w";
+  REQUIRE(d.Submit(request).ok());
+  d.Take();
+  d.Prefilled(id);
+  d.Made(d.NameOf(id), text, finish);
+}
+
+TEST_CASE("Dispatcher gives a waiting prompt the output of the attempt that succeeds") {
+  Driven d;
+  ClientRequest down = d.Request("down", "");
+  down.workflow = "w";
+  down.prompt.segments = {std::vector<TokenId>{'<'}, Reference{.upstream = "up", .announced = true}};
+  REQUIRE(d.Submit(down).ok());
+  Generate(d, "up", "0123456789abcdefghij", std::nullopt);
+  CHECK(std::ranges::count(d.Take(), "prefill-1: append down#ab.1 <0123456789abcdef") == 1);
+  (*d).Reported(kD, RequestFailed{d.NameOf("up"), absl::UnavailableError("broken"), {}, false}, d.now);
+  Lines lines = d.Take();
+  CHECK(std::ranges::count(lines, "up ends UNAVAILABLE, 20 tokens") == 1);
+  CHECK((*d).core().live_requests() == 1);
+
+  d.now += absl::Seconds(5);
+  Generate(d, "up", "xyz", FinishReason::kStop);
+  lines = d.Take();
+  CHECK(std::ranges::count(lines, "prefill-1: close down#ab.1 <xyz") == 1);
+  std::vector<int32_t> attempts;
+  for (const auto& life : (*d).lives().Of("w", "", d.now)) {
+    if (life->outcome.id == "up") attempts.push_back(life->outcome.attempt);
+    if (life->outcome.id == "down") CHECK(life->upstream_attempts == std::vector<int32_t>{2});
+  }
+  CHECK(attempts == std::vector<int32_t>{1, 2});
+}
+
+TEST_CASE("Dispatcher ends a waiting prompt when no further attempt comes") {
+  Driven d;
+  ClientRequest down = d.Request("down", "");
+  down.prompt.segments = {Reference{.upstream = "up", .announced = true}};
+  REQUIRE(d.Submit(down).ok());
+  Generate(d, "up", "y", std::nullopt);
+  (*d).Reported(kD, RequestFailed{d.NameOf("up"), absl::UnavailableError("broken"), {}, false}, d.now);
+  d.now += AgentLimits().wait_retry - absl::Nanoseconds(1);
+  (*d).Tick(d.now);
+  CHECK((*d).core().live_requests() == 1);
+  d.now += absl::Nanoseconds(1);
+  (*d).Tick(d.now);
+  CHECK(std::ranges::count(d.Take(), "down ends UNAVAILABLE, 0 tokens") == 1);
 }
 
 }  // namespace

@@ -1,0 +1,91 @@
+"""A run dies with its worker and is started again, while another run waits for its output."""
+
+import asyncio
+import time
+import unittest
+
+import grpc
+from baton_client import AsyncClient, BatonError, Client, Sampling
+from serving import MODEL, PROGRAM, Process
+
+LONG = Sampling(temperature=0, repetition_penalty=1, max_tokens=400, ignore_eos=True)
+SHORT = Sampling(temperature=0, repetition_penalty=1, max_tokens=16, ignore_eos=True)
+
+
+class RetryTest(unittest.TestCase):
+    def start(self, role, *flags, **until):
+        process = Process(PROGRAM.with_name(f"baton-{role}"), "--model", MODEL, *flags, **until)
+        self.addCleanup(process.kill)
+        return process
+
+    def start_worker(self, role, address="127.0.0.1:0"):
+        return self.start(role, "--listen", address, "--threads", "1", "--kv-memory-mb", "64", until="^listening on")
+
+    def setUp(self):
+        prefill, self.decode = (self.start_worker(role) for role in ("prefill", "decode"))
+        self.router = self.start("router", "--listen", "127.0.0.1:0", "--worker-wait", "1", "--announced-retry", "60",
+                                 "--prefill-workers", prefill.grpc, "--decode-workers", self.decode.grpc)
+
+    def start_decode_again(self):
+        self.decode = self.start_worker("decode", self.decode.grpc)
+
+    def check(self, trace, draft, reader, second, read, undisturbed):
+        self.assertEqual((second.attempt, second.token_ids), (2, undisturbed[0].token_ids))
+        self.assertEqual(read.token_ids, undisturbed[1].token_ids)
+        self.assertEqual([request.attempt for request in trace.requests if request.request_id == draft.id], [1, 2])
+        [traced] = [request for request in trace.requests if request.request_id == reader.id]
+        self.assertEqual((traced.upstreams, traced.upstream_attempts), ((draft.id,), (2,)))
+
+    def test_a_prompt_has_the_output_of_the_second_attempt(self):
+        with Client(self.router.grpc) as client:
+            flow = client.workflow("w")
+            alone = flow.agent("alone", "Once", sampling=LONG)
+            undisturbed = alone.result(), flow.agent("reader", "Read: ", alone, sampling=SHORT).result()
+            died = None
+            while died is None:  # the run may end before its worker
+                draft = flow.announce("draft")
+                reader = flow.agent("reader", "Read: ", draft, sampling=SHORT)
+                first = flow.agent(draft, "Once", sampling=LONG)
+                next(first.chunks())
+                self.decode.kill()
+                try:
+                    first.result()
+                except BatonError as error:
+                    died = error
+                self.start_decode_again()
+            self.assertEqual(died.code, grpc.StatusCode.UNAVAILABLE)
+            while not client.models()[0].ready:
+                time.sleep(0.01)
+            second = flow.agent(draft, "Once", sampling=LONG)
+            results = second.result(), reader.result()
+            self.check(flow.trace(), draft, reader, *results, undisturbed)
+
+    def test_an_asyncio_program_starts_a_run_again_too(self):
+        asyncio.run(self.start_again())
+
+    async def start_again(self):
+        async with AsyncClient(self.router.grpc) as client:
+            flow = client.workflow("w")
+            alone = flow.agent("alone", "Once", sampling=LONG)
+            undisturbed = await alone.result(), await flow.agent("reader", "Read: ", alone, sampling=SHORT).result()
+            died = None
+            while died is None:
+                draft = flow.announce("draft")
+                reader = flow.agent("reader", "Read: ", draft, sampling=SHORT)
+                first = flow.agent(draft, "Once", sampling=LONG)
+                await anext(aiter(first.chunks()))
+                self.decode.kill()
+                try:
+                    await first.result()
+                except BatonError as error:
+                    died = error
+                self.start_decode_again()
+            while not (await client.models())[0].ready:
+                await asyncio.sleep(0.01)
+            second = flow.agent(draft, "Once", sampling=LONG)
+            results = await second.result(), await reader.result()
+            self.check(await flow.trace(), draft, reader, *results, undisturbed)
+
+
+if __name__ == "__main__":
+    unittest.main()

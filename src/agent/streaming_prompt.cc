@@ -1,0 +1,99 @@
+#include "agent/streaming_prompt.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/scoped_id.h"
+#include "agent/upstream_failure.h"
+#include "kv/block_layout.h"
+
+namespace baton {
+namespace {
+
+Output::Part PartOf(const Reference& reference) {
+  return reference.with_reasoning ? Output::Part::kWhole : Output::Part::kAnswer;
+}
+
+}  // namespace
+
+bool StreamingPrompt::WaitsFor(AgentOutput& output) const {
+  return !std::ranges::all_of(upstreams.at(&output), [&](size_t i) { return prompt.settled(i); });
+}
+
+bool StreamingPrompt::WaitsForSubmission(AgentOutput& output) const {
+  return std::ranges::any_of(upstreams.at(&output),
+                             [&](size_t i) { return prompt.reference(i).announced && !prompt.settled(i); });
+}
+
+void StreamingPrompt::Unlink(AgentOutput& output) {
+  for (const size_t i : upstreams.at(&output)) sources[i] = nullptr;
+  upstreams.erase(&output);
+}
+
+std::string StreamingPrompt::AgentOf(size_t index) const {
+  const std::string& agent = prompt.settled(index) ? settled_agents[index] : sources[index]->agent;
+  return agent.empty() ? NameOf(prompt.reference(index).upstream) : agent;
+}
+
+absl::StatusOr<bool> StreamingPrompt::Settle(size_t index, const absl::Status& status) {
+  const Reference& reference = prompt.reference(index);
+  const AgentOutput* upstream = sources[index];
+  Output* text = upstream == nullptr ? nullptr : upstream->readable();
+  // A later submission does not change the name, which the prompt may have already.
+  if (upstream != nullptr) settled_agents[index] = upstream->agent;
+  if (!status.ok() && reference.on_failure == OnFailure::kAbort) {
+    if (!prompt.may_discard()) return UpstreamFailed(reference.upstream, status, prompt.spec().first);
+    prompt.Discard(index);
+  } else if (!status.ok() && reference.on_failure == OnFailure::kSubstitute) {
+    const bool restarts = prompt.Replace(index, reference.substitute);
+    if (restarts) unreported.clear();
+    return restarts;
+  } else if (upstream != nullptr && upstream->state == AgentOutput::State::kEnded) {
+    prompt.Settle(index);
+  } else {
+    const auto so_far =
+        text == nullptr ? std::span<const TokenId>() : text->TokensFor(*prompt.spec().tokenizer, PartOf(reference));
+    prompt.Cut(index, std::vector<TokenId>(so_far.begin(), so_far.end()));
+  }
+  return false;
+}
+
+bool StreamingPrompt::Rewind(AgentOutput& output) {
+  bool restarts = false;
+  for (const size_t i : upstreams.at(&output)) restarts |= !prompt.settled(i) && prompt.Rewind(i);
+  if (restarts) unreported.clear();
+  return restarts;
+}
+
+absl::StatusOr<StreamingPrompt::Tokens> StreamingPrompt::Next() {
+  const auto fresh = prompt.Take(
+      [&](size_t reference) {
+        Output* output = sources[reference]->readable();
+        return output == nullptr ? std::span<const TokenId>()
+                                 : output->TokensFor(*prompt.spec().tokenizer, PartOf(prompt.reference(reference)));
+      },
+      [&](size_t reference) { return AgentOf(reference); });
+  unreported.insert(unreported.end(), fresh.begin(), fresh.end());
+  if (prompt.given() > prompt.spec().most_tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(prompt.spec().path, ": with the outputs it refers to it has at least ", prompt.given(),
+                     " tokens, limit ", prompt.spec().most_tokens, prompt.spec().most_tokens_reason));
+  }
+  if (prompt.complete()) {
+    if (prompt.given() == 0) {
+      return absl::InvalidArgumentError(prompt.spec().path + ": is empty, expected at least one token");
+    }
+    return Tokens{std::move(unreported), true};
+  }
+  // Prefill makes no KV of a prompt's last token, and any token so far may be the last. A block
+  // therefore counts as complete once the token after it exists.
+  const int64_t report = std::ssize(unreported) - (prompt.given() + kBlockTokens - 1) % kBlockTokens;
+  if (report <= 0 || prompt.given() <= kBlockTokens) return Tokens{};
+  Tokens next{{unreported.begin(), unreported.begin() + report}, false};
+  unreported.erase(unreported.begin(), unreported.begin() + report);
+  return next;
+}
+
+}  // namespace baton

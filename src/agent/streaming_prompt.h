@@ -1,0 +1,60 @@
+// A prompt some of whose references are unfinished, and the outputs that it refers to.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "agent/output_table.h"
+#include "agent/prompt.h"
+#include "base/ids.h"
+
+namespace baton {
+
+struct StreamingPrompt {
+  Prompt prompt;
+  std::vector<TokenId> unreported{};
+  std::vector<absl::Time> deadlines{};  // by reference
+  // By reference. Null if the graph has dropped the output; the reference is settled then.
+  std::vector<AgentOutput*> sources{};
+  // By reference. The agent name of its output when the reference was settled.
+  std::vector<std::string> settled_agents{};
+  // By reference. Whether it counts in AgentOutput::needs.
+  std::vector<bool> needs{};
+  // The indexes of the references to each output.
+  absl::flat_hash_map<AgentOutput*, std::vector<size_t>> upstreams{};
+
+  // Returns whether the prompt waits for the output.
+  bool WaitsFor(AgentOutput& output) const;
+  // Returns whether the prompt waits for the output, and would wait for another submission of its
+  // request.
+  bool WaitsForSubmission(AgentOutput& output) const;
+  // Removes an output that is about to be deleted. REQUIRES: all references to it are settled.
+  void Unlink(AgentOutput& output);
+
+  // Settles a reference after its output has ended or its timeout has passed. This may discard
+  // other references. Returns true if all tokens that Next returned are void. Returns an error if
+  // the prompt fails. REQUIRES: the reference is not settled.
+  absl::StatusOr<bool> Settle(size_t index, const absl::Status& status);
+  // Voids what the prompt took of an output that is not settled. Returns as Settle.
+  bool Rewind(AgentOutput& output);
+
+  // Tokens that follow those returned before. If `complete`, they are the last.
+  struct Tokens {
+    std::vector<TokenId> tokens{};
+    bool complete = false;
+  };
+  // Returns the tokens to report now. There may be none. Returns an error if the prompt is empty or
+  // too long.
+  absl::StatusOr<Tokens> Next();
+
+ private:
+  // Returns the name that stands for AgentName.
+  std::string AgentOf(size_t index) const;
+};
+
+}  // namespace baton

@@ -1,0 +1,191 @@
+// Requests that fail and are submitted again, while prompts wait for their outputs.
+#include "base/root_cause.h"
+#include "base/strings.h"
+#include "world/agent_world.h"
+
+namespace baton {
+namespace {
+
+using Code = absl::StatusCode;
+
+constexpr char kFirstText[] = "0123456789abcdefghij";
+
+Reference Announced(const RequestId& upstream, OnFailure on_failure = OnFailure::kAbort, bool announced = true) {
+  return {.upstream = upstream, .announced = announced, .on_failure = on_failure, .substitute = Bytes("none")};
+}
+
+void Begin(AgentWorld& world, const RequestId& id, std::string_view text) {
+  REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
+  world.Made(id, text);
+}
+
+TEST_CASE("AgentGraph gives prompts the output of the attempt that succeeds") {
+  AgentWorld world;
+  const Code code = GENERATE(Code::kUnavailable, Code::kResourceExhausted);
+  const std::string before = GENERATE("", "<");
+  REQUIRE(world.Submit(Spec("b", {Bytes(before), Announced("a"), Bytes(">")})).ok());
+  REQUIRE(world.Submit(Spec("c", {Announced("never"), Announced("a")})).ok());
+  Begin(world, "a", kFirstText);
+  CHECK(world.Text("b").size() > 16);
+  world.End("a", absl::Status(code, "lost"));
+  CHECK(world.graph.counts().announced == 2);
+  CHECK(world.reported["b"].restarts == 0);
+
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  CHECK(world.reported["b"].restarts == 0);
+  world.Made("a", "01");
+  CHECK(world.reported["b"].restarts == 1);
+  CHECK(world.Text("b").empty());
+  world.Made("a", "23456789ABCDEFGHIJ");
+  world.End("a");
+  CHECK(world.Text("b") == before + "0123456789ABCDEFGHIJ>");
+  // This prompt had taken no token of the first attempt.
+  world.Refuse("never", absl::InvalidArgumentError("why"));
+  CHECK(world.reported["c"].restarts == 0);
+  CHECK(world.Node("a").attempt == 2);
+  CHECK(world.Node("b").used_attempts.at("a") == 2);
+}
+
+TEST_CASE("AgentGraph waits for another attempt for the retry delay and wait_retry") {
+  AgentWorld world({.wait_retry = absl::Seconds(10)});
+  for (const auto& [id, on_failure] :
+       {std::pair("abort", OnFailure::kAbort), {"partial", OnFailure::kPartial}, {"instead", OnFailure::kSubstitute}}) {
+    REQUIRE(world.Submit(Spec(id, {Bytes("<"), Announced("a", on_failure), Bytes(">")})).ok());
+  }
+  Begin(world, "a", kFirstText);
+  const std::string so_far = world.Text("partial");
+  world.End("a", absl::UnavailableError("lost"), absl::Seconds(5));
+  world.Advance(absl::Seconds(15) - absl::Nanoseconds(1));
+  CHECK(world.graph.counts().streaming == 3);
+  SECTION("and an attempt without tokens changes nothing") {
+    REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+    world.Advance(absl::Minutes(5));
+    CHECK(world.graph.counts().streaming == 3);
+    world.End("a", absl::UnavailableError("lost"), absl::Seconds(5));
+    world.Advance(absl::Seconds(15));
+    CHECK(world.reported["instead"].restarts == 1);
+  }
+  SECTION("and no attempt comes") { world.Advance(absl::Nanoseconds(1)); }
+  SECTION("and another attempt is refused") {
+    world.Refuse("a", absl::UnavailableError("full"), absl::Seconds(1));
+    world.Advance(absl::Seconds(11) - absl::Nanoseconds(1));
+    CHECK(world.graph.counts().streaming == 3);
+    world.Refuse("a", absl::InvalidArgumentError("wrong"));
+    CHECK(RootCauseOf(world.reported["abort"].failure)->message == "wrong");
+  }
+  CHECK_FALSE(world.reported["abort"].failure.ok());
+  CHECK(world.Text("partial") == "<" + std::string(kFirstText) + ">");
+  CHECK(world.reported["partial"].restarts == 0);
+  CHECK(world.Text("partial").starts_with(so_far));
+  CHECK(world.Text("instead") == "<none>");
+  // The output so far is kept, as that of any failed request.
+  REQUIRE(world.Submit(Spec("late", {Announced("a", OnFailure::kPartial, false)})).ok());
+  CHECK(world.Text("late") == kFirstText);
+  world.Advance(AgentLimits().keep_output + absl::Minutes(1));
+  CHECK(world.graph.counts().kept_bytes == 0);
+}
+
+TEST_CASE("AgentGraph settles references without announced when an attempt fails") {
+  AgentWorld world;
+  Begin(world, "a", kFirstText);
+  REQUIRE(world.Submit(Spec("waits", {Announced("a")})).ok());
+  REQUIRE(world.Submit(Spec("abort", {Announced("a", OnFailure::kAbort, false)})).ok());
+  REQUIRE(world.Submit(Spec("both", {Announced("a", OnFailure::kPartial, false), Bytes("+"), Announced("a")})).ok());
+  world.End("a", absl::UnavailableError("lost"));
+  CHECK(world.reported["abort"].failure.code() == Code::kUnavailable);
+  CHECK(world.reported["waits"].failure.ok());
+  // The same holds for later prompts.
+  REQUIRE(world.Submit(Spec("late", {Announced("a", OnFailure::kPartial, false)})).ok());
+  CHECK(world.Text("late") == kFirstText);
+  REQUIRE(world.Submit(Spec("later", {Announced("a")})).ok());
+  Begin(world, "a", "new");
+  world.End("a");
+  for (const char* id : {"waits", "later"}) CHECK(world.Text(id) == "new");
+  CHECK(world.Text("both") == std::string(kFirstText) + "+new");
+}
+
+TEST_CASE("AgentGraph waits for no other attempt after a failure that may not be retried") {
+  for (const Code code : {Code::kCancelled, Code::kDeadlineExceeded, Code::kInvalidArgument, Code::kInternal}) {
+    AgentWorld world;
+    Begin(world, "a", kFirstText);
+    REQUIRE(world.Submit(Spec("b", {Announced("a")})).ok());
+    world.End("a", absl::Status(code, "why"));
+    CHECK(world.reported["b"].failure.code() == Code::kAborted);
+    CHECK(world.graph.counts().announced == 0);
+    // A further submission has the next number all the same.
+    Begin(world, "a", "y");
+    CHECK(world.Node("a").attempt == 2);
+    world.End("a");
+    Begin(world, "a", "y");
+    CHECK(world.Node("a").attempt == 1);
+  }
+}
+
+TEST_CASE("AgentGraph applies the timeout of a reference while it waits for another attempt") {
+  AgentWorld world;
+  Reference reference = Announced("a", OnFailure::kPartial);
+  reference.timeout = absl::Seconds(3);
+  REQUIRE(world.Submit(Spec("b", {reference, Bytes("!")})).ok());
+  Begin(world, "a", kFirstText);
+  world.End("a", absl::UnavailableError("lost"));
+  if (GENERATE(false, true)) REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  world.Advance(absl::Seconds(3));
+  CHECK(world.Text("b") == std::string(kFirstText) + "!");
+}
+
+TEST_CASE("AgentGraph keeps the upstreams of a failed request for its next attempt") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("root", {Bytes("x")})).ok());
+  REQUIRE(world.Submit(Spec("c", {Announced("a")})).ok());
+  REQUIRE(world.Submit(Spec("a", {Announced("root")})).ok());
+  world.End("a", absl::UnavailableError("lost"));
+  const auto is_live = [&](const RequestId& id) { return world.Node(id).output != nullptr; };
+  CHECK(is_live("root"));
+  SECTION("which needs them") {
+    REQUIRE(world.Submit(Spec("a", {Announced("root")})).ok());
+    world.Made("root", "y");
+    world.End("root");
+    CHECK(world.Text("a") == "y");
+  }
+  SECTION("which ends without them") {
+    Begin(world, "a", "y");
+    CHECK(is_live("root"));
+    world.End("a");
+    CHECK(world.reported["root"].failure.code() == Code::kCancelled);
+  }
+  SECTION("which does not come") {
+    world.Advance(AgentLimits().wait_retry);
+    CHECK(world.reported["root"].failure.code() == Code::kCancelled);
+  }
+  SECTION("although no prompt waits for it now") {
+    world.End("c", absl::CancelledError("by the client"));
+    CHECK(is_live("root"));
+    world.Advance(AgentLimits().wait_retry);
+    CHECK(world.reported["root"].failure.code() == Code::kCancelled);
+    CHECK(world.graph.counts().announced == 0);
+  }
+  SECTION("and not another request with their id") {
+    world.Made("root", "y");
+    world.End("root");
+    REQUIRE(world.Submit(Spec("root", {Bytes("x")})).ok());
+    world.Advance(AgentLimits().wait_retry);
+    CHECK(is_live("root"));
+  }
+}
+
+TEST_CASE("AgentGraph undoes an attempt") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("b", {Announced("a", OnFailure::kPartial), Bytes("!")})).ok());
+  Begin(world, "a", kFirstText);
+  world.End("a", absl::UnavailableError("lost"));
+  REQUIRE(world.graph.Add(world.Node("a"), ByteTokens()).ok());
+  world.graph.Undo(world.Node("a"));
+  world.graph.CheckInvariants();
+  world.Advance(AgentLimits().wait_retry);
+  CHECK(world.Text("b") == std::string(kFirstText) + "!");
+  Begin(world, "a", "y");
+  CHECK(world.Node("a").attempt == 2);
+}
+
+}  // namespace
+}  // namespace baton
