@@ -34,7 +34,7 @@ AgentOutput* AgentGraph::Find(const RequestId& id) const {
 
 absl::Status AgentGraph::CheckUpstream(const Reference& reference, absl::Time now) const {
   if (reference.announced || Find(reference.upstream) != nullptr) return absl::OkStatus();
-  if (reference.on_failure != OnFailure::kAbort || outputs_.RefusalOf(reference.upstream, now) != nullptr) {
+  if (reference.on_failure != OnFailure::kAbort || refusals_.Find(reference.upstream, now) != nullptr) {
     return absl::OkStatus();
   }
   return NotFound(reference.upstream, reference.path);
@@ -50,7 +50,7 @@ absl::Status AgentGraph::NotFound(const RequestId& upstream, std::string_view pa
 
 bool AgentGraph::Announces(const Reference& reference, absl::Time now) const {
   if (Find(reference.upstream) != nullptr) return false;
-  const Refusal* refusal = outputs_.RefusalOf(reference.upstream, now);
+  const Refusal* refusal = refusals_.Find(reference.upstream, now);
   return refusal == nullptr ? reference.announced : refusal->fails > now;
 }
 
@@ -131,7 +131,7 @@ absl::Status AgentGraph::CheckId(const AgentNode& node, bool is_value) const {
 // Enters a request without references yet. REQUIRES: CheckId is OK.
 void AgentGraph::Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_value) {
   replaced_ = nullptr;
-  outputs_.ForgetRefusal(*node.id);
+  refusals_.Erase(*node.id);
   const AgentOutput* found = outputs_.Find(*node.id);
   if (found != nullptr && found->state == State::kAnnounced) {
     node.output = outputs_.Drop(*node.id);
@@ -210,7 +210,7 @@ void AgentGraph::Refused(const RequestId& id, const std::string& agent, const ab
   if (absl::IsAlreadyExists(status) || (output != nullptr && output->state != State::kAnnounced)) return;
   const absl::Status cause = AsRootCause(status, NameOf(id), agent);
   const absl::Time fails = MayRetry(status) ? now + retry_after + limits_.wait_retry : now;
-  outputs_.SetRefusal(id, {cause, agent, fails, fails + limits_.keep_output});
+  refusals_.Put(id, {cause, agent, fails, fails + limits_.keep_output});
   if (output == nullptr) return;
   output->agent = agent;
   if (fails <= now) return FailAnnounced(id, cause);
@@ -223,7 +223,7 @@ void AgentGraph::Refused(const RequestId& id, const std::string& agent, const ab
 AgentOutput* AgentGraph::AnnounceFor(const Reference& reference, absl::Time now) {
   if (!Announces(reference, now)) return nullptr;
   auto output = std::make_unique<AgentOutput>();
-  const Refusal* refusal = outputs_.RefusalOf(reference.upstream, now);
+  const Refusal* refusal = refusals_.Find(reference.upstream, now);
   if (refusal != nullptr) {
     output->status = refusal->status;
     output->agent = refusal->agent;
@@ -263,7 +263,7 @@ absl::Status AgentGraph::SettleKnown(AgentNode& node, absl::Time now) {
     const AgentOutput* upstream = node.streaming->sources[i];
     if (upstream == nullptr) {
       const Reference& reference = node.streaming->prompt.reference(i);
-      const Refusal* refusal = outputs_.RefusalOf(reference.upstream, now);
+      const Refusal* refusal = refusals_.Find(reference.upstream, now);
       if (refusal != nullptr) node.streaming->settled_agents[i] = refusal->agent;
       RETURN_IF_ERROR(
           Settle(node, i, refusal == nullptr ? NotFound(reference.upstream, reference.path) : refusal->status));
@@ -564,22 +564,9 @@ std::vector<AgentNode*> AgentGraph::UpstreamsOf(const AgentNode& node) {
   return nodes;
 }
 
-AwaitedOutputs AgentGraph::AwaitedBy(const AgentNode& node, size_t most) {
-  AwaitedOutputs awaited;
-  if (node.streaming == nullptr) return awaited;
-  const StreamingPrompt& streaming = *node.streaming;
-  absl::flat_hash_set<const AgentOutput*> seen;
-  for (size_t i = 0; i < streaming.prompt.references(); ++i) {
-    const AgentOutput* source = streaming.sources[i];
-    if (streaming.prompt.settled(i) || !seen.insert(source).second) continue;
-    if (++awaited.count > static_cast<int64_t>(most)) continue;
-    awaited.first.push_back({NameOf(streaming.prompt.reference(i).upstream), source->state == State::kAnnounced});
-  }
-  return awaited;
-}
-
 void AgentGraph::CheckInvariants() const {
   outputs_.CheckInvariants();
+  refusals_.CheckInvariants();
   int64_t references = 0;
   size_t timers = 0;
   absl::flat_hash_map<const AgentOutput*, int64_t> needs;

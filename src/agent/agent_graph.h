@@ -26,6 +26,7 @@
 #include "absl/time/time.h"
 #include "agent/output.h"
 #include "agent/output_table.h"
+#include "agent/refusal_table.h"
 #include "agent/scoped_id.h"
 #include "agent/streaming_prompt.h"
 #include "base/ids.h"
@@ -42,7 +43,7 @@ struct AgentLimits {
   // How long they wait for another submission after a refusal or a failure that may be retried,
   // beyond the retry delay that the client received.
   absl::Duration wait_retry = absl::Seconds(10);
-  // Upper bound on the refused requests whose reasons are kept. The oldest is dropped first.
+  // Upper bound on the refused requests whose reasons are kept (RefusalTable).
   int32_t refused = 16384;
   // Upper bound on announced requests.
   int32_t announced = 65536;
@@ -90,17 +91,6 @@ struct OutputUnneeded {
 };
 using AgentAction = std::variant<PromptIncrement, PromptRestarted, PromptFailed, OutputUnneeded>;
 
-// An output that is not complete.
-struct AwaitedOutput {
-  RequestId id{};          // the client's name of its request
-  bool announced = false;  // true if no client has submitted the request
-};
-// The incomplete outputs that a prompt refers to: the first of them, and the number of all.
-struct AwaitedOutputs {
-  std::vector<AwaitedOutput> first{};
-  int64_t count = 0;
-};
-
 class AgentGraph {
  public:
   // Finds the node of a live request or value by its id. Returns null if there is none.
@@ -108,7 +98,8 @@ class AgentGraph {
   AgentGraph(AgentLimits limits, FindNode find)
       : limits_(limits),
         find_(std::move(find)),
-        outputs_({.kept_bytes = limits.kept_bytes, .refusals = limits.refused}) {}
+        outputs_({.kept_bytes = limits.kept_bytes}),
+        refusals_(limits.refused) {}
 
   // Adds a request whose prompt is complete. Other prompts can refer to its output from now on.
   // Fails with ALREADY_EXISTS, as Submit does.
@@ -176,9 +167,6 @@ class AgentGraph {
   // Returns the live requests and values whose outputs the streaming prompt still needs, ordered by
   // id.
   static std::vector<AgentNode*> UpstreamsOf(const AgentNode& node);
-  // Returns the outputs that the streaming prompt still needs, in the order of its references. It
-  // names at most `most` of them, by the client's names.
-  static AwaitedOutputs AwaitedBy(const AgentNode& node, size_t most);
 
   // Applies the timeouts of references, announced requests and kept outputs.
   void Tick(absl::Time now);
@@ -199,7 +187,6 @@ class AgentGraph {
 
  private:
   using State = AgentOutput::State;
-  using Refusal = OutputTable::Refusal;
   // The timeout of a reference: the id of the prompt's request, and the reference's index.
   using ReferenceTimer = std::tuple<absl::Time, RequestId, size_t>;
 
@@ -235,6 +222,7 @@ class AgentGraph {
   const AgentLimits limits_;
   const FindNode find_;
   OutputTable outputs_;  // a live request owns its output
+  RefusalTable refusals_;
   absl::flat_hash_set<AgentNode*> streaming_;  // nodes with streaming prompts
   // The kept output that the last Add or Submit replaced, for Refused.
   std::unique_ptr<AgentOutput> replaced_;

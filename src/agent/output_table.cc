@@ -59,11 +59,6 @@ std::pair<absl::Time, RequestId> OutputTable::NextExpiry() const {
   return expiries_.empty() ? std::pair(absl::InfiniteFuture(), RequestId()) : *expiries_.begin();
 }
 
-const OutputTable::Refusal* OutputTable::RefusalOf(const RequestId& id, absl::Time now) const {
-  const Refusal* refusal = refusals_.Find(id);
-  return refusal == nullptr || refusal->expires <= now ? nullptr : refusal;
-}
-
 void OutputTable::CheckInvariants() const {
   Counts counts;
   for (const auto& [id, output] : outputs_) {

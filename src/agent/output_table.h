@@ -1,4 +1,4 @@
-// The outputs that no live request owns, and the reasons why submissions were refused.
+// The outputs that no live request owns.
 //
 // An output is in one of two states here. It is announced, if prompts wait for a submission of its
 // request. It is kept for a while after its request ended. Each has a time from which it expires.
@@ -18,7 +18,6 @@
 #include "absl/time/time.h"
 #include "agent/output.h"
 #include "base/ids.h"
-#include "base/lru_map.h"
 
 namespace baton {
 
@@ -66,9 +65,8 @@ class OutputTable {
  public:
   struct Limits {
     int64_t kept_bytes = int64_t{256} << 20;
-    int32_t refusals = 16384;  // >= 1
   };
-  explicit OutputTable(const Limits& limits) : limits_(limits), refusals_(static_cast<size_t>(limits.refusals)) {}
+  explicit OutputTable(const Limits& limits) : limits_(limits) {}
 
   // Returns null if the table has no such output.
   AgentOutput* Find(const RequestId& id) const;
@@ -86,18 +84,6 @@ class OutputTable {
   // The id of the output that expires first, and the time. InfiniteFuture: the table is empty.
   std::pair<absl::Time, RequestId> NextExpiry() const;
 
-  // Why the last submission of a request was refused. `fails` is the time from which the request
-  // counts as failed. `status` has a root cause.
-  struct Refusal {
-    absl::Status status{};
-    std::string agent{};
-    absl::Time fails, expires;
-  };
-  // Returns null if there is no refusal, or if it has expired.
-  const Refusal* RefusalOf(const RequestId& id, absl::Time now) const;
-  void SetRefusal(const RequestId& id, Refusal refusal) { refusals_.Put(id, std::move(refusal)); }
-  void ForgetRefusal(const RequestId& id) { refusals_.Erase(id); }
-
   struct Counts {
     int64_t announced = 0;
     int64_t kept = 0;
@@ -113,7 +99,6 @@ class OutputTable {
   const Limits limits_;
   absl::flat_hash_map<RequestId, std::unique_ptr<AgentOutput>> outputs_;
   std::set<std::pair<absl::Time, RequestId>> expiries_;
-  LruMap<RequestId, Refusal> refusals_;
   Counts counts_;
 };
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "agent/scoped_id.h"
 #include "agent/upstream_failure.h"
@@ -35,6 +36,18 @@ void StreamingPrompt::Unlink(AgentOutput& output) {
 std::string StreamingPrompt::AgentOf(size_t index) const {
   const std::string& agent = prompt.settled(index) ? settled_agents[index] : sources[index]->agent;
   return agent.empty() ? NameOf(prompt.reference(index).upstream) : agent;
+}
+
+AwaitedOutputs StreamingPrompt::Awaited(size_t most) const {
+  AwaitedOutputs awaited;
+  absl::flat_hash_set<const AgentOutput*> seen;
+  for (size_t i = 0; i < prompt.references(); ++i) {
+    if (prompt.settled(i) || !seen.insert(sources[i]).second) continue;
+    if (++awaited.count > static_cast<int64_t>(most)) continue;
+    const bool is_announced = sources[i]->state == AgentOutput::State::kAnnounced;
+    awaited.first.push_back({NameOf(prompt.reference(i).upstream), is_announced});
+  }
+  return awaited;
 }
 
 absl::StatusOr<bool> StreamingPrompt::Settle(size_t index, const absl::Status& status) {

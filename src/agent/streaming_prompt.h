@@ -15,6 +15,17 @@
 
 namespace baton {
 
+// An output that is not complete.
+struct AwaitedOutput {
+  RequestId id{};          // the client's name of its request
+  bool announced = false;  // true if no client has submitted the request
+};
+// The incomplete outputs that a prompt refers to: the first of them, and the number of all.
+struct AwaitedOutputs {
+  std::vector<AwaitedOutput> first{};
+  int64_t count = 0;
+};
+
 struct StreamingPrompt {
   Prompt prompt;
   std::vector<TokenId> unreported{};
@@ -33,6 +44,9 @@ struct StreamingPrompt {
   // Returns whether the prompt waits for the output, and would wait for another submission of its
   // request.
   bool WaitsForSubmission(AgentOutput& output) const;
+  // Returns the outputs that the prompt still needs, in the order of its references. It names at
+  // most `most` of them, by the client's names.
+  AwaitedOutputs Awaited(size_t most) const;
   // Removes an output that is about to be deleted. REQUIRES: all references to it are settled.
   void Unlink(AgentOutput& output);
 

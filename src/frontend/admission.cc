@@ -126,7 +126,10 @@ absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest& p
 
 std::optional<RequestTicket> ClientAdmission::Submit(ClientRequest request, const CallContext& context,
                                                      const std::shared_ptr<CallSink>& sink) {
-  if (request.id.empty()) request.id = DrawId();
+  if (request.id.empty()) {
+    request.id = context.drawn_id.empty() ? DrawId() : context.drawn_id;
+    request.has_drawn_id = true;
+  }
   sink->SetId(request.id);
   if (callers_.asks()) request.spec.expected_tokens = router_.ExpectedTokens(request);
   Callers::Counted counted = callers_.Count(context.caller, request, sink, context.further);

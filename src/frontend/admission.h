@@ -48,6 +48,8 @@ struct CallContext {
   absl::Time deadline = absl::InfiniteFuture();
   // Another request of the same call was submitted before this one.
   bool further = false;
+  // Id for a request without one. Empty: Submit draws it.
+  RequestId drawn_id{};
 };
 
 // Thread-safe. The destructor runs the tasks that still wait for a thread.

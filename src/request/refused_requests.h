@@ -22,7 +22,8 @@ namespace baton {
 
 // A request that the router did not accept. Its names have the bounds of the API.
 struct RefusedRequest {
-  RequestId id{};  // the client's name; empty: none
+  RequestId id{};             // the client's name; empty: none
+  bool has_drawn_id = false;  // the router drew the id, so that no prompt refers to it
   std::string cache_domain{};
   std::string tenant{};    // the cache domain on a router without keys
   std::string workflow{};  // empty: none

@@ -38,7 +38,7 @@ struct ContextUse {
   bool is_within_prompt = false;
   // The router sets the other fields.
   std::vector<TokenId> expected{};  // the context's tokens, until such a prompt is complete
-  int32_t tokens = 0;  // tokens of the prompt that belong to the context
+  int32_t tokens = 0;               // tokens of the prompt that belong to the context
   // Address, as configured at this router, of the prefill worker that prefilled these tokens. Empty
   // if there is none.
   WorkerAddress holder{};
@@ -67,6 +67,8 @@ struct RequestForm {
 
 struct ClientRequest {
   RequestId id{};
+  // Whether the router has drawn the id. No prompt refers to the request before it is accepted.
+  bool has_drawn_id = false;
   const ServedModel* served = nullptr;  // must outlive the request
   std::string session{};
   // Has n >= 1 tokens once the prompt is complete. n + sampling.max_tokens is at most the model's

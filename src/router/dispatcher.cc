@@ -39,9 +39,7 @@ Dispatcher::Dispatcher(const Options& options)
 absl::Status Dispatcher::Begin(ClientRequest& request, absl::Time now) {
   if (request.context.id.empty()) return absl::OkStatus();
   absl::Status begun = BeginContext(contexts_, request, now);
-  if (!begun.ok()) {
-    Refused(AsRefused(request, begun), now);
-  }
+  if (!begun.ok()) Refused(AsRefused(request, begun), now);
   return begun;
 }
 
@@ -83,9 +81,10 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
 
 void Dispatcher::Refused(const RefusedRequest& request, absl::Time now) {
   lives_.KeepRefused(request, now);
-  if (request.id.empty()) return;
-  const RequestId id = ScopedId(request.cache_domain, request.id);
-  graph_.Refused(id, request.agent, request.status, request.retry_after, now);
+  if (!request.id.empty() && !request.has_drawn_id) {
+    const RequestId id = ScopedId(request.cache_domain, request.id);
+    graph_.Refused(id, request.agent, request.status, request.retry_after, now);
+  }
   Act(now);
 }
 
@@ -128,21 +127,11 @@ absl::Status Dispatcher::SubmitToCore(Request& request, absl::Time now) {
   request.placement.route.held = request.session.state == SessionGate::State::kWaiting;
   if (workload_) {
     const Workload::Lengths lengths = LengthsOf(request.asked, FewestUncached(core_.registry(), request));
-    workload_->Arrived(request, lengths, FirstUpstream(request.asked), now);
+    workload_->Arrived(request, lengths, FirstUpstream(requests_, request.asked), now);
     request.placement.route.queue_order = now + workload_->ArrivalOffset(request, now);
   }
   if (gate_ && !gated && IsNeeded(request)) AdmitUpstreams(*gate_, request, now);
   return core_.Submit(request, now);
-}
-
-const Request* Dispatcher::FirstUpstream(const ClientRequest& request) const {
-  for (const PromptSegment& segment : request.prompt.segments) {
-    const auto* reference = std::get_if<Reference>(&segment);
-    if (reference == nullptr) continue;
-    const Request* upstream = requests_.Find(reference->upstream);
-    if (upstream != nullptr && upstream->work.workflow != nullptr) return upstream;
-  }
-  return nullptr;
 }
 
 void Dispatcher::Admit(Request& request, absl::Time now) {

@@ -175,8 +175,6 @@ class Dispatcher {
   void NotePrefill(const Request& request, std::span<const BlockKey> keys, absl::Time now);
   // Returns the request's arrival offset, for the job that is sent now.
   absl::Duration ArrivalOffset(const Request& request, absl::Time now) const;
-  // Returns the first live upstream request. Null if there is none.
-  const Request* FirstUpstream(const ClientRequest& request) const;
   // Cancels a hand-off at its decode worker, if the request ended while the hand-off was being
   // committed. No request would start its blocks.
   void Discard(const PrefillDone& done);

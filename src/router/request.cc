@@ -35,6 +35,7 @@ const std::string& TenantOf(const ClientRequest& request) {
 
 RefusedRequest AsRefused(const ClientRequest& request, const absl::Status& status, absl::Duration retry_after) {
   return {.id = request.id,
+          .has_drawn_id = request.has_drawn_id,
           .cache_domain = request.spec.cache_domain,
           .tenant = TenantOf(request),
           .workflow = request.workflow,

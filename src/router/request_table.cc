@@ -87,4 +87,14 @@ void RequestTable::CheckInvariants() const {
   BATON_CHECK(named == by_worker_name_.size(), "an ended request has a worker_id");
 }
 
+const Request* FirstUpstream(const RequestTable& requests, const ClientRequest& request) {
+  for (const PromptSegment& segment : request.prompt.segments) {
+    const auto* reference = std::get_if<Reference>(&segment);
+    if (reference == nullptr) continue;
+    const Request* upstream = requests.Find(reference->upstream);
+    if (upstream != nullptr && upstream->work.workflow != nullptr) return upstream;
+  }
+  return nullptr;
+}
+
 }  // namespace baton

@@ -59,4 +59,7 @@ class RequestTable {
   absl::flat_hash_map<std::string_view, Request*> by_worker_name_;
 };
 
+// Returns the first live upstream request that Workload has. Null if there is none.
+const Request* FirstUpstream(const RequestTable& requests, const ClientRequest& request);
+
 }  // namespace baton

@@ -54,10 +54,11 @@ std::string PromptText(const WaitState& state) {
 }  // namespace
 
 WaitState WaitOf(const Request& request) {
+  const StreamingPrompt* streaming = request.node.streaming.get();
   const bool held = request.placement.state == Placement::State::kHeld && request.placement.route.held;
   return {.stage = StageOf(request),
           .session = held ? request.asked.session : "",
-          .outputs = AgentGraph::AwaitedBy(request.node, kMostAwaited),
+          .outputs = streaming == nullptr ? AwaitedOutputs() : streaming->Awaited(kMostAwaited),
           .reason = std::string(Message(request.placement.reason)),
           .prompt_tokens = request.placement.prompt_tokens,
           .generated_tokens = request.completion_tokens};

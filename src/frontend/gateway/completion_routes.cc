@@ -128,7 +128,7 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
         parts.admission.Read(completion.requests[prompt], context, completion.FormOf(prompt), &completion.values);
     const auto refuse = [&](const absl::Status& status) {
       v1::GenerateRequest names = completion.requests[prompt];
-      for (size_t i = choice; i < completion.choices(); ++i) {
+      for (size_t i = choice; i < completion.choices() && !names.request_id().empty(); ++i) {
         names.set_request_id(completion.IdOf(id, i));
         parts.admission.NoteRefused(context.caller, names, status);
       }
@@ -147,6 +147,7 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
     if (completion.chat) SetThinking(parts, completion, *read, *answer);
     for (int32_t sample = 0; sample < completion.samples && !answer->over(); ++sample, ++choice) {
       ClientRequest request = *read;
+      request.has_drawn_id = request.id.empty();
       request.id = completion.IdOf(id, choice);
       std::optional<uint64_t>& seed = request.spec.sampling.seed;
       if (seed) seed = ChoiceSeed(*seed, static_cast<uint64_t>(sample));
@@ -188,12 +189,13 @@ void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, absl::D
   }
   v1::GenerateRequest request = AsGenerate(std::move(message));
   NamesIn(parts, *call).ApplyTo(request);
-  if (request.request_id().empty()) request.set_request_id(parts.admission.DrawId());
-  const auto answer =
-      std::make_shared<RpcAnswer>(parts.router, AnswerId(*call, request.request_id()), call->reply, form);
-  RpcAnswer::Watch(answer);
   const absl::Time deadline = call->arrived + std::min(timeout, TimeoutOf(request));
-  parts.admission.Admit(request, CallContext{call->caller, call->id.request_id, call->id.span, deadline}, answer);
+  CallContext context{call->caller, call->id.request_id, call->id.span, deadline};
+  if (request.request_id().empty()) context.drawn_id = parts.admission.DrawId();
+  const std::string& id = context.drawn_id.empty() ? request.request_id() : context.drawn_id;
+  const auto answer = std::make_shared<RpcAnswer>(parts.router, AnswerId(*call, id), call->reply, form);
+  RpcAnswer::Watch(answer);
+  parts.admission.Admit(request, context, answer);
 }
 
 }  // namespace

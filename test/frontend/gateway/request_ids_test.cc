@@ -94,5 +94,26 @@ TEST_CASE("A refused call over HTTP fails the prompts that wait for its choices"
   CHECK(json::parse(answer.body)["error"]["root"]["request_id"] == "up-1");
 }
 
+TEST_CASE("A prompt finds the reason of a refused call only if the call named the request") {
+  Cluster c;
+  HttpClient client(c.node->http()->address());
+  const bool named = GENERATE(false, true);
+  const std::string id = named ? R"("request_id": "up", )" : "", too_long(70, 'x');
+  const std::pair<const char*, std::string> calls[] = {
+      {"/v1/completions", "{" + id + R"("prompt": ")" + too_long + R"("})"},
+      {"/v1/completions", "{" + id + R"("prompt": "a", "context_id": "none"})"},
+      {"/generate", "{" + id + R"("segments": {"segments": [{"text": ")" + too_long + R"("}]}})"},
+      {"/generate", "{" + id + R"("segments": {"segments": [{"text": "a"}]}, "context_id": "none"})"},
+  };
+  for (const auto& [path, body] : calls) {
+    INFO(path << " " << body);
+    client.Post(path, body);
+    const HttpAnswer refused = client.Read();
+    CHECK((refused.status == 400 || refused.status == 404));
+    client.Post("/v1/completions", R"({"segments": [{"output_of": ")" + refused.headers.at("x-request-id") + R"("}]})");
+    CHECK(client.Read().status == (named ? 409 : 404));
+  }
+}
+
 }  // namespace
 }  // namespace baton
