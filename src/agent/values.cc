@@ -13,6 +13,7 @@ absl::StatusOr<ValueTicket> Values::Begin(ValueSpec spec, std::shared_ptr<ValueS
   value->sink = std::move(sink);
   value->node.id = &value->spec.id;
   value->node.agent = &value->spec.agent;
+  value->node.keep = true;  // its client, and not a worker, makes it
   if (value->spec.tokenizer != nullptr) value->detokenizer.emplace(*value->spec.tokenizer);
   absl::Status status = CheckRoom(value->spec.tenant, {.live = 1});
   if (status.ok()) status = graph_.AddValue(value->node, value->spec.tokenizer);
