@@ -121,7 +121,7 @@ absl::Status AgentGraph::CheckId(const AgentNode& node, bool is_value) const {
         absl::StrCat("request_id: an unfinished prompt refers to the output of '", name, "'"));
   }
   // A client that repeats a value receives this error if the first one arrived.
-  if ((is_value || found->is_value) && found->text->status().ok()) {
+  if ((is_value || found->is_value) && found->status.ok()) {
     return absl::AlreadyExistsError(
         absl::StrCat("request_id: '", name, "' has a complete output, which the router keeps"));
   }

@@ -71,7 +71,7 @@ class AsyncClientTest(unittest.IsolatedAsyncioTestCase):
         never = flow.announce("never")
         draft = flow.agent("draft", never, sampling=GREEDY)
         kept = flow.agent("kept", never, sampling=GREEDY, options=Options(keep=True))
-        first = flow.agent("first", "one", max_tokens=1)
+        first = flow.agent("first", "one", sampling=Sampling(max_tokens=1))
         await first.result()
         while len((await flow.trace()).requests) < 3:
             await asyncio.sleep(0.01)
