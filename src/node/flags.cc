@@ -224,7 +224,8 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
              "seconds for which a request waits for KV memory of full decode workers before one of them keeps the "
              "memory that comes free for it; 0: at once");
   AddSeconds(app, "--announced-retry", o.agents.wait_retry, 3600,
-             "seconds, beyond the retry delay of a refused request, for which prompts that refer to it as an announced "
+             "seconds, beyond the retry delay of a refused or dead request, for which prompts that refer to it as an "
+             "announced "
              "one wait for another submission");
   AddSeconds(app, "--value-time", o.values.time, 86400,
              "seconds within which an output that a client writes (PutOutput) must be complete");
