@@ -17,9 +17,9 @@ struct AgentSums {
   int32_t refused = 0;  // not in `requests`
   int64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
   int64_t overlap_tokens = 0;  // OverlapTokens
-  absl::Duration total;
-  absl::Duration upstream;  // of `total`: waits for outputs of other requests
-  absl::Duration queued;    // of `total`: waits for workers
+  absl::Duration total{};
+  absl::Duration upstream{};  // of `total`: waits for outputs of other requests
+  absl::Duration queued{};    // of `total`: waits for workers
 };
 
 // Returns the number of prompt tokens that were computed for the request before its last upstream

@@ -178,7 +178,7 @@ class UiTest(unittest.TestCase):
     def test_hundreds_of_agents_are_drawn_as_far_as_they_are_in_view(self):
         flow = self.client.workflow("crowd")
         root = flow.agent("root", "Go", sampling=GREEDY)
-        crowd = [flow.agent(f"agent-{i}", f"{i} ", root, sampling=Sampling(max_tokens=1)) for i in range(600)]
+        crowd = [flow.agent(f"agent-{i}", f"{i} ", root, max_tokens=1) for i in range(600)]
         for run in crowd:
             run.result()
         self.show()

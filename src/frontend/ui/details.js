@@ -22,11 +22,12 @@ const stepsOf = request => request.spans.map(span => `${PHASES[span.phase] ?? "?
 // Rows of [title, text, requests].
 function factsOf(request) {
   const usage = request.usage, awaited = request.awaited.map(id => [id, requestOf(id)]);
-  const missing = awaited.filter(([, request]) => !request).map(([id]) => id + " (not submitted)").join("\n");
+  const missing = awaited.filter(([id, upstream]) => !upstream && !request.waitsFor.includes(id)).map(([id]) => id).join("\n");
   const rootRequest = request.root && requestOf(request.root.request_id);
   return [
     ["id", request.id || "(none)", []],
     ["state", `${stateOfRequest(request)}, ${milliseconds(request.end - request.begin)} from ${milliseconds(request.begin)}`, []],
+    ["attempt", request.attempt > 1 ? count(request.attempt) : "", []],
     ["waits for", [request.waitsFor, missing].filter(text => text).join("\n"), awaited.map(([, request]) => request).filter(request => request)],
     ["error", request.error, []],
     ["root cause", request.root ? describeRoot(request.root) : "", rootRequest ? [rootRequest] : []],

@@ -28,7 +28,7 @@ function showStatus(status) {
   $("operator").hidden = status === null;
   $("tenant").hidden = status !== null;
   const workers = status?.workers ?? [], sessions = status?.sessions ?? [];
-  rows($("workers"), workers, ["", "", "", "", "number", "number", "number", ""], (worker, cells) => {
+  rows($("workers"), workers, ["whole", "", "", "", "number", "number", "number", "whole"], (worker, cells) => {
     write(cells[0], isPrefill(worker) ? "prefill" : "decode");
     write(cells[1], worker.address ?? "");
     cells[1].title = worker.address ?? "";

@@ -14,7 +14,7 @@ function readRequest(request, origin) {
     begin, end: number(request.ended_us), over: !!request.over, refused: !!request.refused, error: request.error ?? "",
     root: request.root ?? null, waitsFor: request.waits_for ?? "", awaited: request.awaited ?? [],
     upstreams: request.upstreams ?? [], downstreams: [], usage: request.usage ?? {}, overlap: number(request.overlap_tokens),
-    traceId: request.trace_id ?? "", critical: false,
+    traceId: request.trace_id ?? "", attempt: number(request.attempt), critical: false,
     spans: (request.spans ?? []).map(span => ({ phase: (span.phase ?? "PHASE_WAITING").slice(6), begin: number(span.begin_us),
       end: number(span.end_us), tokens: number(span.tokens), steps: number(span.steps) })) };
 }

@@ -118,30 +118,32 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 
 // --- Cancel --------------------------------------------------------------------------
 
-let armed = false;  // the next click on the button cancels
+let armed = null;  // the workflow that the next click on the button cancels
 
 function disarm(words = "") {
-  armed = false;
+  armed = null;
   write($("cancelled"), words);
   showCancel();
 }
 
 function showCancel() {
   const live = trace.requests.filter(request => !request.over).length;
-  if (live === 0) armed = false;
+  if (live === 0) armed = null;
   $("cancel").hidden = live === 0 || !!$("inlined");
-  $("keep").hidden = !armed;
-  write($("cancel"), armed ? `Cancel ${plural(live, "live request")}` : "Cancel workflow", armed ? "failed" : "");
+  $("keep").hidden = armed === null;
+  if (armed === null) write($("cancel"), "Cancel workflow", "");
+  else write($("cancel"), `Cancel ${plural(live, "live request")}`, "failed");
 }
 
 $("cancel").addEventListener("click", async () => {
-  if (!armed) {
-    armed = true;
+  const name = armed;
+  if (name === null) {
+    armed = chosen;
+    follows = false;
     return showCancel();
   }
-  const name = chosen;
   const words = await ask("v1/workflows/" + encodeURIComponent(name), { cache_salt: $("salt").value }, "DELETE")
     .then(answer => `${plural(number(answer.cancelled_requests), "request")} cancelled`, error => error.message);
-  if (name === chosen) disarm(words);
+  if (name === armed) disarm(words);
 });
 $("keep").addEventListener("click", () => { disarm(); $("cancel").focus(); });

@@ -63,7 +63,7 @@ TEST_CASE("Dispatcher names at a deadline what the request waits for") {
       {std::vector<TokenId>{'q'}, Reference{.upstream = "late", .announced = true, .on_failure = OnFailure::kPartial}},
       "");
   d.Take();
-  (*d).Refused("late", "", absl::InvalidArgumentError("bad"), absl::ZeroDuration(), d.now);
+  (*d).Refused({.id = "late", .status = absl::InvalidArgumentError("bad")}, d.now);
   d.Take();
   d.Prefilled("decodes");
   d.Prefilled("starts");
@@ -172,7 +172,7 @@ TEST_CASE("Dispatcher ends a workflow at its deadline with what each request wai
   REQUIRE(d.Submit(Reader(d, "reads", "w", "runs", OnFailure::kPartial)).ok());
   // Its prompt is complete, and it gets the slot of the request that ends first.
   REQUIRE(d.Submit(Reader(d, "queued", "w", "bad", OnFailure::kPartial)).ok());
-  (*d).Refused("bad", "", absl::InvalidArgumentError("bad"), absl::ZeroDuration(), d.now);
+  (*d).Refused({.id = "bad", .status = absl::InvalidArgumentError("bad")}, d.now);
   d.Take();
   CHECK((*d).NextTick() == d.now + absl::Seconds(5));
   (*d).Tick(d.now += absl::Seconds(5));
