@@ -97,6 +97,7 @@ class RandomGraph {
   // Returns whether a prompt waits for the agent's output.
   bool IsAwaited(const Agent& agent) {
     return std::ranges::any_of(agents_, [&](const Agent& other) {
+      if (other.is_value) return false;
       const bool refers = std::ranges::any_of(other.spec.segments, [&](const PromptSegment& segment) {
         const auto* reference = std::get_if<Reference>(&segment);
         return reference != nullptr && reference->upstream == agent.spec.id;
