@@ -202,7 +202,7 @@ TEST_CASE("RenderText shows refused requests and the sums of each agent") {
   CHECK(text.find("  refused: INVALID_ARGUMENT: top_p\n") != text.npos);
   CHECK(text.find("<script>alert(1)        2       0      300       20      111        9         7.5         4.0\n") !=
         text.npos);
-  CHECK(text.find("(no name)              0       1 ") != text.npos);
+  CHECK(text.find("(no name)               0       1 ") != text.npos);
   CHECK(text.find("3 further agents left out\n") != text.npos);
   CHECK(text.find('\x1b') == text.npos);
 }
