@@ -15,12 +15,11 @@ namespace baton {
 
 // Calls with prompts take raw bytes. A message that does not parse is then answered with
 // INVALID_ARGUMENT and the name of the wrong field. gRPC's own parser would answer UNIMPLEMENTED.
-using InferenceServiceBase =
-    v1::Inference::WithRawCallbackMethod_Generate<v1::Inference::WithRawCallbackMethod_PrefillOnly<
-        v1::Inference::WithRawCallbackMethod_PutOutput<v1::Inference::WithCallbackMethod_ListModels<
-            v1::Inference::WithCallbackMethod_GetServerInfo<v1::Inference::WithCallbackMethod_Trace<
-                v1::Inference::WithCallbackMethod_DrainWorker<
-                    v1::Inference::WithCallbackMethod_CancelWorkflow<v1::Inference::Service>>>>>>>>;
+using InferenceServiceBase = v1::Inference::WithRawCallbackMethod_Generate<
+    v1::Inference::WithRawCallbackMethod_PrefillOnly<v1::Inference::WithRawCallbackMethod_PutOutput<
+        v1::Inference::WithCallbackMethod_ListModels<v1::Inference::WithCallbackMethod_GetServerInfo<
+            v1::Inference::WithCallbackMethod_Trace<v1::Inference::WithCallbackMethod_DrainWorker<
+                v1::Inference::WithCallbackMethod_CancelWorkflow<v1::Inference::Service>>>>>>>>;
 
 class InferenceService final : public InferenceServiceBase {
  public:

@@ -10,9 +10,9 @@
 #include "frontend/openai/completion_writer.h"
 #include "frontend/openai/joined_deltas.h"
 #include "frontend/openai/openai_model.h"
-#include "model/thinking.h"
 #include "frontend/prompt_reader.h"
 #include "frontend/tools/random_calls.h"
+#include "model/thinking.h"
 #include "seeds.h"
 #include "text/chat_templates.h"
 
