@@ -3,7 +3,9 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "agent/scoped_id.h"
+#include "base/root_cause.h"
 #include "base/status.h"
 #include "frontend/prompt_reader.h"
 #include "frontend/request_reader.h"
@@ -89,6 +91,11 @@ absl::StatusOr<ValueSpec> ValueWriter::ReadSpec(const v1::PutOutputRequest& firs
 }
 
 absl::Status ValueWriter::CheckContent(const v1::PutOutputRequest& message) const {
+  // The router keeps the text with the output, and in traces.
+  if (message.error().size() > kMaxCauseBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("error: ", message.error().size(), " bytes, limit ", kMaxCauseBytes));
+  }
   if (model_ == nullptr) {
     if (message.token_ids().empty()) return absl::OkStatus();
     return absl::InvalidArgumentError("token_ids: requires `model`, whose tokens they are");

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from .messages import MESSAGES
-from .results import Partial
+
+if TYPE_CHECKING:
+    from .results import Partial  # which needs RootCause
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 

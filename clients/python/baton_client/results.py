@@ -100,6 +100,14 @@ class Result:
     # 1, or one more than that of the run with this id that failed before.
     attempt: int = 1
 
+    @property
+    def id(self) -> str:
+        return self.request_id
+
+    @property
+    def known(self) -> bool:
+        return True
+
 
 @dataclasses.dataclass(frozen=True)
 class Partial:
@@ -109,14 +117,6 @@ class Partial:
     token_ids: tuple[int, ...]
     # One for each token if the request asked for them. Otherwise empty.
     logprobs: tuple[TokenLogprobs, ...]
-
-    @property
-    def id(self) -> str:
-        return self.request_id
-
-    @property
-    def known(self) -> bool:
-        return True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -51,7 +51,8 @@ class Parts:
             yield self.message("")
 
     def reason(self) -> str:
-        return f"{type(self.cause).__name__}: {self.cause}"
+        # The server accepts 1,024 bytes.
+        return f"{type(self.cause).__name__}: {self.cause}".encode()[:1024].decode(errors="ignore")
 
     def check(self) -> None:
         """Raises BatonError if the content raised an exception."""

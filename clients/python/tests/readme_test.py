@@ -18,7 +18,7 @@ class ReadmeTest(unittest.TestCase):
         self.run_programs("README.md", 3)
 
     def test_each_program_of_the_page_about_agents_runs(self):
-        self.run_programs("docs/agents.md", 4)
+        self.run_programs("docs/agents.md", 5)
 
     def test_the_bodies_of_the_page_about_openai_are_accepted(self):
         server = Server()

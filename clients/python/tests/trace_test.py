@@ -34,6 +34,15 @@ class TraceTest(unittest.TestCase):
             with error:
                 return error.code
 
+    def await_requests(self, flow, count):
+        """Waits until this number of requests has arrived."""
+        while True:
+            try:
+                if len(flow.trace().requests) >= count:
+                    return
+            except BatonError as error:
+                self.assertIs(error.code, grpc.StatusCode.NOT_FOUND)
+
     def test_requests_that_both_apis_refuse_are_in_the_trace(self):
         flow = self.client.workflow("refusals")
         accepted = flow.agent("writer", "x", sampling=GREEDY)
@@ -58,7 +67,7 @@ class TraceTest(unittest.TestCase):
             self.assertEqual(request.arrived_us, request.ended_us)
             self.assertGreaterEqual(request.arrived_us, trace.requests[0].ended_us)
             self.assertEqual((request.spans, request.upstreams, request.usage.prompt_tokens), ((), (), 0))
-            self.assertRegex(request.error, "NOT_FOUND: " if request.agent == "" else "INVALID_ARGUMENT: .*top_p")
+            self.assertRegex(request.error, "^INVALID_ARGUMENT: " + ("model" if request.agent == "" else ".*top_p"))
         sums = {sums.agent: (sums.requests, sums.refused) for sums in trace.agents}
         self.assertEqual(sums, {"writer": (1, 0), "judge": (0, 1), "": (0, 1), "http": (0, 3)})
 
@@ -80,16 +89,18 @@ class TraceTest(unittest.TestCase):
         self.addCleanup(server.stop)
         with Client(server.grpc, api_key=keys.key) as client:
             flow = client.workflow("quota")
-            flow.agent("first", "x", sampling=GREEDY).result()
+            accepted = 0
             with self.assertRaises(BatonError):
-                flow.agent("second", "x", sampling=GREEDY).result()
+                while True:
+                    flow.agent("writer", TEXT, sampling=GREEDY).result()
+                    accepted += 1
             bearer = {"authorization": "Bearer " + keys.key}
             self.assertEqual(self.post("/v1/completions", {"prompt": "x", "workflow": flow.id, "agent": "third"}, bearer,
                                        server), 429)
             trace = flow.trace()
         self.assertEqual([(request.agent, request.refused) for request in trace.requests],
-                         [("first", False), ("second", True), ("third", True)])
-        for request in trace.requests[1:]:
+                         accepted * [("writer", False)] + [("writer", True), ("third", True)])
+        for request in trace.requests[accepted:]:
             self.assertRegex(request.error, "^RESOURCE_EXHAUSTED: ")
 
     def test_a_failed_request_names_its_root_cause(self):
@@ -97,6 +108,7 @@ class TraceTest(unittest.TestCase):
         first = flow.announce("first")
         middle = flow.agent("middle", "m", OutputOf(first, announced=True), sampling=GREEDY)
         last = flow.agent("last", "l", middle, sampling=GREEDY)
+        self.await_requests(flow, 2)
         with self.assertRaises(BatonError):
             flow.agent(first, "x", sampling=Sampling(top_p=2)).result()
         with self.assertRaises(BatonError):

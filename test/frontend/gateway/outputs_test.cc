@@ -220,6 +220,8 @@ TEST_CASE("A malformed value over gRPC is refused, and ends the prompts that wai
   bare.add_token_ids(1);
   v1::PutOutputRequest long_agent = ValueNamed("v"), slash = ValueNamed("a/b");
   long_agent.set_agent(std::string(129, 'a'));
+  v1::PutOutputRequest long_error = ValueNamed("v");
+  long_error.set_error(std::string(1025, 'a'));
   const std::string mib(1 << 20, 'a');
   v1::PutOutputRequest more;
   more.set_text("a");
@@ -228,6 +230,7 @@ TEST_CASE("A malformed value over gRPC is refused, and ends the prompts that wai
       {{unnamed}, "INVALID_ARGUMENT: request_id: is empty, expected an id"},
       {{slash}, "INVALID_ARGUMENT: request_id: "},
       {{long_agent}, "INVALID_ARGUMENT: agent: 129 bytes, limit 128"},
+      {{long_error}, "INVALID_ARGUMENT: error: 1025 bytes, limit 1024"},
       {{both}, "INVALID_ARGUMENT: text: expected token_ids"},
       {{unknown}, "INVALID_ARGUMENT: model: expected one of"},
       {{wrong}, "INVALID_ARGUMENT: token_ids[0]: expected [0, "},
