@@ -6,17 +6,17 @@ import unittest
 import urllib.request
 
 import openai
-from serving import MODEL, PROGRAM, Process
+import serving
+from serving import MODEL
 
 
 class RestartTest(unittest.TestCase):
-    def start(self, role, *flags, **until):
-        process = Process(PROGRAM.with_name(f"baton-{role}"), "--model", MODEL, *flags, **until)
+    def keep(self, process):
         self.addCleanup(process.kill)
         return process
 
     def start_worker(self, role, address="127.0.0.1:0"):
-        return self.start(role, "--listen", address, "--threads", "1", "--kv-memory-mb", "64", until="^listening on")
+        return self.keep(serving.start_worker(role, address))
 
     def setUp(self):
         self.workers = {role: self.start_worker(role) for role in ("prefill", "decode")}
@@ -26,12 +26,13 @@ class RestartTest(unittest.TestCase):
         self.answers = []
 
     def start_router(self, grpc="127.0.0.1:0", http="127.0.0.1:0"):
-        return self.start("router", "--listen", grpc, "--http", http, "--prefill-workers", self.workers["prefill"].grpc,
-                          "--decode-workers", self.workers["decode"].grpc)
+        return self.keep(serving.start("router", "--listen", grpc, "--http", http, "--prefill-workers",
+                                       self.workers["prefill"].grpc, "--decode-workers", self.workers["decode"].grpc))
 
     def start_router_without_workers(self):
-        return self.start("router", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--worker-wait", "2",
-                          "--prefill-workers", "127.0.0.1:1", "--decode-workers", "127.0.0.1:2", until=" HTTP on ")
+        return self.keep(serving.start("router", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--worker-wait",
+                                       "2", "--prefill-workers", "127.0.0.1:1", "--decode-workers", "127.0.0.1:2",
+                                       until=" HTTP on "))
 
     def metrics(self):
         with urllib.request.urlopen(f"{self.router.http}/metrics") as page:

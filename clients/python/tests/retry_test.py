@@ -5,26 +5,26 @@ import time
 import unittest
 
 import grpc
+import serving
 from baton_client import AsyncClient, BatonError, Client, Sampling
-from serving import MODEL, PROGRAM, Process
 
 LONG = Sampling(temperature=0, repetition_penalty=1, max_tokens=400, ignore_eos=True)
 SHORT = Sampling(temperature=0, repetition_penalty=1, max_tokens=16, ignore_eos=True)
 
 
 class RetryTest(unittest.TestCase):
-    def start(self, role, *flags, **until):
-        process = Process(PROGRAM.with_name(f"baton-{role}"), "--model", MODEL, *flags, **until)
+    def keep(self, process):
         self.addCleanup(process.kill)
         return process
 
     def start_worker(self, role, address="127.0.0.1:0"):
-        return self.start(role, "--listen", address, "--threads", "1", "--kv-memory-mb", "64", until="^listening on")
+        return self.keep(serving.start_worker(role, address))
 
     def setUp(self):
         prefill, self.decode = (self.start_worker(role) for role in ("prefill", "decode"))
-        self.router = self.start("router", "--listen", "127.0.0.1:0", "--worker-wait", "1", "--announced-retry", "60",
-                                 "--prefill-workers", prefill.grpc, "--decode-workers", self.decode.grpc)
+        self.router = self.keep(serving.start("router", "--listen", "127.0.0.1:0", "--worker-wait", "1",
+                                              "--announced-retry", "60", "--prefill-workers", prefill.grpc,
+                                              "--decode-workers", self.decode.grpc))
 
     def start_decode_again(self):
         self.decode = self.start_worker("decode", self.decode.grpc)

@@ -4,8 +4,9 @@ import unittest
 
 import grpc
 import openai
+import serving
 from baton_client import BatonError, Client, Options, OutputOf, Sampling
-from serving import MODEL, PROGRAM, Process
+from serving import MODEL
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
 TEXT = "A text of more than two blocks of sixteen tokens, which both routers send to one worker. "
@@ -13,17 +14,16 @@ TEXT = "A text of more than two blocks of sixteen tokens, which both routers sen
 
 class RoutersTest(unittest.TestCase):
     @classmethod
-    def start(cls, role, *flags, **until):
-        process = Process(PROGRAM.with_name(f"baton-{role}"), "--model", MODEL, *flags, **until)
+    def keep(cls, process):
         cls.addClassCleanup(process.kill)
         return process
 
     @classmethod
     def setUpClass(cls):
-        worker = ("--listen", "127.0.0.1:0", "--threads", "1", "--kv-memory-mb", "64")
-        prefill, decode = (cls.start(role, *worker, until="^listening on").grpc for role in ("prefill", "decode"))
-        cls.routers = [cls.start("router", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--prefill-workers",
-                                 prefill, "--decode-workers", decode) for _ in range(2)]
+        prefill, decode = (cls.keep(serving.start_worker(role)).grpc for role in ("prefill", "decode"))
+        cls.routers = [cls.keep(serving.start("router", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+                                              "--prefill-workers", prefill, "--decode-workers", decode))
+                       for _ in range(2)]
         cls.here, cls.other = (Client(router.grpc) for router in cls.routers)
         for client in (cls.here, cls.other):
             cls.addClassCleanup(client.close)

@@ -68,6 +68,15 @@ class Process:
         self._process.stdout.close()
 
 
+def start(role, *flags, **until):
+    """Starts a program of a cluster: "prefill", "decode" or "router". The caller kills it."""
+    return Process(PROGRAM.with_name(f"baton-{role}"), "--model", MODEL, *flags, **until)
+
+
+def start_worker(role, address="127.0.0.1:0"):
+    return start(role, "--listen", address, "--threads", "1", "--kv-memory-mb", "64", until="^listening on")
+
+
 class Server(Process):
     """A router and its workers in one process."""
 
