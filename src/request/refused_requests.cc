@@ -39,7 +39,7 @@ void RefusedRequests::Keep(const RefusedRequest& request, absl::Time now) {
   BATON_CHECK(!request.workflow.empty() && !request.status.ok(), request.id);
   const std::pair key(request.cache_domain, request.workflow);
   const auto found = workflows_.find(key);
-  if (found != workflows_.end() && found->second.lives.size() >= limits_.of_workflow) {
+  if (found != workflows_.end() && found->second.refused.size() >= limits_.of_workflow) {
     DropFirst(found->second);
   } else if (all_ >= limits_.all) {
     DropOld(now);
@@ -47,7 +47,7 @@ void RefusedRequests::Keep(const RefusedRequest& request, absl::Time now) {
   }
   Kept& kept = workflows_[key];
   kept.tenant = request.tenant;
-  kept.lives.push_back(LifeOf(request, now));
+  kept.refused.push_back({++numbers_, LifeOf(request, now)});
   ++of_tenants_[kept.tenant];
   ++all_;
 }
@@ -57,21 +57,22 @@ RefusedRequests::OfWorkflow RefusedRequests::Find(const std::string& workflow, c
   DropOld(now);
   const auto found = workflows_.find(std::pair(cache_domain, workflow));
   if (found == workflows_.end()) return {};
-  const auto& lives = found->second.lives;
-  return {{lives.begin(), lives.end()}, found->second.omitted};
+  OfWorkflow of_workflow{.lives = {}, .omitted = found->second.omitted};
+  std::ranges::transform(found->second.refused, std::back_inserter(of_workflow.lives), &Refused::life);
+  return of_workflow;
 }
 
 Timeline::Lives RefusedRequests::OfCacheDomain(const std::string& cache_domain, absl::Time now) {
   DropOld(now);
   Timeline::Lives found;
   for (const auto& [key, kept] : workflows_) {
-    if (key.first == cache_domain) std::ranges::copy(kept.lives, std::back_inserter(found));
+    if (key.first == cache_domain) std::ranges::transform(kept.refused, std::back_inserter(found), &Refused::life);
   }
   return found;
 }
 
 void RefusedRequests::DropFirst(Kept& kept) {
-  kept.lives.pop_front();
+  kept.refused.pop_front();
   ++kept.omitted;
   const auto tenant = of_tenants_.find(kept.tenant);
   if (--tenant->second == 0) of_tenants_.erase(tenant);
@@ -81,8 +82,8 @@ void RefusedRequests::DropFirst(Kept& kept) {
 void RefusedRequests::DropOld(absl::Time now) {
   absl::erase_if(workflows_, [&](auto& entry) {
     Kept& kept = entry.second;
-    while (!kept.lives.empty() && kept.lives.front()->stages.ended + limits_.age <= now) DropFirst(kept);
-    return kept.lives.empty();
+    while (!kept.refused.empty() && kept.refused.front().life->stages.ended + limits_.age <= now) DropFirst(kept);
+    return kept.refused.empty();
   });
 }
 
@@ -91,11 +92,11 @@ void RefusedRequests::DropOldestOfLargestTenant() {
   Workflows::iterator oldest = workflows_.end();
   for (auto it = workflows_.begin(); it != workflows_.end(); ++it) {
     if (it->second.tenant != largest->first) continue;
-    const auto ended = [](const Workflows::iterator& at) { return at->second.lives.front()->stages.ended; };
-    if (oldest == workflows_.end() || ended(it) < ended(oldest)) oldest = it;
+    const auto first = [](const Workflows::iterator& at) { return at->second.refused.front().number; };
+    if (oldest == workflows_.end() || first(it) < first(oldest)) oldest = it;
   }
   DropFirst(oldest->second);
-  if (oldest->second.lives.empty()) workflows_.erase(oldest);
+  if (oldest->second.refused.empty()) workflows_.erase(oldest);
 }
 
 }  // namespace baton

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -57,9 +58,13 @@ class RefusedRequests {
   Timeline::Lives OfCacheDomain(const std::string& cache_domain, absl::Time now);
 
  private:
+  struct Refused {
+    int64_t number = 0;  // order of the calls of Keep
+    std::shared_ptr<const RequestLife> life{};
+  };
   struct Kept {
     std::string tenant{};
-    std::deque<std::shared_ptr<const RequestLife>> lives{};  // not empty
+    std::deque<Refused> refused{};  // in order; not empty
     int32_t omitted = 0;
   };
   using Workflows = absl::flat_hash_map<std::pair<std::string, std::string>, Kept>;
@@ -72,6 +77,7 @@ class RefusedRequests {
   Workflows workflows_;  // by cache domain and name
   absl::flat_hash_map<std::string, size_t> of_tenants_;
   size_t all_ = 0;
+  int64_t numbers_ = 0;
 };
 
 }  // namespace baton
