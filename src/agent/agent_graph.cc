@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/upstream_failure.h"
 #include "base/check.h"
+#include "base/retry.h"
 #include "base/root_cause.h"
 #include "base/status.h"
 #include "base/strings.h"
@@ -131,6 +132,7 @@ absl::Status AgentGraph::CheckId(const AgentNode& node, bool is_value) const {
 // Enters a request without references yet. REQUIRES: CheckId is OK.
 void AgentGraph::Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_value) {
   replaced_ = nullptr;
+  released_ = holds_.Take(*node.id);
   refusals_.Erase(*node.id);
   const AgentOutput* found = outputs_.Find(*node.id);
   if (found != nullptr && found->state == State::kAnnounced) {
@@ -139,11 +141,10 @@ void AgentGraph::Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_va
     node.output->former = std::move(node.output->text);
   } else {
     if (found != nullptr) replaced_ = outputs_.Drop(*node.id);
-    node.output = std::make_unique<AgentOutput>();
+    node.output = std::make_unique<AgentOutput>(AgentOutput{.serial = ++serials_});
     if (replaced_ != nullptr && !replaced_->status.ok()) node.output->attempt = replaced_->attempt;
   }
   node.attempt = ++node.output->attempt;
-  node.output->serial = ++serials_;
   node.output->status = absl::OkStatus();
   node.output->agent = node.agent == nullptr ? "" : *node.agent;
   node.output->state = State::kLive;
@@ -155,6 +156,7 @@ void AgentGraph::Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_va
 absl::Status AgentGraph::Add(AgentNode& node, const Tokenizer& tokenizer) {
   RETURN_IF_ERROR(CheckId(node, /*is_value=*/false));
   Enter(node, std::make_unique<Output>(tokenizer), /*is_value=*/false);
+  Release(released_);
   return absl::OkStatus();
 }
 
@@ -162,6 +164,7 @@ absl::Status AgentGraph::AddValue(AgentNode& node, const Tokenizer* tokenizer) {
   RETURN_IF_ERROR(CheckId(node, /*is_value=*/true));
   Enter(node, tokenizer == nullptr ? std::make_unique<Output>() : std::make_unique<Output>(*tokenizer),
         /*is_value=*/true);
+  Release(released_);
   return absl::OkStatus();
 }
 
@@ -171,6 +174,7 @@ absl::StatusOr<PromptIncrement> AgentGraph::Submit(AgentNode& node, const Prompt
   Enter(node, std::make_unique<Output>(*spec.tokenizer), /*is_value=*/false);
   node.streaming = std::make_unique<StreamingPrompt>(StreamingPrompt{.prompt = Prompt(spec)});
   Link(node, now);
+  Release(released_);
   if (const absl::Status settled = SettleKnown(node, now); !settled.ok()) {
     // Downstream prompts see the same failure as if the upstream request had failed a little later.
     Ended(node, settled, now);
@@ -188,8 +192,12 @@ absl::StatusOr<PromptIncrement> AgentGraph::Submit(AgentNode& node, const Prompt
 void AgentGraph::Undo(AgentNode& node) {
   if (node.output == nullptr) return;
   StopStreaming(node);
-  ForgetActions(node);
-  unneeded_.clear();
+  actions_.Forget(node);
+  actions_.ForgetUnneeded();
+  for (const HeldOutput& held : released_.outputs) {
+    if (AgentOutput* upstream = Find(held)) ++upstream->needs;
+  }
+  holds_.Put(*node.id, std::exchange(released_, {}));
   std::unique_ptr<AgentOutput> output = std::move(node.output);
   if (!output->downstreams.empty() || output->former != nullptr) {
     --output->attempt;
@@ -205,11 +213,12 @@ void AgentGraph::Undo(AgentNode& node) {
 
 void AgentGraph::Refused(const RequestId& id, const std::string& agent, const absl::Status& status,
                          absl::Duration retry_after, absl::Time now) {
-  // ALREADY_EXISTS concerns a request that was accepted.
+  if (absl::IsAlreadyExists(status)) return;  // concerns a request that was accepted
+  const absl::Time fails = MayRetry(status) ? RetryEnd(status, retry_after, now) : now;
+  fails > now ? holds_.Extend(id, fails) : Release(holds_.Take(id));
   AgentOutput* output = Find(id);
-  if (absl::IsAlreadyExists(status) || (output != nullptr && output->state != State::kAnnounced)) return;
+  if (output != nullptr && output->state != State::kAnnounced) return;
   const absl::Status cause = AsRootCause(status, NameOf(id), agent);
-  const absl::Time fails = MayRetry(status) ? now + retry_after + limits_.wait_retry : now;
   refusals_.Put(id, {cause, agent, fails, fails + limits_.keep_output});
   if (output == nullptr) return;
   output->agent = agent;
@@ -222,7 +231,7 @@ void AgentGraph::Refused(const RequestId& id, const std::string& agent, const ab
 // unknown.
 AgentOutput* AgentGraph::AnnounceFor(const Reference& reference, absl::Time now) {
   if (!Announces(reference, now)) return nullptr;
-  auto output = std::make_unique<AgentOutput>();
+  auto output = std::make_unique<AgentOutput>(AgentOutput{.serial = ++serials_});
   const Refusal* refusal = refusals_.Find(reference.upstream, now);
   if (refusal != nullptr) {
     output->status = refusal->status;
@@ -295,15 +304,20 @@ void AgentGraph::Made(AgentNode& node, std::span<const TokenId> tokens, std::str
 void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time now, absl::Duration retry_after) {
   if (node.output == nullptr) return;
   AgentOutput& output = *node.output;
-  const bool may_retry = MayRetry(status) && MayAwaitRetry(output);
-  if (may_retry) Spare(node, output);
+  const absl::Time until = RetryEnd(status, retry_after, now);
+  if (MayRetry(status)) {
+    holds_.Extend(*node.id, until);
+    Hold(node, until);
+  } else {
+    Release(holds_.Take(*node.id));
+  }
   StopStreaming(node);
-  ForgetActions(node);
+  actions_.Forget(node);
   output.text->Close();
   output.producer = nullptr;
   output.status = status;
-  if (may_retry) return AwaitRetry(node, status, now + retry_after + limits_.wait_retry);
-  ReleaseSpared(output);
+  const bool has_room = outputs_.counts().announced < limits_.announced;
+  if (MayRetry(status) && !node.is_internal && has_room) return AwaitRetry(node, status, until);
   Supersede(output);
   output.state = State::kEnded;
   SettleDownstreams(output, status);
@@ -314,17 +328,15 @@ void AgentGraph::EndedWithoutOutput(AgentNode& node) {
   if (node.output == nullptr) return;
   BATON_CHECK(node.output->downstreams.empty(), *node.id);
   StopStreaming(node);
-  ForgetActions(node);
+  actions_.Forget(node);
   node.output = nullptr;
 }
 
 // --- further attempts ----------------------------------------------------------------------------
 
-// Returns whether a prompt would wait for another submission of the request.
-bool AgentGraph::MayAwaitRetry(AgentOutput& output) {
-  return std::ranges::any_of(output.downstreams, [&](const AgentNode* downstream) {
-    return downstream->streaming->WaitsForSubmission(output);
-  });
+// Returns the end of the wait for another submission of a request that failed.
+absl::Time AgentGraph::RetryEnd(const absl::Status& status, absl::Duration retry_after, absl::Time now) const {
+  return now + RetryDelayOf(status, retry_after) + limits_.wait_retry;
 }
 
 // Makes the request an announced one again. The prompts keep what they took of its output until
@@ -349,31 +361,36 @@ std::vector<AgentNode*> AgentGraph::Supersede(AgentOutput& output) {
   output.former = nullptr;
   for (AgentNode* downstream : output.downstreams) {
     if (!downstream->streaming->Rewind(output)) continue;
-    actions_.push_back(PromptRestarted{downstream});
+    actions_.Add(PromptRestarted{downstream});
     restarted.push_back(downstream);
   }
   return restarted;
 }
 
-// Releases the upstream requests of a failed request later, when no further attempt comes.
-void AgentGraph::Spare(AgentNode& node, AgentOutput& output) {
+// Keeps the outputs that the prompt needs for the next attempt of its failed request.
+void AgentGraph::Hold(const AgentNode& node, absl::Time until) {
   if (node.streaming == nullptr) return;
-  for (const auto& [upstream, indices] : node.streaming->upstreams) {
-    if (upstream->state != State::kLive || !node.streaming->WaitsFor(*upstream)) continue;
-    output.spared.emplace_back(*upstream->producer->id, upstream->serial);
-    for (const size_t i : indices) {
-      upstream->needs -= node.streaming->needs[i];
-      node.streaming->needs[i] = false;
-    }
+  HeldOutputs held{.until = until};
+  for (size_t i = 0; i < node.streaming->needs.size(); ++i) {
+    const AgentOutput* upstream = node.streaming->sources[i];
+    if (!node.streaming->needs[i] || upstream->state != State::kLive) continue;
+    held.outputs.push_back({*upstream->producer->id, upstream->serial});
+  }
+  if (!holds_.HasRoom(held.outputs.size())) return;
+  for (const HeldOutput& output : held.outputs) ++Find(output)->needs;
+  holds_.Put(*node.id, std::move(held));
+}
+
+void AgentGraph::Release(const HeldOutputs& held) {
+  for (const HeldOutput& output : held.outputs) {
+    if (AgentOutput* upstream = Find(output)) Release(*upstream);
   }
 }
 
-void AgentGraph::ReleaseSpared(AgentOutput& output) {
-  for (const auto& [id, serial] : std::exchange(output.spared, {})) {
-    const AgentOutput* upstream = Find(id);
-    if (upstream == nullptr || upstream->serial != serial || upstream->state != State::kLive) continue;
-    if (upstream->needs == 0) unneeded_.push_back(upstream->producer);
-  }
+// Returns null if the graph no longer has the output.
+AgentOutput* AgentGraph::Find(const HeldOutput& held) const {
+  AgentOutput* output = Find(held.id);
+  return output == nullptr || output->serial != held.serial ? nullptr : output;
 }
 
 // --- references ----------------------------------------------------------------------------------
@@ -406,7 +423,7 @@ absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Statu
   }
   const bool could_discard = prompt.may_discard();
   ASSIGN_OR_RETURN(const bool restarts, streaming.Settle(index, status));
-  if (restarts) actions_.push_back(PromptRestarted{&node});
+  if (restarts) actions_.Add(PromptRestarted{&node});
   Release(node, index);
   for (size_t i = 0; could_discard && !prompt.may_discard() && i < prompt.references(); ++i) {
     if (prompt.settled(i)) Release(node, i);
@@ -419,8 +436,11 @@ void AgentGraph::Release(const AgentNode& node, size_t index) {
   StreamingPrompt& streaming = *node.streaming;
   if (!streaming.needs[index]) return;
   streaming.needs[index] = false;
-  AgentOutput& upstream = *streaming.sources[index];
-  if (--upstream.needs == 0 && upstream.state == State::kLive) unneeded_.push_back(upstream.producer);
+  Release(*streaming.sources[index]);
+}
+
+void AgentGraph::Release(AgentOutput& upstream) {
+  if (--upstream.needs == 0 && upstream.state == State::kLive) actions_.AddUnneeded(*upstream.producer);
 }
 
 void AgentGraph::Advance(AgentNode& node) {
@@ -428,12 +448,13 @@ void AgentGraph::Advance(AgentNode& node) {
   if (!next.ok()) return Fail(node, next.status());
   if (next->complete) StopStreaming(node);
   if (!next->complete && next->tokens.empty()) return;
-  actions_.push_back(PromptIncrement{&node, std::move(next->tokens), next->complete});
+  actions_.Add(PromptIncrement{&node, std::move(next->tokens), next->complete});
 }
 
 void AgentGraph::Fail(AgentNode& node, const absl::Status& status) {
+  if (MayRetry(status)) Hold(node, absl::InfiniteFuture());  // until Ended
   StopStreaming(node);
-  actions_.push_back(PromptFailed{&node, status});
+  actions_.Add(PromptFailed{&node, status});
 }
 
 void AgentGraph::StopStreaming(AgentNode& node) {
@@ -454,15 +475,6 @@ void AgentGraph::StopStreaming(AgentNode& node) {
   }
 }
 
-// --- actions -------------------------------------------------------------------------------------
-
-void AgentGraph::ForgetActions(const AgentNode& node) {
-  std::erase_if(actions_, [&](const AgentAction& action) {
-    return std::visit([&](const auto& concrete) { return concrete.node == &node; }, action);
-  });
-  std::erase(unneeded_, &node);
-}
-
 AgentGraph::Counts AgentGraph::counts() const {
   const OutputTable::Counts& outputs = outputs_.counts();
   return {.streaming = std::ssize(streaming_),
@@ -472,42 +484,19 @@ AgentGraph::Counts AgentGraph::counts() const {
           .kept_bytes = outputs.kept_bytes};
 }
 
-// Merges the increments of a prompt into one action, so that no worker begins a step with a part of
-// them.
-std::vector<AgentAction> AgentGraph::TakeActions() {
-  for (AgentNode* node : std::exchange(unneeded_, {})) {
-    if (!node->keep) actions_.push_back(OutputUnneeded{node});
-  }
-  if (actions_.empty()) return {};
-  std::vector<AgentAction> merged;
-  // Index of the prompt's PromptIncrement in `merged`.
-  absl::flat_hash_map<AgentNode*, size_t> increments;
-  for (AgentAction& action : std::exchange(actions_, {})) {
-    if (auto* more = std::get_if<PromptIncrement>(&action)) {
-      const auto [before, is_new] = increments.try_emplace(more->node, merged.size());
-      if (!is_new) {
-        auto& first = std::get<PromptIncrement>(merged[before->second]);
-        first.tokens.insert(first.tokens.end(), more->tokens.begin(), more->tokens.end());
-        first.complete = more->complete;
-        continue;
-      }
-    } else if (const auto* restarted = std::get_if<PromptRestarted>(&action)) {
-      increments.erase(restarted->node);
-    }
-    merged.push_back(std::move(action));
-  }
-  return merged;
-}
-
 // --- time ----------------------------------------------------------------------------------------
 
 absl::Time AgentGraph::NextTick() const {
   const absl::Time reference = timers_.empty() ? absl::InfiniteFuture() : std::get<absl::Time>(*timers_.begin());
-  return std::min(reference, outputs_.NextExpiry().first);
+  return std::min({reference, outputs_.NextExpiry().first, holds_.NextExpiry().first});
 }
 
 void AgentGraph::Tick(absl::Time now) {
   while (NextTick() <= now) {
+    if (const auto [end, failed] = holds_.NextExpiry(); end <= now) {
+      Release(holds_.Take(failed));
+      continue;
+    }
     const auto [expiry, id] = outputs_.NextExpiry();
     if (timers_.empty() || expiry <= std::get<absl::Time>(*timers_.begin())) {
       Expire(id, now);
@@ -543,7 +532,6 @@ void AgentGraph::FailAnnounced(const RequestId& id, const absl::Status& status) 
   std::unique_ptr<AgentOutput> output = outputs_.Drop(id);
   // The remaining prompts have settled their references to the output and go on without it.
   for (AgentNode* downstream : std::exchange(output->downstreams, {})) downstream->streaming->Unlink(*output);
-  ReleaseSpared(*output);
   if (output->text == nullptr) return;
   const absl::Time until = output->expires + limits_.keep_output;
   outputs_.Keep(id, std::move(output), until);
@@ -567,6 +555,7 @@ std::vector<AgentNode*> AgentGraph::UpstreamsOf(const AgentNode& node) {
 void AgentGraph::CheckInvariants() const {
   outputs_.CheckInvariants();
   refusals_.CheckInvariants();
+  holds_.CheckInvariants();
   int64_t references = 0;
   size_t timers = 0;
   absl::flat_hash_map<const AgentOutput*, int64_t> needs;
@@ -587,6 +576,9 @@ void AgentGraph::CheckInvariants() const {
       if (node->streaming->needs[i]) ++needs[node->streaming->sources[i]];
     }
   }
+  holds_.ForEach([&](const HeldOutput& held) {
+    if (const AgentOutput* output = Find(held)) ++needs[output];
+  });
   for (const auto& [output, count] : needs) BATON_CHECK(output->needs == count, "the needs of an output are wrong");
   BATON_CHECK(references == references_ && timers == timers_.size(), "the counts of the graph are wrong");
 }

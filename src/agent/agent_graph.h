@@ -16,19 +16,19 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "agent/agent_actions.h"
+#include "agent/agent_node.h"
 #include "agent/output.h"
 #include "agent/output_table.h"
 #include "agent/refusal_table.h"
+#include "agent/retry_holds.h"
 #include "agent/scoped_id.h"
-#include "agent/streaming_prompt.h"
 #include "base/ids.h"
 
 namespace baton {
@@ -47,49 +47,9 @@ struct AgentLimits {
   int32_t refused = 16384;
   // Upper bound on announced requests.
   int32_t announced = 65536;
-  // Upper bound on the references of all streaming prompts.
+  // Upper bound on the references of all streaming prompts, and on held outputs (RetryHolds).
   int64_t references = 65536;
 };
-
-struct Request;
-
-// The graph's part of a live request or value, which owns it.
-struct AgentNode {
-  const RequestId* id = nullptr;       // the request's id
-  Request* request = nullptr;          // for callers, not the graph; null: a value
-  const std::string* agent = nullptr;  // the request's agent name; null: none
-  bool is_internal = false;            // not of a client: its prompt needs no output
-  bool keep = false;                   // true: OutputUnneeded never concerns the request
-  // 1, or one more than that of the request with this id that failed before.
-  int32_t attempt = 1;
-  // The attempts of upstream requests whose ends settled references of the prompt, by ScopedId.
-  absl::flat_hash_map<RequestId, int32_t> used_attempts{};
-  std::unique_ptr<AgentOutput> output{};         // null: the graph does not have the request
-  std::unique_ptr<StreamingPrompt> streaming{};  // null: the prompt is complete
-};
-
-// An increment: tokens that follow those reported before. If `complete`, they are the last.
-struct PromptIncrement {
-  AgentNode* node = nullptr;
-  std::vector<TokenId> tokens{};
-  bool complete = false;
-};
-// Voids all tokens of the prompt that were reported. The next PromptIncrement begins at the first
-// token.
-struct PromptRestarted {
-  AgentNode* node = nullptr;
-};
-// The prompt cannot become complete. The graph has removed it.
-struct PromptFailed {
-  AgentNode* node = nullptr;
-  absl::Status status{};
-};
-// Prompts of clients' requests referred to the output of this live request, and none needs it now:
-// they have discarded it, or their requests have ended.
-struct OutputUnneeded {
-  AgentNode* node = nullptr;
-};
-using AgentAction = std::variant<PromptIncrement, PromptRestarted, PromptFailed, OutputUnneeded>;
 
 class AgentGraph {
  public:
@@ -99,7 +59,8 @@ class AgentGraph {
       : limits_(limits),
         find_(std::move(find)),
         outputs_({.kept_bytes = limits.kept_bytes}),
-        refusals_(limits.refused) {}
+        refusals_(limits.refused),
+        holds_(limits.references) {}
 
   // Adds a request whose prompt is complete. Other prompts can refer to its output from now on.
   // Fails with ALREADY_EXISTS, as Submit does.
@@ -137,9 +98,10 @@ class AgentGraph {
   void Undo(AgentNode& node);
   // A submission with this id was refused. Later prompts that refer to the id receive this reason
   // for `keep_output`, unless a further submission is accepted. The prompts that refer to it as an
-  // announced one fail now. If the refusal may be retried, they wait for `retry_after`, the delay
-  // that the client received, and for `wait_retry`, and fail then. `agent` is the request's agent
-  // name. Does nothing if a live request or a kept output has the id.
+  // announced one fail now. If the refusal may be retried, they wait for the retry delay of the
+  // answer (RetryDelayOf, `retry_after` as known), and for `wait_retry`, and fail then. `agent` is
+  // the request's agent name. Does nothing if a live request has the id. If a kept output has it,
+  // changes only for how long the outputs stay that the failed request needed.
   void Refused(const RequestId& id, const std::string& agent, const absl::Status& status, absl::Duration retry_after,
                absl::Time now);
   // Begins the request's output after its prompt, as Output::BeginAfter. Does nothing if the graph
@@ -152,15 +114,16 @@ class AgentGraph {
   // failed, and its text so far as partial. `status` may carry a root cause. A streaming prompt of
   // the request is dropped. Does nothing if the graph does not have the request.
   //
-  // If the failure may be retried, prompts that refer to the request as an announced one wait for
-  // another submission with its id, as after Refused. They keep the tokens of the failed attempt
-  // until that one has tokens.
+  // If the failure may be retried, prompts that refer to the request as an announced one, also
+  // later ones, wait for another submission with its id, as after Refused. They keep the tokens of
+  // the failed attempt until that one has tokens. The outputs that the request needed count as
+  // needed for the same time, or until another submission.
   void Ended(AgentNode& node, const absl::Status& status, absl::Time now, absl::Duration retry_after = {});
   // Like Ended, but drops the output. REQUIRES: no prompt refers to the output.
   void EndedWithoutOutput(AgentNode& node);
 
-  // Returns whether the prompt of a client's request needs the output. A prompt needs an output
-  // until it has settled all references to it.
+  // Returns whether the prompt of a client's request needs the output, or the next attempt of a
+  // failed request may. A prompt needs an output until it has settled all references to it.
   static bool IsNeeded(const AgentNode& node) { return node.output != nullptr && node.output->needs > 0; }
   // Returns the requests whose streaming prompts refer to the output, ordered by id.
   static std::vector<AgentNode*> DownstreamsOf(const AgentNode& node);
@@ -172,7 +135,7 @@ class AgentGraph {
   void Tick(absl::Time now);
   // Before this time Tick does nothing. InfiniteFuture: no timeout is pending.
   absl::Time NextTick() const;
-  std::vector<AgentAction> TakeActions();
+  std::vector<AgentAction> TakeActions() { return actions_.Take(); }
 
   struct Counts {
     int64_t streaming = 0;   // streaming prompts
@@ -202,36 +165,38 @@ class AgentGraph {
   bool IsCycle(const RequestId& id, const PromptSpec& spec) const;
   void Link(AgentNode& node, absl::Time now);
   AgentOutput* AnnounceFor(const Reference& reference, absl::Time now);
+  absl::Time RetryEnd(const absl::Status& status, absl::Duration retry_after, absl::Time now) const;
   void AwaitRetry(AgentNode& node, const absl::Status& status, absl::Time until);
-  static bool MayAwaitRetry(AgentOutput& output);
   std::vector<AgentNode*> Supersede(AgentOutput& output);
-  void Spare(AgentNode& node, AgentOutput& output);
-  void ReleaseSpared(AgentOutput& output);
+  void Hold(const AgentNode& node, absl::Time until);
+  void Release(const HeldOutputs& held);
+  AgentOutput* Find(const HeldOutput& held) const;
   void FailAnnounced(const RequestId& id, const absl::Status& status);
   void Expire(const RequestId& id, absl::Time now);
   absl::Status SettleKnown(AgentNode& node, absl::Time now);
   absl::Status Settle(AgentNode& node, size_t index, const absl::Status& status);
   void Release(const AgentNode& node, size_t index);
+  void Release(AgentOutput& upstream);
   void SettleAndAdvance(AgentNode& node, std::span<const size_t> indices, const absl::Status& status);
   void SettleDownstreams(AgentOutput& output, const absl::Status& status);
   void Advance(AgentNode& node);
   void Fail(AgentNode& node, const absl::Status& status);
   void StopStreaming(AgentNode& node);
-  void ForgetActions(const AgentNode& node);
 
   const AgentLimits limits_;
   const FindNode find_;
   OutputTable outputs_;  // a live request owns its output
   RefusalTable refusals_;
+  RetryHolds holds_;
   absl::flat_hash_set<AgentNode*> streaming_;  // nodes with streaming prompts
-  // The kept output that the last Add or Submit replaced, for Refused.
+  // The last Add or Submit replaced this kept output and released these held ones. Undo restores
+  // both.
   std::unique_ptr<AgentOutput> replaced_;
+  HeldOutputs released_;
   std::set<ReferenceTimer> timers_;
   int64_t references_ = 0;  // of streaming prompts
-  uint64_t serials_ = 0;    // drawn so far
-  // Live requests whose outputs no prompt needs since the last TakeActions.
-  std::vector<AgentNode*> unneeded_;
-  std::vector<AgentAction> actions_;
+  uint64_t serials_ = 0;    // of outputs so far
+  AgentActions actions_;
 };
 
 }  // namespace baton

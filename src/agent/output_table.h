@@ -11,7 +11,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -39,7 +38,7 @@ struct AgentOutput {
   // kLive: the output of the attempt before, until this one has tokens or ends. Null: none.
   std::unique_ptr<Output> former{};
   std::set<AgentNode*, ById> downstreams{};  // streaming prompts that refer to it
-  // References of clients' prompts to it that are not settled.
+  // References of clients' prompts to it that are not settled, and those that RetryHolds has.
   int64_t needs = 0;
   absl::Time expires = absl::InfiniteFuture();
   // Value of `expires` before the request was submitted.
@@ -51,11 +50,8 @@ struct AgentOutput {
   // The number of the last accepted submission, counted since the first or the last success.
   int32_t attempt = 0;
   bool is_value = false;
-  uint64_t serial = 0;  // drawn for each accepted submission
-  // Live requests whose outputs only the last attempt needed, which failed: ids and serials. The
-  // next attempt may need them.
-  std::vector<std::pair<RequestId, uint64_t>> spared{};
-  int64_t bytes = 0;  // as counted in kept_bytes
+  uint64_t serial = 0;  // distinguishes the object from others with the same id
+  int64_t bytes = 0;    // as counted in kept_bytes
 
   // The output that prompts use now. Null: none.
   Output* readable() const { return former == nullptr ? text.get() : former.get(); }

@@ -23,11 +23,6 @@ bool StreamingPrompt::WaitsFor(AgentOutput& output) const {
   return !std::ranges::all_of(upstreams.at(&output), [&](size_t i) { return prompt.settled(i); });
 }
 
-bool StreamingPrompt::WaitsForSubmission(AgentOutput& output) const {
-  return std::ranges::any_of(upstreams.at(&output),
-                             [&](size_t i) { return prompt.reference(i).announced && !prompt.settled(i); });
-}
-
 void StreamingPrompt::Unlink(AgentOutput& output) {
   for (const size_t i : upstreams.at(&output)) sources[i] = nullptr;
   upstreams.erase(&output);

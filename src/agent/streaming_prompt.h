@@ -41,9 +41,6 @@ struct StreamingPrompt {
 
   // Returns whether the prompt waits for the output.
   bool WaitsFor(AgentOutput& output) const;
-  // Returns whether the prompt waits for the output, and would wait for another submission of its
-  // request.
-  bool WaitsForSubmission(AgentOutput& output) const;
   // Returns the outputs that the prompt still needs, in the order of its references. It names at
   // most `most` of them, by the client's names.
   AwaitedOutputs Awaited(size_t most) const;

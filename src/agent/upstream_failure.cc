@@ -4,11 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/scoped_id.h"
+#include "base/retry.h"
 #include "base/root_cause.h"
 
 namespace baton {
-
-bool MayRetry(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsResourceExhausted(status); }
 
 absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& status, int32_t first) {
   const std::string name = NameOf(upstream);

@@ -8,9 +8,6 @@
 
 namespace baton {
 
-// Whether a client may retry a request that ended with this status.
-bool MayRetry(const absl::Status& status);
-
 // Returns the status that the downstream request's client gets. Errors that a client may retry keep
 // their code. The message has the root cause only, however many requests are between the two.
 // `first` is PromptSpec::first of the downstream request.

@@ -10,9 +10,9 @@
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/request_id.h"
+#include "base/retry.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "rpc/status_table.h"
 
 namespace baton {
 namespace {

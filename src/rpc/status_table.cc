@@ -31,9 +31,6 @@ constexpr StatusRow kRows[] = {
     {Code::kUnauthenticated, 401, "authentication_error", "invalid_api_key", Retry::kUnstated},
 };
 
-// The retry delay of a refusal that states none.
-constexpr absl::Duration kUsualDelay = absl::Seconds(1);
-
 }  // namespace
 
 std::span<const StatusRow> StatusTable() { return kRows; }
@@ -42,11 +39,6 @@ const StatusRow& StatusRowOf(absl::StatusCode code) {
   BATON_CHECK(code != Code::kOk, "an answer without an error has no row");
   const auto* const found = std::ranges::find(kRows, code, &StatusRow::code);
   return found == std::end(kRows) ? StatusRowOf(Code::kUnknown) : *found;
-}
-
-absl::Duration RetryDelayOf(const absl::Status& status, absl::Duration known) {
-  if (status.ok() || StatusRowOf(status.code()).retry != Retry::kAfter) return absl::ZeroDuration();
-  return known > absl::ZeroDuration() ? known : kUsualDelay;
 }
 
 }  // namespace baton

@@ -5,12 +5,11 @@
 #include <span>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 
 namespace baton {
 
 enum class Retry {
-  kAfter,     // later: the answer has a retry delay
+  kAfter,     // later: the answer has a retry delay (base/retry.h)
   kNever,     // it would fail again, or cost the same work again: HTTP has "x-should-retry: false"
   kUnstated,  // the answer has neither
 };
@@ -27,9 +26,5 @@ struct StatusRow {
 std::span<const StatusRow> StatusTable();
 // REQUIRES: the code is not OK. An unassigned code has the row of UNKNOWN.
 const StatusRow& StatusRowOf(absl::StatusCode code);
-
-// Returns the retry delay of an answer with this status. `known` is the delay that the refusal
-// states, or zero. Returns zero if the answer has no delay.
-absl::Duration RetryDelayOf(const absl::Status& status, absl::Duration known);
 
 }  // namespace baton

@@ -155,7 +155,7 @@ TEST_CASE("A prompt with `first` fails when too many outputs have failed") {
   // The prompt needs both of the other outputs, so it is prefilled.
   CHECK(world.Text("down").starts_with("[b] 0"));
   world.End("c", absl::UnavailableError("gone"));
-  world.Advance(AgentLimits().wait_retry);
+  world.Advance(kRetryWait);
   const absl::Status failed = world.reported["down"].failure;
   CHECK(failed.code() == Code::kUnavailable);
   CHECK(Message(failed) == "first: fewer than 2 outputs can complete; output_of 'c': UNAVAILABLE: gone");

@@ -136,41 +136,98 @@ TEST_CASE("AgentGraph applies the timeout of a reference while it waits for anot
 TEST_CASE("AgentGraph keeps the upstreams of a failed request for its next attempt") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("root", {Bytes("x")})).ok());
-  REQUIRE(world.Submit(Spec("c", {Announced("a")})).ok());
-  REQUIRE(world.Submit(Spec("a", {Announced("root")})).ok());
+  if (GENERATE(false, true)) REQUIRE(world.Submit(Spec("c", {Announced("a")})).ok());
+  REQUIRE(world.Submit(Spec("a", {Announced("root"), Announced("root")})).ok());
+  REQUIRE(world.Submit(Spec("other", {Announced("root")})).ok());
   world.End("a", absl::UnavailableError("lost"));
+  world.End("other", absl::CancelledError("by the client"));
   const auto is_live = [&](const RequestId& id) { return world.Node(id).output != nullptr; };
+  const auto is_cancelled = [&](const RequestId& id) { return world.reported[id].failure.code() == Code::kCancelled; };
   CHECK(is_live("root"));
   SECTION("which needs them") {
     REQUIRE(world.Submit(Spec("a", {Announced("root")})).ok());
+    world.Advance(kRetryWait);
     world.Made("root", "y");
     world.End("root");
     CHECK(world.Text("a") == "y");
   }
-  SECTION("which ends without them") {
+  SECTION("which needs them until it ends") {
+    REQUIRE(world.Submit(Spec("a", {Announced("root")})).ok());
+    world.End("a", absl::CancelledError("by the client"));
+    CHECK(is_cancelled("root"));
+  }
+  SECTION("which does not need them") {
     Begin(world, "a", "y");
-    CHECK(is_live("root"));
-    world.End("a");
-    CHECK(world.reported["root"].failure.code() == Code::kCancelled);
+    CHECK(is_cancelled("root"));
+  }
+  SECTION("which is a value") {
+    REQUIRE(world.Begin("a").ok());
+    CHECK(is_cancelled("root"));
   }
   SECTION("which does not come") {
-    world.Advance(AgentLimits().wait_retry);
-    CHECK(world.reported["root"].failure.code() == Code::kCancelled);
-  }
-  SECTION("although no prompt waits for it now") {
-    world.End("c", absl::CancelledError("by the client"));
+    world.Advance(kRetryWait - absl::Nanoseconds(1));
     CHECK(is_live("root"));
-    world.Advance(AgentLimits().wait_retry);
-    CHECK(world.reported["root"].failure.code() == Code::kCancelled);
-    CHECK(world.graph.counts().announced == 0);
+    world.Advance(absl::Nanoseconds(1));
+    CHECK(is_cancelled("root"));
+  }
+  SECTION("which is refused and may come later") {
+    world.Refuse("a", absl::UnavailableError("full"), absl::Seconds(20));
+    world.Advance(absl::Seconds(20) + AgentLimits().wait_retry - absl::Nanoseconds(1));
+    CHECK(is_live("root"));
+    world.Advance(absl::Nanoseconds(1));
+    CHECK(is_cancelled("root"));
+  }
+  SECTION("which is refused for good") {
+    world.Refuse("a", absl::InvalidArgumentError("wrong"));
+    CHECK(is_cancelled("root"));
+  }
+  SECTION("which is undone") {
+    world.Undo(Spec("a", {Announced("root")}));
+    CHECK(is_live("root"));
+    world.Advance(kRetryWait);
+    CHECK(is_cancelled("root"));
   }
   SECTION("and not another request with their id") {
     world.Made("root", "y");
     world.End("root");
     REQUIRE(world.Submit(Spec("root", {Bytes("x")})).ok());
-    world.Advance(AgentLimits().wait_retry);
+    world.Advance(kRetryWait);
     CHECK(is_live("root"));
   }
+  SECTION("and their own next attempt") {
+    REQUIRE(world.Submit(Spec("d", {Announced("root")})).ok());
+    world.End("root", absl::UnavailableError("lost"));
+    REQUIRE(world.Submit(Spec("root", {Bytes("x")})).ok());
+    world.End("d", absl::CancelledError("by the client"));
+    CHECK(is_live("root"));
+    world.Advance(kRetryWait);
+    CHECK(is_cancelled("root"));
+  }
+}
+
+TEST_CASE("AgentGraph keeps the upstreams of a request that fails because of another one") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("root", {Bytes("x")})).ok());
+  REQUIRE(world.Submit(Spec("a", {Announced("lost"), Announced("root")})).ok());
+  Begin(world, "lost", "y");
+  const Code code = GENERATE(Code::kUnavailable, Code::kInternal);
+  world.End("lost", absl::Status(code, "why"));
+  if (code == Code::kUnavailable) world.Advance(kRetryWait);
+  CHECK_FALSE(world.reported["a"].failure.ok());
+  CHECK((world.Node("root").output != nullptr) == (code == Code::kUnavailable));
+  world.Advance(kRetryWait);
+  CHECK(world.reported["root"].failure.code() == Code::kCancelled);
+}
+
+TEST_CASE("AgentGraph holds no more outputs for failed requests than its limit on references") {
+  AgentWorld world({.references = 2});
+  for (const char* root : {"r1", "r2", "r3"}) Begin(world, root, "y");
+  REQUIRE(world.Submit(Spec("a", {Announced("r1"), Announced("r2")})).ok());
+  world.End("a", absl::UnavailableError("lost"));
+  REQUIRE(world.Submit(Spec("b", {Announced("r3")})).ok());
+  world.End("b", absl::UnavailableError("lost"));
+  for (const char* root : {"r1", "r2"}) CHECK(world.Node(root).output != nullptr);
+  CHECK(world.reported["r3"].failure.code() == Code::kCancelled);
 }
 
 TEST_CASE("AgentGraph undoes an attempt") {
@@ -181,7 +238,7 @@ TEST_CASE("AgentGraph undoes an attempt") {
   REQUIRE(world.graph.Add(world.Node("a"), ByteTokens()).ok());
   world.graph.Undo(world.Node("a"));
   world.graph.CheckInvariants();
-  world.Advance(AgentLimits().wait_retry);
+  world.Advance(kRetryWait);
   CHECK(world.Text("b") == std::string(kFirstText) + "!");
   Begin(world, "a", "y");
   CHECK(world.Node("a").attempt == 2);

@@ -1,5 +1,6 @@
 // Random graphs whose requests end, fail and are cancelled at any time. A live request is reported
-// as unneeded exactly when prompts of clients referred to its output, and none of them needs it.
+// as unneeded exactly when prompts of clients referred to its output, and none needs it now. Those
+// of failed requests that may be submitted again count.
 #include <algorithm>
 #include <random>
 #include <set>
@@ -23,9 +24,11 @@ class RandomNeeds {
     } else if (what < 6 && node.streaming == nullptr) {
       world_.Made(id, Below(2) == 0 ? "y" : "a long output of a request");
     } else if (what < 8 && node.streaming == nullptr) {
-      world_.End(id, Below(3) == 0 ? absl::InternalError("broken") : absl::OkStatus());
+      const absl::Status failures[] = {absl::InternalError("broken"), absl::UnavailableError("lost")};
+      world_.End(id, Below(3) == 0 ? failures[Below(2)] : absl::OkStatus());
     } else if (what == 8) {
-      world_.End(id, absl::CancelledError("by the client"));
+      // A request whose prompt waits may fail too.
+      world_.End(id, Below(2) == 0 ? absl::CancelledError("by the client") : absl::UnavailableError("lost"));
     } else {
       world_.Advance(absl::Seconds(Below(3)));
     }
@@ -63,7 +66,8 @@ class RandomNeeds {
     referred_.erase(id);
     if (submitted.ok() && AgentGraph::IsNeeded(node)) referred_.insert(id);
     // A prompt that an upstream made fail counts too.
-    if (node.is_internal || (!submitted.ok() && !absl::IsAborted(submitted))) return;
+    const bool counts = submitted.ok() || absl::IsAborted(submitted) || absl::IsUnavailable(submitted);
+    if (node.is_internal || !counts) return;
     for (const PromptSegment& segment : spec.segments) {
       const auto* reference = std::get_if<Reference>(&segment);
       if (reference != nullptr) referred_.insert(reference->upstream);

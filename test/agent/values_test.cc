@@ -174,7 +174,9 @@ TEST_CASE("A refused value counts as the refused submission of an announced requ
         "as many as remain for others");
   CHECK(world.reported["waits"].failure.ok());  // for another attempt
   CHECK(world.Begin("d", nullptr, "other").ok());
-  world.Advance(absl::Seconds(10));
+  world.Advance(kRetryWait - absl::Nanoseconds(1));
+  CHECK(world.reported["waits"].failure.ok());
+  world.Advance(absl::Nanoseconds(1));
   CHECK(world.reported["waits"].failure.code() == Code::kResourceExhausted);
 }
 

@@ -1,5 +1,6 @@
 #include "rpc/status_table.h"
 
+#include "base/retry.h"
 #include "catch.h"
 
 namespace baton {
@@ -13,14 +14,10 @@ TEST_CASE("StatusTable has one row for each code in order") {
   CHECK(StatusRowOf(static_cast<absl::StatusCode>(99)).code == absl::StatusCode::kUnknown);
 }
 
-TEST_CASE("RetryDelayOf gives every overload a delay, and other errors none") {
-  const absl::Duration known = absl::Seconds(7);
-  for (const absl::Status& status : {absl::ResourceExhaustedError(""), absl::UnavailableError("")}) {
-    CHECK(RetryDelayOf(status, absl::ZeroDuration()) == absl::Seconds(1));
-    CHECK(RetryDelayOf(status, known) == known);
+TEST_CASE("StatusTable has a retry delay for exactly the errors that may be retried") {
+  for (const StatusRow& row : StatusTable()) {
+    CHECK((row.retry == Retry::kAfter) == MayRetry(absl::Status(row.code, "")));
   }
-  CHECK(RetryDelayOf(absl::InternalError(""), known) == absl::ZeroDuration());
-  CHECK(RetryDelayOf(absl::OkStatus(), known) == absl::ZeroDuration());
 }
 
 }  // namespace

@@ -47,6 +47,9 @@ struct NamedPrompt : PromptSpec {
   RequestId id{};
 };
 
+// How long prompts wait for the next attempt if the failure states no retry delay.
+inline const absl::Duration kRetryWait = absl::Seconds(1) + AgentLimits().wait_retry;
+
 inline NamedPrompt Spec(const RequestId& id, std::vector<PromptSegment> segments) {
   return {{.segments = std::move(segments)}, id};
 }
@@ -72,13 +75,16 @@ class AgentWorld {
   }
   absl::Status Submit(const NamedPrompt& prompt) {
     const RequestId id = prompt.id;
-    PromptSpec& spec = specs_.emplace_back(prompt);
-    if (spec.tokenizer == nullptr) spec.tokenizer = &ByteTokens();
-    if (spec.most_tokens == 0) spec.most_tokens = 10000;
-    absl::StatusOr<PromptIncrement> increment = graph.Submit(Node(id), spec, now);
+    absl::StatusOr<PromptIncrement> increment = graph.Submit(Node(id), Complete(prompt), now);
     if (increment.ok()) reported[id] = {.tokens = std::move(increment->tokens), .complete = increment->complete};
     Drain();
     return increment.status();
+  }
+  // Submits a request and undoes that.
+  void Undo(const NamedPrompt& prompt) {
+    REQUIRE(graph.Submit(Node(prompt.id), Complete(prompt), now).ok());
+    graph.Undo(Node(prompt.id));
+    Drain();
   }
   // Appends text to the output of a request whose model has ByteTokens().
   void Made(const RequestId& id, std::string_view tokens, std::string_view text) {
@@ -137,6 +143,12 @@ class AgentWorld {
   std::deque<PromptSpec> specs_;  // the graph refers to them
 
   // Ends a request as the router does. Appends the actions that follow.
+  const PromptSpec& Complete(const NamedPrompt& prompt) {
+    PromptSpec& spec = specs_.emplace_back(prompt);
+    if (spec.tokenizer == nullptr) spec.tokenizer = &ByteTokens();
+    if (spec.most_tokens == 0) spec.most_tokens = 10000;
+    return spec;
+  }
   void Fail(AgentNode& node, const absl::Status& status, std::vector<AgentAction>& actions) {
     reported.at(*node.id).failure = status;
     graph.Ended(node, status, now);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/retry.h"
 #include "frontend/openai/openai_error.h"
 #include "rpc/status_table.h"
 

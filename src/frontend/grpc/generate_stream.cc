@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/logging.h"
+#include "base/retry.h"
 #include "frontend/response_convert.h"
 #include "rpc/grpc_status.h"
-#include "rpc/status_table.h"
 
 namespace baton {
 namespace {

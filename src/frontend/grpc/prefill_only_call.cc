@@ -1,8 +1,8 @@
 #include "frontend/grpc/prefill_only_call.h"
 
+#include "base/retry.h"
 #include "frontend/response_convert.h"
 #include "rpc/grpc_status.h"
-#include "rpc/status_table.h"
 
 namespace baton {
 

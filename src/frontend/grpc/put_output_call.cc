@@ -2,10 +2,10 @@
 
 #include <utility>
 
+#include "base/retry.h"
 #include "frontend/grpc/message_check.h"
 #include "rpc/grpc_deadline.h"
 #include "rpc/grpc_status.h"
-#include "rpc/status_table.h"
 
 namespace baton {
 

@@ -112,7 +112,8 @@ TEST_CASE("Dispatcher ends a waiting prompt when no further attempt comes") {
   REQUIRE(d.Submit(down).ok());
   Generate(d, "up", "y", std::nullopt);
   (*d).Reported(kD, RequestFailed{d.NameOf("up"), absl::UnavailableError("broken"), {}, false}, d.now);
-  d.now += AgentLimits().wait_retry - absl::Nanoseconds(1);
+  // The client received a retry delay of 1 s.
+  d.now += absl::Seconds(1) + AgentLimits().wait_retry - absl::Nanoseconds(1);
   (*d).Tick(d.now);
   CHECK((*d).core().live_requests() == 1);
   d.now += absl::Nanoseconds(1);

@@ -1,0 +1,57 @@
+// The upstream requests of failed requests that may be submitted again.
+//
+// A request that fails needs no output. The next attempt may need the same outputs, so the graph
+// cancels none of these upstream requests until that attempt has come, or until its time is over.
+//
+// I/O-free: the time comes in. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+
+namespace baton {
+
+// An output that a reference of a failed request needed.
+struct HeldOutput {
+  RequestId id{};       // of the upstream request
+  uint64_t serial = 0;  // AgentOutput::serial
+};
+struct HeldOutputs {
+  std::vector<HeldOutput> outputs{};  // with one element for each reference
+  absl::Time until;
+};
+
+class RetryHolds {
+ public:
+  // `most` bounds the outputs of all failed requests.
+  explicit RetryHolds(int64_t most) : most_(most) {}
+
+  // Whether this many more outputs may be held.
+  bool HasRoom(size_t outputs) const { return outputs_ + static_cast<int64_t>(outputs) <= most_; }
+  // Holds the outputs of a failed request. REQUIRES: HasRoom, and none are held for this request.
+  void Put(const RequestId& failed, HeldOutputs held);
+  // Sets another end of the time. Does nothing if no outputs are held for this request.
+  void Extend(const RequestId& failed, absl::Time until);
+  // Removes and returns the outputs that are held for a failed request. There may be none.
+  HeldOutputs Take(const RequestId& failed);
+  // The failed request whose time ends first, and the time. InfiniteFuture: no outputs are held.
+  std::pair<absl::Time, RequestId> NextExpiry() const;
+
+  void ForEach(absl::FunctionRef<void(const HeldOutput& held)> visit) const;
+  void CheckInvariants() const;
+
+ private:
+  const int64_t most_;
+  int64_t outputs_ = 0;
+  absl::flat_hash_map<RequestId, HeldOutputs> held_;  // by failed request; none is empty
+  std::set<std::pair<absl::Time, RequestId>> expiries_;
+};
+
+}  // namespace baton
