@@ -1,6 +1,7 @@
 #include "request/timeline.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -54,6 +55,10 @@ int64_t BytesOf(const RequestLife& life) {
   return static_cast<int64_t>(bytes);
 }
 
+const std::string& OwnerOf(const RequestLife& life) {
+  return life.outcome.tenant.empty() ? life.cache_domain : life.outcome.tenant;
+}
+
 }  // namespace
 
 std::vector<PhaseSpan> SpansOf(const RequestLife& life, absl::Time now) {
@@ -79,35 +84,68 @@ std::vector<PhaseSpan> SpansOf(const RequestLife& life, absl::Time now) {
 
 void Timeline::Keep(RequestLife life) {
   BATON_CHECK(life.stages.over(), life.outcome.id);
-  BATON_CHECK(lives_.empty() || lives_.back()->stages.ended <= life.stages.ended, life.outcome.id);
-  bytes_ += BytesOf(life);
-  lives_.push_back(std::make_shared<const RequestLife>(std::move(life)));
-  DropOld(lives_.back()->stages.ended);
+  BATON_CHECK(lives_.empty() || lives_.back().life->stages.ended <= life.stages.ended, life.outcome.id);
+  const std::string owner = OwnerOf(life);
+  const absl::Time now = life.stages.ended;
+  const int64_t bytes = std::max(BytesOf(life), limits_.bytes / limits_.requests);
+  lives_.push_back({std::make_shared<const RequestLife>(std::move(life)), bytes});
+  shares_[owner].lives.push_back(std::prev(lives_.end()));
+  AddBytes(owner, bytes);
+  DropOld(now);
 }
 
 Timeline::Lives Timeline::Find(std::string_view workflow, std::string_view cache_domain, absl::Time now) {
-  DropOld(now);
-  Lives found;
-  std::ranges::copy_if(lives_, std::back_inserter(found), [&](const auto& life) {
-    return life->workflow == workflow && life->cache_domain == cache_domain;
-  });
+  Lives found = OfCacheDomain(cache_domain, now);
+  std::erase_if(found, [&](const auto& life) { return life->workflow != workflow; });
   return found;
 }
 
 Timeline::Lives Timeline::OfCacheDomain(std::string_view cache_domain, absl::Time now) {
   DropOld(now);
   Lives found;
-  std::ranges::copy_if(lives_, std::back_inserter(found),
-                       [&](const auto& life) { return life->cache_domain == cache_domain; });
+  for (const Kept& kept : lives_) {
+    if (kept.life->cache_domain == cache_domain) found.push_back(kept.life);
+  }
   return found;
 }
 
 void Timeline::DropOld(absl::Time now) {
-  while (!lives_.empty() && (std::ssize(lives_) > limits_.requests || bytes_ > limits_.bytes ||
-                             lives_.front()->stages.ended + limits_.age <= now)) {
-    bytes_ -= BytesOf(*lives_.front());
-    lives_.pop_front();
+  while (!lives_.empty() && lives_.front().life->stages.ended + limits_.age <= now) {
+    DropOldestOf(OwnerOf(*lives_.front().life));
   }
+  while (bytes_ > limits_.bytes) DropOldestOf(std::string(largest_.rbegin()->second));
+}
+
+void Timeline::DropOldestOf(const std::string& owner) {
+  Share& share = shares_.at(owner);
+  const Order::iterator oldest = share.lives.front();
+  share.lives.pop_front();
+  AddBytes(owner, -oldest->bytes);
+  lives_.erase(oldest);
+}
+
+void Timeline::AddBytes(const std::string& owner, int64_t bytes) {
+  Share& share = shares_.at(owner);
+  largest_.erase({share.bytes, owner});
+  share.bytes += bytes;
+  bytes_ += bytes;
+  if (share.lives.empty()) {
+    shares_.erase(owner);
+  } else {
+    largest_.insert({share.bytes, owner});
+  }
+}
+
+void Timeline::CheckInvariants() const {
+  size_t lives = 0;
+  int64_t bytes = 0;
+  for (const auto& [owner, share] : shares_) {
+    lives += share.lives.size();
+    bytes += share.bytes;
+    BATON_CHECK(!share.lives.empty() && largest_.contains({share.bytes, owner}), owner);
+  }
+  BATON_CHECK(lives == lives_.size() && bytes == bytes_ && bytes <= limits_.bytes && largest_.size() == shares_.size(),
+              "the counts of ended requests are wrong");
 }
 
 }  // namespace baton

@@ -8,11 +8,15 @@
 
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "request/answers.h"
@@ -80,7 +84,8 @@ std::vector<PhaseSpan> SpansOf(const RequestLife& life, absl::Time now);
 struct TimelineLimits {
   absl::Duration age = absl::Minutes(10);  // since the end of a request
   int64_t requests = 4096;
-  int64_t bytes = int64_t{16} << 20;  // an approximate bound
+  // An approximate bound. A life counts as at least bytes / requests.
+  int64_t bytes = int64_t{16} << 20;
 };
 
 // A workflow with requests that are live or ended recently.
@@ -92,12 +97,13 @@ struct WorkflowView {
   absl::Time latest = absl::InfinitePast();
 };
 
-// The lives of requests that ended recently.
+// The lives of requests that ended recently. Each tenant, or each cache domain on a router without
+// API keys, has a share: beyond the limits, the one with the most bytes loses its oldest life.
 class Timeline {
  public:
   explicit Timeline(TimelineLimits limits) : limits_(limits) {}
 
-  // Adds a life, and drops the oldest while there are too many. REQUIRES: the request has ended, no
+  // Adds a life, and drops others while there are too many. REQUIRES: the request has ended, no
   // earlier than all those added before.
   void Keep(RequestLife life);
   using Lives = std::vector<std::shared_ptr<const RequestLife>>;
@@ -108,12 +114,27 @@ class Timeline {
   Lives OfCacheDomain(std::string_view cache_domain, absl::Time now);
 
   int64_t bytes() const { return bytes_; }
+  void CheckInvariants() const;
 
  private:
+  struct Kept {
+    std::shared_ptr<const RequestLife> life{};
+    int64_t bytes = 0;  // as counted here
+  };
+  using Order = std::list<Kept>;
+  struct Share {
+    std::deque<Order::iterator> lives{};
+    int64_t bytes = 0;
+  };
   void DropOld(absl::Time now);
+  // Drops the oldest life of an owner that has one.
+  void DropOldestOf(const std::string& owner);
+  void AddBytes(const std::string& owner, int64_t bytes);
 
   const TimelineLimits limits_;
-  std::deque<std::shared_ptr<const RequestLife>> lives_;  // in order of their ends
+  Order lives_;                                        // in order of their ends
+  absl::flat_hash_map<std::string, Share> shares_;     // by owner; none is empty
+  std::set<std::pair<int64_t, std::string>> largest_;  // the bytes of each share, and its owner
   int64_t bytes_ = 0;
 };
 

@@ -126,6 +126,27 @@ TEST_CASE("Timeline finds a workflow by name within its cache domain") {
   CHECK(timeline.Find("v", "t", At(5)).empty());
 }
 
+TEST_CASE("Timeline drops lives of the tenant that has the most") {
+  Timeline timeline({.requests = 4});
+  const auto keep = [&timeline](const std::string& id, const std::string& tenant, const std::string& domain) {
+    RequestLife life = Life(id, 1);
+    life.outcome.tenant = tenant;
+    life.cache_domain = domain;
+    timeline.Keep(life);
+    timeline.CheckInvariants();
+  };
+  keep("q", "quiet", "quiet/x");
+  keep("r", "quiet", "quiet/y");
+  for (const char* id : {"a", "b", "c", "d"}) keep(id, "loud", absl::StrCat("loud/", id));
+  CHECK(Ids(timeline.Find("w", "quiet/x", At(1))) == "q");
+  CHECK(Ids(timeline.Find("w", "quiet/y", At(1))) == "r");
+  CHECK(Ids(timeline.Find("w", "loud/b", At(1))) == "");
+  CHECK(Ids(timeline.Find("w", "loud/c", At(1))) == "c");
+  // On a router without keys each cache domain has a share.
+  for (const char* id : {"m", "n"}) keep(id, "", id);
+  for (const char* id : {"m", "n"}) CHECK(Ids(timeline.Find("w", id, At(1))) == id);
+}
+
 TEST_CASE("Timeline drops the oldest lives by age, number and size") {
   SECTION("there are too many lives") {
     Timeline timeline({.requests = 2});
@@ -151,6 +172,7 @@ TEST_CASE("Timeline drops the oldest lives by age, number and size") {
     CHECK(Ids(timeline.Find("w", "", At(1))) == "c");
     large.upstreams.assign(100, std::string(128, 'u'));
     timeline.Keep(large);
+    timeline.CheckInvariants();
     CHECK(timeline.bytes() == 0);
   }
 }
