@@ -159,10 +159,17 @@ Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached) {
 
 int64_t WaitingBytes(const ClientRequest& request) {
   const auto tokens = [](size_t count) { return count * sizeof(TokenId); };
-  size_t bytes = tokens(request.spec.tokens.size()) + request.prompt.segments.size() * sizeof(PromptSegment);
+  size_t bytes = tokens(request.spec.tokens.size() + request.context.expected.size()) +
+                 request.prompt.segments.size() * sizeof(PromptSegment);
   for (const PromptSegment& segment : request.prompt.segments) {
     if (const auto* reference = std::get_if<Reference>(&segment)) {
       bytes += reference->upstream.size() + reference->path.size() + tokens(reference->substitute.size());
+      for (const auto* labels : {&reference->before, &reference->after}) {
+        for (const LabelPart& label : *labels) {
+          const auto* text = std::get_if<std::vector<TokenId>>(&label);
+          bytes += sizeof(LabelPart) + (text == nullptr ? 0 : tokens(text->size()));
+        }
+      }
     } else {
       bytes += tokens(std::get<std::vector<TokenId>>(segment).size());
     }

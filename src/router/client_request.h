@@ -165,7 +165,7 @@ WorkflowKey WorkflowOf(const ClientRequest& request);
 // REQUIRES: spec.expected_tokens is set.
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached);
 // Returns the bytes that a prompt with references occupies until its request has a slot: its tokens
-// so far, its segments and its names.
+// so far, its segments, its context and its names.
 int64_t WaitingBytes(const ClientRequest& request);
 // Returns the client's names of the upstream requests, without duplicates. REQUIRES: ScopePrompt
 // was not called yet.
