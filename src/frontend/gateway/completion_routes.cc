@@ -128,8 +128,10 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
         parts.admission.Read(completion.requests[prompt], context, completion.FormOf(prompt), &completion.values);
     const auto refuse = [&](const absl::Status& status) {
       v1::GenerateRequest names = completion.requests[prompt];
-      for (size_t i = choice; i < completion.choices() && !names.request_id().empty(); ++i) {
-        names.set_request_id(completion.IdOf(id, i));
+      // No prompt refers to a choice whose id is drawn. It is in the trace once.
+      const bool has_ids = !names.request_id().empty();
+      for (size_t i = choice; i < (has_ids ? completion.choices() : choice + 1); ++i) {
+        if (has_ids) names.set_request_id(completion.IdOf(id, i));
         parts.admission.NoteRefused(context.caller, names, status);
       }
       parts.admission.Refuse(*answer->sink(choice), status);
