@@ -4,7 +4,6 @@
 
 #include "base/retry.h"
 #include "frontend/grpc/message_check.h"
-#include "rpc/grpc_deadline.h"
 #include "rpc/grpc_status.h"
 
 namespace baton {
@@ -57,7 +56,7 @@ void PutOutputCall::OnReadDone(bool ok) {
 void PutOutputCall::OnCancel() {
   {
     const std::lock_guard lock(mutex_);
-    cancelled_ = true;
+    cut_off_ = deadline_.End();
   }
   FinishOnce(absl::CancelledError("the client cancelled"));
 }
@@ -65,16 +64,15 @@ void PutOutputCall::OnCancel() {
 void PutOutputCall::OnDone() {
   // Keeps this object alive until the end of this call.
   std::shared_ptr<PutOutputCall> last;
-  bool cancelled = false;
+  std::optional<CallEnd> cut_off;
   {
     const std::lock_guard lock(mutex_);
     last = std::move(self_);
-    cancelled = cancelled_;
+    cut_off = cut_off_;
   }
-  if (!cancelled) return writer_.End(absl::OkStatus());
-  writer_.End(TimeUntil(context_->raw_deadline()) <= absl::ZeroDuration()
-                  ? absl::DeadlineExceededError("the deadline of the call passed")
-                  : absl::CancelledError("the client cancelled, or its connection broke"));
+  if (!cut_off) return writer_.End(absl::OkStatus());
+  writer_.End(*cut_off == CallEnd::kDeadline ? absl::DeadlineExceededError("the deadline of the call passed")
+                                             : absl::CancelledError("the client cancelled, or its connection broke"));
 }
 
 }  // namespace baton

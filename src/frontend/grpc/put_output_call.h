@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 
+#include "frontend/grpc/call_deadline.h"
 #include "frontend/value_writer.h"
 #include "grpcpp/grpcpp.h"
 
@@ -29,17 +31,19 @@ class PutOutputCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pu
 
  private:
   PutOutputCall(grpc::CallbackServerContext* context, grpc::ByteBuffer* response, ValueWriter writer)
-      : context_(context), response_(response), writer_(std::move(writer)) {}
+      : context_(context), response_(response), deadline_(*context), writer_(std::move(writer)) {}
   // Finishes the call, unless it is finished.
   void FinishOnce(const absl::Status& status);
 
   grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer* const response_;
+  const CallDeadline deadline_;
   ValueWriter writer_;  // used by one of gRPC's calls at a time
   grpc::ByteBuffer message_;
   std::mutex mutex_;  // guards the members below
   std::shared_ptr<PutOutputCall> self_;
-  bool finished_ = false, cancelled_ = false;
+  bool finished_ = false;
+  std::optional<CallEnd> cut_off_;  // why the call ended before its last message
 };
 
 }  // namespace baton
