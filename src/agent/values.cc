@@ -13,14 +13,18 @@ absl::StatusOr<ValueTicket> Values::Begin(ValueSpec spec, std::shared_ptr<ValueS
   value->sink = std::move(sink);
   value->node.id = &value->spec.id;
   value->node.agent = &value->spec.agent;
+  value->flow.node = &value->node;
   value->node.keep = true;  // its client, and not a worker, makes it
   if (value->spec.tokenizer != nullptr) value->detokenizer.emplace(*value->spec.tokenizer);
+  const WorkflowKey workflow{value->spec.cache_domain, value->spec.workflow};
   absl::Status status = CheckRoom(value->spec.tenant, {.live = 1});
+  if (status.ok() && !workflow.name.empty()) status = workflows_.Check(workflow, {}, absl::InfiniteFuture(), now);
   if (status.ok()) status = graph_.AddValue(value->node, value->spec.tokenizer);
   if (!status.ok()) {
     graph_.Refused(value->spec.id, value->spec.agent, status, absl::ZeroDuration(), now);
     return status;
   }
+  if (!workflow.name.empty()) workflows_.Arrived(value->flow, workflow, value->spec.tenant, {}, now);
   Count(*value, {.live = 1});
   deadlines_.insert({now + limits_.time, value->spec.id});
   const ValueTicket ticket{value->spec.id, value->number};
@@ -88,18 +92,22 @@ void Values::End(const ValueTicket& ticket, const absl::Status& status, absl::Ti
   if (Value* value = Find(ticket)) Finish(*value, status, /*notify=*/false, now);
 }
 
+void Values::Fail(const RequestId& id, const absl::Status& status, absl::Time now) {
+  Finish(*values_.at(id), status, /*notify=*/true, now);
+}
+
 void Values::EndAll(const absl::Status& status, absl::Time now) {
   std::vector<RequestId> ids;
   for (const auto& [deadline, id] : deadlines_) ids.push_back(id);
-  for (const RequestId& id : ids) Finish(*values_.at(id), status, /*notify=*/true, now);
+  for (const RequestId& id : ids) Fail(id, status, now);
 }
 
 void Values::Tick(absl::Time now) {
   while (NextTick() <= now) {
-    Finish(*values_.at(deadlines_.begin()->second),
-           absl::DeadlineExceededError(absl::StrCat("the value was not complete within ",
-                                                    absl::FormatDuration(limits_.time), " (--value-time)")),
-           /*notify=*/true, now);
+    Fail(RequestId(deadlines_.begin()->second),
+         absl::DeadlineExceededError(
+             absl::StrCat("the value was not complete within ", absl::FormatDuration(limits_.time), " (--value-time)")),
+         now);
   }
 }
 
@@ -108,8 +116,10 @@ void Values::Finish(Value& value, const absl::Status& status, bool notify, absl:
   graph_.Ended(value.node, status.ok() ? status : AsRootCause(status, NameOf(value.spec.id), value.spec.agent), now);
   Count(value, {.live = -1, .bytes = -value.bytes});
   deadlines_.erase({value.began + limits_.time, value.spec.id});
+  workflows_.Ended(value.flow, now);
   const std::unique_ptr<Value> ended = std::move(values_.extract(value.spec.id).mapped());
-  ended_.push_back({std::move(ended->spec), ended->began, now, status, notify ? std::move(ended->sink) : nullptr});
+  ended_.push_back({std::move(ended->spec), ended->node.attempt, ended->began, now, status,
+                    notify ? std::move(ended->sink) : nullptr});
 }
 
 void Values::Count(const Value& value, const Counts& more) {
@@ -131,8 +141,8 @@ Values::Value* Values::Find(const ValueTicket& ticket) const {
   return found == values_.end() || found->second->number != ticket.number ? nullptr : found->second.get();
 }
 
-void Values::ForEach(absl::FunctionRef<void(const ValueSpec&, absl::Time)> visit) const {
-  for (const auto& [id, value] : values_) visit(value->spec, value->began);
+void Values::ForEach(absl::FunctionRef<void(const ValueSpec&, absl::Time, int32_t)> visit) const {
+  for (const auto& [id, value] : values_) visit(value->spec, value->began, value->node.attempt);
 }
 
 void Values::CheckInvariants() const {

@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "agent/agent_graph.h"
 #include "base/ids.h"
+#include "tenants/workflows.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
@@ -63,6 +64,7 @@ class ValueSink {
 // A value that has ended.
 struct EndedValue {
   ValueSpec spec{};
+  int32_t attempt = 1;  // AgentNode::attempt
   absl::Time began, ended;
   absl::Status status;
   // Null if the client has the status already.
@@ -71,8 +73,9 @@ struct EndedValue {
 
 class Values {
  public:
-  // `graph` must outlive this object.
-  Values(ValueLimits limits, AgentGraph& graph) : limits_(limits), graph_(graph) {}
+  // `graph` and `workflows` must outlive this object.
+  Values(ValueLimits limits, AgentGraph& graph, Workflows& workflows)
+      : limits_(limits), graph_(graph), workflows_(workflows) {}
 
   // Begins a value. Prompts that refer to its id as an announced one receive its tokens from now
   // on. `sink` may be null.
@@ -80,6 +83,7 @@ class Values {
   // Errors count as the refusal of a submission (AgentGraph::Refused):
   // - ALREADY_EXISTS: as AgentGraph::AddValue.
   // - RESOURCE_EXHAUSTED: too many values are live, or too many of the tenant's.
+  // - the errors of Workflows::Check
   absl::StatusOr<ValueTicket> Begin(ValueSpec spec, std::shared_ptr<ValueSink> sink, absl::Time now);
   // Appends text to a value that is a text, or token ids to another. After an error the value has
   // ended with this error, except that a value that had ended before returns ABORTED.
@@ -92,6 +96,8 @@ class Values {
   // Ends a value. With another status than OK it counts as failed, as an upstream request does.
   // Does nothing if the value has ended.
   void End(const ValueTicket& ticket, const absl::Status& status, absl::Time now);
+  // Ends a live value, and calls its sink. REQUIRES: Find returns its node.
+  void Fail(const RequestId& id, const absl::Status& status, absl::Time now);
   // Ends all values.
   void EndAll(const absl::Status& status, absl::Time now);
   // Ends the values that were not complete in time with DEADLINE_EXCEEDED.
@@ -102,7 +108,7 @@ class Values {
   // Returns the node of a live value. Returns null if there is none.
   AgentNode* Find(const RequestId& id) const;
   // Visits the live values, in no order.
-  void ForEach(absl::FunctionRef<void(const ValueSpec& spec, absl::Time began)> visit) const;
+  void ForEach(absl::FunctionRef<void(const ValueSpec& spec, absl::Time began, int32_t attempt)> visit) const;
   // Returns the values that have ended since the last call.
   std::vector<EndedValue> TakeEnded() { return std::exchange(ended_, {}); }
 
@@ -120,6 +126,7 @@ class Values {
     absl::Time began;
     std::shared_ptr<ValueSink> sink{};
     AgentNode node{};
+    Workflows::Part flow{};
     std::optional<Detokenizer> detokenizer{};  // of token ids
     int64_t bytes = 0;
   };
@@ -132,6 +139,7 @@ class Values {
 
   const ValueLimits limits_;
   AgentGraph& graph_;
+  Workflows& workflows_;
   uint64_t numbers_ = 0;
   absl::flat_hash_map<RequestId, std::unique_ptr<Value>> values_;
   std::set<std::pair<absl::Time, RequestId>> deadlines_;

@@ -116,6 +116,7 @@ absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest& p
   if (form.default_max_tokens == 0) completed.default_max_tokens = default_max_tokens_;
   ASSIGN_OR_RETURN(ClientRequest request, ReadRequest(proto, models_, absl::Now(), completed, values));
   request.deadline = context.deadline;
+  request.received = context.received;
   request.call = context.id;
   if (!context.span.trace_id.empty()) request.spec.traceparent = ToTraceparent(context.span);
   request.spec.tenant = context.caller->name;

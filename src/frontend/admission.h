@@ -46,6 +46,7 @@ struct CallContext {
   TraceContext span{};
   // The client waits until this time of the clock.
   absl::Time deadline = absl::InfiniteFuture();
+  absl::Time received = absl::InfiniteFuture();  // when the call arrived
   // Another request of the same call was submitted before this one.
   bool further = false;
   // Id for a request without one. Empty: Submit draws it.

@@ -93,6 +93,8 @@ struct ClientRequest {
   bool prefill_only = false;
   // Whether the request goes on when no request needs its output.
   bool keep = false;
+  // When the call arrived that brought the request.
+  absl::Time received = absl::InfiniteFuture();
   absl::Time deadline = absl::InfiniteFuture();  // RouterCore::EndBy may set an earlier one
   // Id of the call that brought the request, for logs. Empty if the call has none.
   std::string call{};

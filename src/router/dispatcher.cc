@@ -26,7 +26,7 @@ Dispatcher::Dispatcher(const Options& options)
                Request* request = requests_.Find(id);
                return request == nullptr ? nullptr : &request->node;
              }),
-      values_(options.values, graph_),
+      values_(options.values, graph_, workflows_),
       // Clients keep at least half of the request slots.
       ahead_({.shadows = options.shadow_prefill, .most_live = options.limits.live_requests / 2}, requests_, core_,
              graph_) {
@@ -97,7 +97,7 @@ absl::Status Dispatcher::ChangeValues(absl::FunctionRef<absl::Status(Values&)> c
 absl::Status Dispatcher::Enter(Request& request, absl::Time now) {
   ClientRequest& asked = request.asked;
   if (!asked.workflow.empty()) {
-    RETURN_IF_ERROR(workflows_.Check(WorkflowOf(asked), asked.workflow_limits, now));
+    RETURN_IF_ERROR(workflows_.Check(WorkflowOf(asked), asked.workflow_limits, asked.received, now));
   }
   asked.spec.expected_tokens = ExpectedTokens(asked, lengths_);
   if (asked.prompt.segments.empty()) {
@@ -176,18 +176,24 @@ void Dispatcher::Cancel(const RequestTicket& ticket, absl::Time now, CallEnd why
 }
 
 int32_t Dispatcher::CancelWorkflow(const WorkflowKey& workflow, absl::Time now) {
-  const std::vector<Request*> requests = workflows_.Of(workflow);
-  FailAll(requests, [](const Request&) { return absl::CancelledError("its workflow was cancelled"); });
+  const std::vector<Workflows::Part*> parts = workflows_.Cancel(workflow, now);
+  FailAll(
+      parts, [](const Workflows::Part&) { return absl::CancelledError("its workflow was cancelled"); }, now);
   Act(now);
-  return static_cast<int32_t>(requests.size());
+  return static_cast<int32_t>(parts.size());
 }
 
 // Finds all statuses first, because the end of one request changes what others wait for. The graph
 // settles no prompt before all of them have ended, so none fails because of another.
-void Dispatcher::FailAll(const std::vector<Request*>& requests, absl::FunctionRef<absl::Status(const Request&)> why) {
+void Dispatcher::FailAll(const std::vector<Workflows::Part*>& parts,
+                         absl::FunctionRef<absl::Status(const Workflows::Part&)> why, absl::Time now) {
   std::vector<absl::Status> statuses;
-  for (const Request* request : requests) statuses.push_back(why(*request));
-  for (size_t i = 0; i < requests.size(); ++i) core_.Fail(*requests[i], statuses[i]);
+  for (const Workflows::Part* part : parts) statuses.push_back(why(*part));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const AgentNode& node = *parts[i]->node;
+    node.request != nullptr ? core_.Fail(*node.request, statuses[i])
+                            : values_.Fail(RequestId(*node.id), statuses[i], now);
+  }
 }
 
 void Dispatcher::Detach(const RequestTicket& ticket, absl::Time now) {
@@ -376,7 +382,7 @@ void Dispatcher::On(const WorkerAddress& link, TokenUpdate update, absl::Time no
   if (workload_) workload_->Made(request, tokens);
   actions_.push_back(RequestProgress{request.number, std::move(update), first, wait, request.asked.served});
   if (Workflows::Generated(request.flow, tokens)) {
-    FailAll(Workflows::Siblings(request.flow), [](const Request& one) { return Workflows::NoTokenLeft(one.flow); });
+    FailAll(Workflows::Siblings(request.flow), Workflows::NoTokenLeft, now);
   }
   // Carries out the request's end if this update was the last.
   Act(now);
@@ -386,8 +392,7 @@ void Dispatcher::On(const WorkerAddress& link, TokenUpdate update, absl::Time no
 
 void Dispatcher::Tick(absl::Time now) {
   core_.Tick(now);
-  FailAll(workflows_.TakeOverdue(now),
-          [](const Request& request) { return DeadlinePassed(request, Workflows::DeadlineText(request.flow)); });
+  FailAll(workflows_.TakeOverdue(now), WorkflowOverdue, now);
   graph_.Tick(now);
   values_.Tick(now);
   if (workload_) workload_->Tick(now);

@@ -127,7 +127,8 @@ class Dispatcher {
   // Ends the request, whose call has ended. Cancel and Detach do nothing for a request that has
   // ended.
   void Cancel(const RequestTicket& ticket, absl::Time now, CallEnd why = CallEnd::kCancelled);
-  // Ends the live requests of a workflow with CANCELLED. Returns how many there were.
+  // Ends the live requests and values of a workflow with CANCELLED. Returns how many there were.
+  // Requests that are being read are refused (Workflows::Cancel).
   int32_t CancelWorkflow(const WorkflowKey& workflow, absl::Time now);
   // Detaches the client, which reads no further output. The request is cancelled once no client's
   // request needs its output, even if it has `keep`.
@@ -181,8 +182,9 @@ class Dispatcher {
   // Resets the stages of prefill if the request waits to be placed again.
   void NoteWaiting(Request& request);
   void ForgetPlace(Request& request, absl::Time at);
-  // Ends requests of workflows, each with `why` of it.
-  void FailAll(const std::vector<Request*>& requests, absl::FunctionRef<absl::Status(const Request&)> why);
+  // Ends requests and values of workflows, each with `why` of it.
+  void FailAll(const std::vector<Workflows::Part*>& parts, absl::FunctionRef<absl::Status(const Workflows::Part&)> why,
+               absl::Time now);
   // Notes that the request's present decode worker begins, or goes on with its output.
   void NoteDecodeWorker(Request& request) const;
 
@@ -212,13 +214,13 @@ class Dispatcher {
   RouterCore core_;
   // Outputs of the live requests and values, and of those that ended recently.
   AgentGraph graph_;
+  Workflows workflows_{Workflows::Limits()};
   Values values_;
   OutputLengths lengths_;  // learned from the same requests
   // Sets the order of the same requests. Unset: first come, first served.
   std::optional<Workload> workload_;
   ContextStore contexts_{ContextLimits()};
   std::optional<SessionGate> gate_;  // requests with a session
-  Workflows workflows_{Workflows::Limits()};
   PrefillAhead ahead_;
   RequestLives lives_{requests_, values_};
   // Commands that TakeActions has returned for each attached worker since it attached.

@@ -77,7 +77,7 @@ struct Request {
   AgentNode node{&id, this, &asked.agent};  // AgentGraph
   SessionGate::Part session{};              // SessionGate; empty: no session
   Workload::Part work{};                    // Workload
-  Workflows::Part flow{this};               // Workflows
+  Workflows::Part flow{&node};              // Workflows
 
   // The jobs and answers of workers.
 

@@ -12,10 +12,11 @@
 namespace baton {
 namespace {
 
-RequestLife LifeOf(const ValueSpec& value, absl::Time began) {
+RequestLife LifeOf(const ValueSpec& value, absl::Time began, int32_t attempt) {
   RequestLife life;
   life.outcome.id = NameOf(value.id);
   life.outcome.tenant = value.tenant;
+  life.outcome.attempt = attempt;
   life.workflow = value.workflow;
   life.cache_domain = value.cache_domain;
   life.agent = value.agent;
@@ -31,7 +32,7 @@ void RequestLives::Keep(const Request& request, const RequestOutcome& outcome) {
 
 void RequestLives::Keep(const EndedValue& value) {
   if (value.spec.workflow.empty()) return;
-  RequestLife life = LifeOf(value.spec, value.began);
+  RequestLife life = LifeOf(value.spec, value.began, value.attempt);
   life.stages.ended = value.ended;
   life.outcome.status = value.status;
   ended_.Keep(std::move(life));
@@ -52,9 +53,9 @@ Timeline::Lives RequestLives::Of(const std::string& workflow, const std::string&
     if (request->asked.workflow != workflow || request->asked.spec.cache_domain != cache_domain) continue;
     lives.push_back(std::make_shared<const RequestLife>(request->Life(request->Outcome(absl::OkStatus(), now))));
   }
-  values_.ForEach([&](const ValueSpec& value, absl::Time began) {
+  values_.ForEach([&](const ValueSpec& value, absl::Time began, int32_t attempt) {
     if (value.workflow != workflow || value.cache_domain != cache_domain) return;
-    lives.push_back(std::make_shared<const RequestLife>(LifeOf(value, began)));
+    lives.push_back(std::make_shared<const RequestLife>(LifeOf(value, began, attempt)));
   });
   return lives;
 }
@@ -75,7 +76,7 @@ std::vector<WorkflowView> RequestLives::Workflows(const std::string& cache_domai
     if (request->asked.workflow.empty() || request->asked.spec.cache_domain != cache_domain) continue;
     count(request->asked.workflow, request->stages.arrived, /*live=*/true);
   }
-  values_.ForEach([&](const ValueSpec& value, absl::Time began) {
+  values_.ForEach([&](const ValueSpec& value, absl::Time began, int32_t) {
     if (value.workflow.empty() || value.cache_domain != cache_domain) return;
     count(value.workflow, began, /*live=*/true);
   });

@@ -68,6 +68,12 @@ absl::Status DeadlinePassed(const Request& request, std::string_view whose) {
   return absl::DeadlineExceededError(StrCat(whose, " passed while the request waited for ", TextOf(WaitOf(request))));
 }
 
+absl::Status WorkflowOverdue(const Workflows::Part& part) {
+  const std::string deadline = Workflows::DeadlineText(part);
+  if (part.node->request != nullptr) return DeadlinePassed(*part.node->request, deadline);
+  return absl::DeadlineExceededError(deadline + " passed before the value was complete");
+}
+
 std::string TextOf(const WaitState& state) {
   switch (state.stage) {
     case WaitState::Stage::kPrompt:

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "agent/agent_graph.h"
+#include "tenants/workflows.h"
 
 namespace baton {
 
@@ -32,5 +33,7 @@ WaitState WaitOf(const Request& request);
 std::string TextOf(const WaitState& state);
 // Returns DEADLINE_EXCEEDED for a request that ends now. `whose` is the deadline that passed.
 absl::Status DeadlinePassed(const Request& request, std::string_view whose = "the deadline");
+// Returns DEADLINE_EXCEEDED for a request or value that ends now with its workflow.
+absl::Status WorkflowOverdue(const Workflows::Part& part);
 
 }  // namespace baton

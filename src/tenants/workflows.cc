@@ -21,10 +21,10 @@ absl::Status NoTokenLeftOf(const std::string& name, int64_t generated, int64_t l
                                               limit, " (max_tokens of its limits)"));
 }
 
-std::vector<Request*> RequestsOf(const absl::btree_map<int64_t, Workflows::Part*>& parts) {
-  std::vector<Request*> requests;
-  for (const auto& [number, part] : parts) requests.push_back(part->request);
-  return requests;
+std::vector<Workflows::Part*> PartsOf(const absl::btree_map<int64_t, Workflows::Part*>& live) {
+  std::vector<Workflows::Part*> parts;
+  for (const auto& [number, part] : live) parts.push_back(part);
+  return parts;
 }
 
 }  // namespace
@@ -34,7 +34,12 @@ const Workflows::Workflow* Workflows::Find(const WorkflowKey& key, absl::Time no
   return found == workflows_.end() || found->second.expires <= now ? nullptr : &found->second;
 }
 
-absl::Status Workflows::Check(const WorkflowKey& key, const WorkflowLimits& stated, absl::Time now) const {
+absl::Status Workflows::Check(const WorkflowKey& key, const WorkflowLimits& stated, absl::Time received,
+                              absl::Time now) const {
+  const absl::Time* cancelled = cancelled_.Find(key);
+  if (cancelled != nullptr && received <= *cancelled) {
+    return absl::CancelledError(StrCat("workflow '", key.name, "' was cancelled while the request was read"));
+  }
   const Workflow* workflow = Find(key, now);
   if (workflow == nullptr) return absl::OkStatus();
   const WorkflowLimits limits = Lower(workflow->limits, stated);
@@ -77,18 +82,19 @@ void Workflows::Ended(Part& part, absl::Time now) {
   Keep(workflow, now);
 }
 
-std::vector<Request*> Workflows::Of(const WorkflowKey& key) const {
+std::vector<Workflows::Part*> Workflows::Cancel(const WorkflowKey& key, absl::Time now) {
+  cancelled_.Put(key, now);
   const auto found = workflows_.find(key);
-  return found == workflows_.end() ? std::vector<Request*>() : RequestsOf(found->second.live);
+  return found == workflows_.end() ? std::vector<Part*>() : PartsOf(found->second.live);
 }
 
-std::vector<Request*> Workflows::Siblings(const Part& part) { return RequestsOf(part.workflow->live); }
+std::vector<Workflows::Part*> Workflows::Siblings(const Part& part) { return PartsOf(part.workflow->live); }
 
-std::vector<Request*> Workflows::TakeOverdue(absl::Time now) {
-  std::vector<Request*> overdue;
+std::vector<Workflows::Part*> Workflows::TakeOverdue(absl::Time now) {
+  std::vector<Part*> overdue;
   while (NextDeadline() <= now) {
-    const std::vector<Request*> requests = RequestsOf(timers_.begin()->second->live);
-    overdue.insert(overdue.end(), requests.begin(), requests.end());
+    const std::vector<Part*> parts = PartsOf(timers_.begin()->second->live);
+    overdue.insert(overdue.end(), parts.begin(), parts.end());
     timers_.erase(timers_.begin());
   }
   return overdue;

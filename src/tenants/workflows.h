@@ -1,5 +1,5 @@
-// The workflows of a router: their live requests, their limits, and the tokens that they have
-// generated.
+// The workflows of a router: their live requests and values, their limits, and the tokens that they
+// have generated. A value (agent/values.h) counts as a request that generates no token.
 //
 // A workflow begins with its first accepted request. It is kept for a while after its last request
 // has ended, so that requests that come one after another share its limits. A request that is
@@ -8,6 +8,7 @@
 // I/O-free: the time comes in. Not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -19,10 +20,11 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/lru_map.h"
 
 namespace baton {
 
-struct Request;
+struct AgentNode;
 
 // Limits that a request states for its workflow.
 struct WorkflowLimits {
@@ -49,22 +51,25 @@ class Workflows {
     // Upper bound on workflows without live requests. Beyond it, the oldest of the tenant that has
     // the most is dropped.
     int32_t kept = 16384;
+    // Upper bound on the workflows whose cancellation also concerns requests that are being read.
+    size_t cancelled = 4096;
   };
   struct Workflow;
-  // The part of a live request. The request owns it.
+  // The part of a live request or value, which owns it.
   struct Part {
-    Request* request = nullptr;    // for callers
+    AgentNode* node = nullptr;     // for callers: the part of the same request in AgentGraph
     Workflow* workflow = nullptr;  // null: the request has no workflow
     int64_t number = 0;            // order of arrival
   };
 
-  explicit Workflows(const Limits& limits) : limits_(limits) {}
+  explicit Workflows(const Limits& limits) : limits_(limits), cancelled_(limits.cancelled) {}
   Workflows(const Workflows&) = delete;  // parts point to its workflows
   Workflows& operator=(const Workflows&) = delete;
 
-  // Returns the error of a request that arrives now and states these limits: DEADLINE_EXCEEDED, or
-  // FAILED_PRECONDITION if no token is left.
-  absl::Status Check(const WorkflowKey& key, const WorkflowLimits& stated, absl::Time now) const;
+  // Returns the error of a request that arrives now and states these limits:
+  // - CANCELLED: the workflow was cancelled since the request was received, at `received`.
+  // - DEADLINE_EXCEEDED, or FAILED_PRECONDITION if no token is left.
+  absl::Status Check(const WorkflowKey& key, const WorkflowLimits& stated, absl::Time received, absl::Time now) const;
   // Adds a request. Its limits lower those of the workflow. `tenant` is its TenantOf. REQUIRES:
   // Check is OK.
   void Arrived(Part& part, const WorkflowKey& key, const std::string& tenant, const WorkflowLimits& stated,
@@ -74,11 +79,13 @@ class Workflows {
   // Removes a request, if it was added.
   void Ended(Part& part, absl::Time now);
 
-  // Return live requests in order of arrival.
-  std::vector<Request*> Of(const WorkflowKey& key) const;
-  static std::vector<Request*> Siblings(const Part& part);  // including the request itself
-  // Returns the live requests of all workflows whose deadline has passed since the last call.
-  std::vector<Request*> TakeOverdue(absl::Time now);
+  // These return live requests in order of arrival.
+  // The caller cancels the requests. Check refuses those that were received before now and arrive
+  // later: reading a long prompt takes time.
+  std::vector<Part*> Cancel(const WorkflowKey& key, absl::Time now);
+  static std::vector<Part*> Siblings(const Part& part);  // including the request itself
+  // Returns those of all workflows whose deadline has passed since the last call.
+  std::vector<Part*> TakeOverdue(absl::Time now);
   // Before this time TakeOverdue returns nothing.
   absl::Time NextDeadline() const;
 
@@ -109,6 +116,7 @@ class Workflows {
   Queue kept_;    // workflows without live requests, by the end of the time for which they are kept
   absl::node_hash_map<std::string, Queue> kept_of_tenant_;
   absl::btree_set<std::pair<int64_t, std::string>> tenants_;  // by the size of this queue
+  LruMap<WorkflowKey, absl::Time> cancelled_;                 // the times of the last cancellations
   int64_t numbers_ = 0;
 };
 

@@ -1,4 +1,6 @@
 // Values in a dispatcher: outputs that clients write, beside those of requests.
+#include <algorithm>
+
 #include "world/dispatcher_world.h"
 
 namespace baton {
@@ -75,6 +77,58 @@ TEST_CASE("Dispatcher ends values in time, and all of them at its end") {
   CHECK((*d).values().counts() == Values::Counts{});
 }
 
+TEST_CASE("Dispatcher ends the values of a workflow with its requests") {
+  Driven d;
+  ClientRequest limited = d.Request("limited", "ab", 40);
+  limited.workflow = "w";
+  limited.workflow_limits = {.deadline = absl::Seconds(5), .max_tokens = 3};
+  REQUIRE(d.Submit(limited).ok());
+  const ValueTicket value = BeginValue(d, "v");
+  ClientRequest reader = ReaderOf(d, "down", "v");
+  reader.workflow = "w";
+  REQUIRE(d.Submit(reader).ok());
+  d.Take();
+  const std::string deadline = "DEADLINE_EXCEEDED: the deadline of workflow 'w' (5s after its first request) ";
+  SECTION("that is cancelled") {
+    CHECK((*d).CancelWorkflow({"", "w"}, d.now) == 3);
+    const Lines lines = d.Take();
+    CHECK(std::ranges::count(lines, "a value ends CANCELLED") == 1);
+    // Not ABORTED, because of the value.
+    CHECK(d.errors["down"] == "CANCELLED: its workflow was cancelled");
+    CHECK((*d).CancelWorkflow({"", "w"}, d.now) == 0);
+    BeginValue(d, "later");
+  }
+  SECTION("at its deadline") {
+    (*d).Tick(d.now += absl::Seconds(5));
+    const Lines lines = d.Take();
+    CHECK(std::ranges::count(lines, "a value ends DEADLINE_EXCEEDED") == 1);
+    CHECK(d.errors["down"] == deadline + "passed while the request waited for the output of 'v'");
+    CHECK((*d).lives().Of("w", "", d.now)[0]->outcome.status.message() ==
+          deadline.substr(deadline.find("the ")) + "passed before the value was complete");
+    const auto begin = [&](Values& values) {
+      return values.Begin({.id = "late", .workflow = "w"}, nullptr, d.now).status();
+    };
+    CHECK(CodeAndMessage((*d).ChangeValues(begin, d.now)) == deadline + "had passed when the request arrived");
+  }
+  SECTION("at its deadline, when no request is live") {
+    (*d).CancelWorkflow({"", "other"}, d.now);
+    d.Prefilled("limited");
+    d.Made(d.NameOf("limited"), "x", FinishReason::kStop);
+    d.Take();
+    (*d).Tick(d.now += absl::Seconds(5));
+    CHECK(std::ranges::count(d.Take(), "a value ends DEADLINE_EXCEEDED") == 1);
+  }
+  SECTION("at its token limit") {
+    d.Prefilled("limited");
+    d.Made(d.NameOf("limited"), "xyz", std::nullopt);
+    const Lines lines = d.Take();
+    CHECK(std::ranges::count(lines, "a value ends FAILED_PRECONDITION") == 1);
+    CHECK(d.errors["down"].starts_with("FAILED_PRECONDITION: "));
+  }
+  CHECK(WriteValue(d, value, "x").code() == absl::StatusCode::kAborted);
+  (*d).CheckInvariants();
+}
+
 TEST_CASE("Dispatcher lists values among the requests of their workflow") {
   Driven d;
   const ValueTicket ended = BeginValue(d, "ended");
@@ -95,6 +149,16 @@ TEST_CASE("Dispatcher lists values among the requests of their workflow") {
   REQUIRE(views.size() == 1);
   CHECK(views[0].requests == 2);
   CHECK(views[0].live == 1);
+}
+
+TEST_CASE("Dispatcher numbers the attempts of a value") {
+  Driven d;
+  EndValue(d, BeginValue(d, "v"), absl::AbortedError("broken"));
+  d.now += absl::Seconds(1);
+  const ValueTicket second = BeginValue(d, "v");
+  CHECK((*d).lives().Of("w", "", d.now)[1]->outcome.attempt == 2);
+  EndValue(d, second);
+  CHECK((*d).lives().Of("w", "", d.now)[1]->outcome.attempt == 2);
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ class World {
   // Returns the error of the arrival, or "".
   std::string Arrive(const std::string& name, WorkflowLimits stated = {}, const std::string& tenant = "t") {
     const WorkflowKey key{tenant, name};
-    const absl::Status status = workflows_.Check(key, stated, now);
+    const absl::Status status = workflows_.Check(key, stated, received, now);
     if (!status.ok()) return CodeAndMessage(status);
-    parts.push_back({.request = reinterpret_cast<Request*>(parts.size() + 1)});
+    parts.push_back({.node = reinterpret_cast<AgentNode*>(parts.size() + 1)});
     workflows_.Arrived(parts.back(), key, tenant, stated, now);
     workflows_.CheckInvariants();
     return "";
@@ -31,14 +31,15 @@ class World {
   }
   bool Generate(size_t index, int64_t tokens) { return Workflows::Generated(parts[index], tokens); }
   // Returns the numbers of requests, from 0.
-  static std::vector<size_t> Numbers(const std::vector<Request*>& requests) {
+  static std::vector<size_t> Numbers(const std::vector<Workflows::Part*>& parts) {
     std::vector<size_t> numbers;
-    for (const Request* request : requests) numbers.push_back(reinterpret_cast<size_t>(request) - 1);
+    for (const Workflows::Part* part : parts) numbers.push_back(reinterpret_cast<size_t>(part->node) - 1);
     return numbers;
   }
   Workflows& operator*() { return workflows_; }
 
   absl::Time now = absl::UnixEpoch();
+  absl::Time received = absl::InfiniteFuture();  // of the requests that arrive
   std::deque<Workflows::Part> parts;
 
  private:
@@ -54,13 +55,31 @@ TEST_CASE("Workflows finds the live requests of a workflow in order of arrival")
   World w;
   for (const char* name : {"a", "b", "a", "a"}) CHECK(w.Arrive(name).empty());
   CHECK(w.Arrive("a", {}, "other").empty());
-  CHECK(World::Numbers((*w).Of({"t", "a"})) == Numbers{0, 2, 3});
+  CHECK(World::Numbers((*w).Cancel({"t", "a"}, w.now)) == Numbers{0, 2, 3});
   CHECK(World::Numbers(Workflows::Siblings(w.parts[4])) == Numbers{4});
   w.End(2);
-  CHECK(World::Numbers((*w).Of({"t", "a"})) == Numbers{0, 3});
-  CHECK((*w).Of({"t", "unknown"}).empty());
+  CHECK(World::Numbers((*w).Cancel({"t", "a"}, w.now)) == Numbers{0, 3});
+  CHECK((*w).Cancel({"t", "unknown"}, w.now).empty());
   for (const size_t i : {0, 3}) w.End(i);
-  CHECK((*w).Of({"t", "a"}).empty());
+  CHECK((*w).Cancel({"t", "a"}, w.now).empty());
+}
+
+TEST_CASE("Workflows refuses requests that were read while their workflow was cancelled") {
+  World w({.cancelled = 2});
+  w.received = w.now;
+  w.now += absl::Seconds(1);
+  CHECK((*w).Cancel({"t", "a"}, w.now).empty());
+  w.now += absl::Seconds(1);
+  CHECK(w.Arrive("a") == "CANCELLED: workflow 'a' was cancelled while the request was read");
+  CHECK(w.Arrive("b").empty());
+  CHECK(w.Arrive("a", {}, "other").empty());
+  w.received = w.now;
+  CHECK(w.Arrive("a").empty());
+  // A later cancellation of other workflows drops the oldest one.
+  w.received = absl::UnixEpoch();
+  for (const char* name : {"c", "d"}) CHECK((*w).Cancel({"t", name}, w.now).empty());
+  CHECK(w.Arrive("a").empty());
+  CHECK_FALSE(w.Arrive("c").empty());
 }
 
 TEST_CASE("Workflows counts a deadline from the first request and only lowers it") {

@@ -63,7 +63,7 @@ class AgentWorld {
                 const auto found = nodes_.find(id);
                 return found == nodes_.end() || found->second.output == nullptr ? nullptr : &found->second;
               }),
-        values(value_limits, graph) {}
+        values(value_limits, graph, workflows) {}
 
   // Gives requests an agent name. The default is none. Call it before Submit.
   void Name(const RequestId& id, const std::string& agent) { Node(id).agent = &(agents_[id] = agent); }
@@ -133,6 +133,7 @@ class AgentWorld {
   }
 
   AgentGraph graph;
+  Workflows workflows{Workflows::Limits()};
   Values values;
   absl::Time now = absl::UnixEpoch();
   std::map<RequestId, Reported> reported;
@@ -142,13 +143,13 @@ class AgentWorld {
   std::map<RequestId, std::string> agents_;
   std::deque<PromptSpec> specs_;  // the graph refers to them
 
-  // Ends a request as the router does. Appends the actions that follow.
   const PromptSpec& Complete(const NamedPrompt& prompt) {
     PromptSpec& spec = specs_.emplace_back(prompt);
     if (spec.tokenizer == nullptr) spec.tokenizer = &ByteTokens();
     if (spec.most_tokens == 0) spec.most_tokens = 10000;
     return spec;
   }
+  // Ends a request as the router does. Appends the actions that follow.
   void Fail(AgentNode& node, const absl::Status& status, std::vector<AgentAction>& actions) {
     reported.at(*node.id).failure = status;
     graph.Ended(node, status, now);

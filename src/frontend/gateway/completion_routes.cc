@@ -178,7 +178,8 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
   const std::string& given = read->requests.front().request_id();
   const std::string id = given.empty() ? parts.admission.DrawId() : given;
   const auto answer = CompletionAnswer::Make(parts.router, parts.chats, *read, AnswerId(*call, id), call->reply);
-  SubmitAll(parts, *read, {call->caller, call->id.request_id, call->id.span, call->arrived + read->timeout}, id,
+  SubmitAll(parts, *read,
+            {call->caller, call->id.request_id, call->id.span, call->arrived + read->timeout, call->arrived}, id,
             answer);
 }
 
@@ -192,7 +193,7 @@ void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, absl::D
   v1::GenerateRequest request = AsGenerate(std::move(message));
   NamesIn(parts, *call).ApplyTo(request);
   const absl::Time deadline = call->arrived + std::min(timeout, TimeoutOf(request));
-  CallContext context{call->caller, call->id.request_id, call->id.span, deadline};
+  CallContext context{call->caller, call->id.request_id, call->id.span, deadline, call->arrived};
   if (request.request_id().empty()) context.drawn_id = parts.admission.DrawId();
   const std::string& id = context.drawn_id.empty() ? request.request_id() : context.drawn_id;
   const auto answer = std::make_shared<RpcAnswer>(parts.router, AnswerId(*call, id), call->reply, form);

@@ -70,9 +70,10 @@ void InferenceService::Accept(grpc::CallbackServerContext& context, std::string_
   if (why) return admission_.Refuse(*sink, *caller, AsGenerate(std::move(message)), why->status, why->retry_after);
   if (!parsed.ok()) return admission_.Refuse(*sink, parsed);
   auto request = std::make_shared<v1::GenerateRequest>(AsGenerate(std::move(message)));
-  const absl::Time deadline = std::min(DeadlineOf(context, clock_), clock_.Now() + TimeoutOf(*request));
+  const absl::Time now = clock_.Now();
+  const absl::Time deadline = std::min(DeadlineOf(context, clock_), now + TimeoutOf(*request));
   // The id of the call is empty: it is a header of HTTP.
-  admission_.Accept(std::move(request), {*std::move(caller), "", std::move(span), deadline}, sink);
+  admission_.Accept(std::move(request), {*std::move(caller), "", std::move(span), deadline, now}, sink);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(grpc::CallbackServerContext* context,

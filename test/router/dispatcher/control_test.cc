@@ -155,6 +155,22 @@ TEST_CASE("Dispatcher cancels the requests of one workflow in one cache domain")
   CHECK((*d).core().slots().counts() == RequestSlots::Counts{});
 }
 
+TEST_CASE("Dispatcher refuses a request that was read while its workflow was cancelled") {
+  Driven d;
+  REQUIRE(d.Submit(Reader(d, "reads", "v", "long", OnFailure::kAbort)).ok());
+  ClientRequest request = InWorkflow(d, "long", "w");
+  request.received = d.now;
+  d.now += absl::Seconds(1);
+  CHECK((*d).CancelWorkflow({"", "w"}, d.now) == 0);
+  d.now += absl::Seconds(1);
+  CHECK(CodeAndMessage(d.Submit(request).status()) ==
+        "CANCELLED: workflow 'w' was cancelled while the request was read");
+  d.Take();
+  CHECK(d.errors["reads"].starts_with("ABORTED: output_of 'long': CANCELLED: "));
+  request.received = d.now;
+  CHECK(d.Submit(request).ok());
+}
+
 TEST_CASE("Dispatcher cancels a workflow while a hand-off of it is being committed") {
   Driven d;
   REQUIRE(d.Submit(InWorkflow(d, "r", "w")).ok());
