@@ -23,7 +23,8 @@ enum class OnFailure {
 };
 
 // Stands for the name of the agent whose output a part group has. The name is the request's id if
-// the request has no agent name.
+// the request has no agent name. If the request is submitted several times, the name is that of the
+// submission whose output the prompt uses.
 struct AgentName {};
 // A part of a part group, beside its output.
 using LabelPart = std::variant<std::vector<TokenId>, AgentName>;

@@ -1,7 +1,9 @@
 // Why submissions of requests were refused, for prompts that refer to these requests.
 //
 // The table is bounded. Each owner has a share of it: the owner with the most entries loses its
-// oldest one. An owner is a tenant, or a cache domain on a router without API keys.
+// oldest one. An owner is a tenant, or on a router without API keys the part of a cache domain that
+// precedes its first line feed. Such a router trusts all clients: one that varies its cache_salt
+// has many shares.
 //
 // I/O-free: the time comes in. Not thread-safe.
 #pragma once
