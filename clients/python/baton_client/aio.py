@@ -15,6 +15,7 @@ from .connection import CHANNEL_OPTIONS, Stub, call_metadata, credentials, deadl
 from .errors import BatonError, from_rpc
 from .messages import MESSAGES
 from .prompts import Announced, Message, Options, Part, Sampling
+from .task_watch import TaskWatch
 from .values import AsyncContent, AsyncValue, Parts, check
 
 
@@ -32,11 +33,8 @@ class AsyncRun:
         self._chunks: list[results.Chunk] = []
         self._result: results.Result | None = None
         self._error: BatonError | None = None
-        self._awaiting = 0  # number of tasks
+        self._watch = TaskWatch(self.cancel)
         self._reader = asyncio.create_task(self._read(), name=f"baton {id}")
-        self._owner = asyncio.current_task()
-        if self._owner is not None:
-            self._owner.add_done_callback(self._on_owner_done)
 
     @property
     def id(self) -> str:
@@ -88,23 +86,9 @@ class AsyncRun:
         self._call.cancel()
 
     async def _wait(self, condition: Callable[[], bool]) -> None:
-        """Waits for a condition.
-
-        If the wait is cancelled, and no other task waits, cancels the run."""
-        self._awaiting += 1
-        try:
+        with self._watch.awaited():
             async with self._changed:
                 await self._changed.wait_for(condition)
-        except asyncio.CancelledError:
-            if self._awaiting == 1:
-                self.cancel()
-            raise
-        finally:
-            self._awaiting -= 1
-
-    def _on_owner_done(self, owner: asyncio.Task[Any]) -> None:
-        if owner.cancelled() and not self._awaiting:
-            self.cancel()
 
     async def _read(self) -> None:
         error: BatonError | None = BatonError(grpc.StatusCode.UNKNOWN, "the stream ended without a result")
@@ -126,9 +110,7 @@ class AsyncRun:
             error.partial = results.read_partial(self._chunks)
         else:
             self._result = results.read_result(self._id, self._chunks, final)
-        if self._owner is not None:
-            self._owner.remove_done_callback(self._on_owner_done)
-            self._owner = None
+        self._watch.end()
         async with self._changed:
             self._changed.notify_all()
 
@@ -137,7 +119,7 @@ class AsyncWorkflow:
     """A run of cooperating agents.
 
     All requests may be submitted at once. A request waits on the server for the outputs that its
-    prompt refers to."""
+    prompt refers to. At an exception inside `async with workflow`, cancel() is called."""
 
     def __init__(self, client: AsyncClient, id: str, options: Options, deadline: float | None, max_tokens: int | None):
         # The name of this workflow for `baton trace`.
@@ -146,6 +128,13 @@ class AsyncWorkflow:
         self._client = client
         # The client keeps a reference to each unfinished run.
         self._runs: weakref.WeakSet[AsyncRun | AsyncValue] = weakref.WeakSet()
+
+    async def __aenter__(self) -> AsyncWorkflow:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.cancel()
 
     def agent(self, agent: str | Announced, *prompt: Part | Message, max_tokens: int | None = None,
               sampling: Sampling | None = None, options: Options | None = None, tools: Sequence[Any] = ()) -> AsyncRun:
@@ -164,9 +153,10 @@ class AsyncWorkflow:
 
         `agent` is a name such as "tool", or a result of announce(), which the value then fulfils.
         `content` is a text, TokenIds of the model that the options name, or an iterator, also an
-        asynchronous one, of either, which is sent as it comes. If the content raises an exception,
-        the value fails, and the requests that need it receive the text of the exception. `options`
-        may set cache_salt, timeout and model.
+        asynchronous one, of either, which is sent as it comes. A thread waits for each part of an
+        ordinary iterator. If the content raises an exception, the value fails, and the requests
+        that need it receive the text of the exception. `options` may set cache_salt, timeout and
+        model.
 
         Raises TypeError if the content is of another type. AsyncValue.result() raises all other
         errors. REQUIRES: an event loop runs."""

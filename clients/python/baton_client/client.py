@@ -127,7 +127,7 @@ class Workflow:
     """A run of cooperating agents.
 
     All requests may be submitted at once. A request waits on the server for the outputs that its
-    prompt refers to."""
+    prompt refers to. At an exception inside `with workflow`, cancel() is called."""
 
     def __init__(self, client: Client, id: str, options: Options, deadline: float | None, max_tokens: int | None):
         # The name of this workflow for `baton trace`.
@@ -138,6 +138,13 @@ class Workflow:
         self._lock = threading.Lock()
         # The thread of an unfinished run keeps a reference to it.
         self._runs: weakref.WeakSet[Run | Value] = weakref.WeakSet()
+
+    def __enter__(self) -> Workflow:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.cancel()
 
     def agent(self, agent: str | Announced, *prompt: Part | Message, max_tokens: int | None = None,
               sampling: Sampling | None = None, options: Options | None = None, tools: Sequence[Any] = ()) -> Run:

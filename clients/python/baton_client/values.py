@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from typing import Any, Union
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from typing import Any, Union, cast
 
 import grpc
 
@@ -12,6 +12,7 @@ from .building import draw_id
 from .errors import BatonError, from_rpc
 from .messages import MESSAGES
 from .prompts import Announced, Options, TokenIds
+from .task_watch import TaskWatch
 
 # A text or token ids, whole or in parts. All parts are of one kind.
 Content = Union[str, TokenIds, Iterable[Union[str, TokenIds]]]
@@ -70,17 +71,24 @@ class Parts:
 
     async def all_async(self, content: AsyncContent) -> AsyncIterator[Any]:
         """As all(), also for a content that is produced asynchronously."""
-        if not isinstance(content, AsyncIterable):
+        if isinstance(content, (str, Sequence, TokenIds)):
             for message in self.all(content):
                 yield message
             return
         try:
-            async for part in content:
+            async for part in content if isinstance(content, AsyncIterable) else in_thread(content):
                 yield self.message(part)
         except Exception as error:
             self.cause = error
         for message in self.last():
             yield message
+
+
+async def in_thread(content: Iterable[str | TokenIds]) -> AsyncIterator[str | TokenIds]:
+    """Yields the parts of a content whose iterator may block."""
+    parts, end = iter(content), object()
+    while (part := await asyncio.to_thread(next, parts, end)) is not end:
+        yield cast(Union[str, TokenIds], part)
 
 
 def check(content: Any) -> None:
@@ -137,12 +145,15 @@ class Value:
 
 
 class AsyncValue:
-    """A value that AsyncWorkflow.value() sends. Prompts may contain it, as they contain a run."""
+    """A value that AsyncWorkflow.value() sends. Prompts may contain it, as they contain a run.
+
+    It is cancelled with its tasks, as an AsyncRun is."""
 
     def __init__(self, call: Any, parts: Parts):
         self._call = call
         self._parts = parts
         self._error: BatonError | None = None
+        self._watch = TaskWatch(self.cancel)
         self._reader = asyncio.create_task(self._read(), name=f"baton {parts.id}")
 
     @property
@@ -160,8 +171,10 @@ class AsyncValue:
     async def result(self) -> None:
         """Waits until the server has the whole value. Raises BatonError as Value.result() does.
 
-        asyncio.wait_for() can limit the wait. A timeout of it does not cancel the value."""
-        await asyncio.shield(self._reader)
+        A timeout of asyncio.wait_for() or asyncio.timeout() cancels the value too, as that of a
+        run. asyncio.shield(value.result()) lets it go on."""
+        with self._watch.awaited():
+            await asyncio.shield(self._reader)
         if self._error is not None:
             raise self._error from self._parts.cause
         self._parts.check()
@@ -178,3 +191,4 @@ class AsyncValue:
         # gRPC raises this if this client cancelled the call.
         except asyncio.CancelledError:
             self._error = BatonError(grpc.StatusCode.CANCELLED, "cancelled by this client")
+        self._watch.end()

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import http.client
 import inspect
 import json
 import unittest
@@ -161,6 +162,40 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(json.load(answer), {"cancelled_requests": 1})
         self.assertIs((await self.error_of(run.result)).code, grpc.StatusCode.CANCELLED)
 
+    async def test_clients_that_leave_before_their_upstream_starts_leave_nothing(self):
+        flow = self.client.workflow("w")
+        place = flow.announce("up")
+        run = flow.agent("down", "Read ", place, sampling=GREEDY)
+        body = {"workflow": flow.id, "max_tokens": 4, "segments": [{"output_of": place.id, "announced": True}]}
+        connection = http.client.HTTPConnection(self.server.http.removeprefix("http://"))
+        connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+        await self.await_requests(flow, 2)
+        run.cancel()
+        connection.close()
+        self.server.await_no_live_request()
+        # No request awaits the output now. Later prompts find it.
+        result = flow.agent(place, "Once upon a time", sampling=GREEDY).result()
+        self.assertEqual(result.finish_reason, "length")
+        self.assertEqual(flow.agent("down", "Read ", result, sampling=GREEDY).result().finish_reason, "length")
+
+    async def test_a_value_ends_with_its_workflow(self):
+        async def endless():
+            yield "half"
+            await asyncio.Event().wait()
+
+        flow = self.async_client.workflow("w", deadline=0.3)
+        waits = flow.agent("a", "Read ", flow.announce("never"), sampling=GREEDY)
+        value = flow.value("tool", endless())
+        error = await self.error_of(value.result)
+        self.assertIs(error.code, grpc.StatusCode.DEADLINE_EXCEEDED)
+        self.assertIn("passed before the value was complete", error.message)
+        await self.error_of(waits.result)
+        flow = self.async_client.workflow("w")
+        value = flow.value("tool", endless())
+        await self.await_requests(flow, 1)
+        self.assertEqual(await self.async_client.attach(flow.id).cancel_all(), 1)
+        self.assertEqual((await self.error_of(value.result)).message, "its workflow was cancelled")
+
     async def test_the_deadline_of_a_workflow_ends_its_runs(self):
         for client in self.clients():
             flow = client.workflow("w", deadline=0.3)
@@ -208,6 +243,13 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
         flow = self.async_client.workflow("w", Options(timeout=20))
         return flow.agent("a", "Read ", flow.announce("never"), sampling=GREEDY)
 
+    def waiting_value(self):
+        async def endless():
+            yield "half"
+            await asyncio.Event().wait()
+
+        return self.async_client.workflow("w", Options(timeout=20)).value("tool", endless())
+
     async def cancel(self, task):
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -220,8 +262,11 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
             async for _ in run.chunks():
                 pass
 
-        for awaits in (lambda run: run.result(), read):
-            run = self.waiting_run()
+        async def result(run):
+            await run.result()
+
+        for start, awaits in ((self.waiting_run, result), (self.waiting_run, read), (self.waiting_value, result)):
+            run = start()
             task = asyncio.create_task(awaits(run))
             await asyncio.sleep(0)
             await self.cancel(task)
@@ -231,7 +276,7 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
         runs = []
 
         async def agent():
-            runs.extend(self.waiting_run() for _ in range(2))
+            runs.extend((self.waiting_run(), self.waiting_run(), self.waiting_value()))
             await asyncio.Event().wait()
 
         task = asyncio.create_task(agent())
@@ -241,13 +286,13 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
             await self.assert_cancelled(run)
 
     async def test_a_run_goes_on_while_another_task_awaits_it(self):
-        run = self.waiting_run()
-        first, second = (asyncio.create_task(run.result()) for _ in range(2))
-        await asyncio.sleep(0)
-        await self.cancel(first)
-        self.assertFalse(run.over)
-        await self.cancel(second)
-        await self.assert_cancelled(run)
+        for run in (self.waiting_run(), self.waiting_value()):
+            first, second = (asyncio.create_task(run.result()) for _ in range(2))
+            await asyncio.sleep(0)
+            await self.cancel(first)
+            self.assertFalse(run.over)
+            await self.cancel(second)
+            await self.assert_cancelled(run)
 
     async def test_a_shielded_run_goes_on_after_a_timeout(self):
         run = self.waiting_run()
@@ -275,6 +320,29 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
                 group.create_task(fail())
         for run in runs:
             await self.assert_cancelled(run)
+
+    async def test_an_exception_cancels_the_runs_of_its_workflow(self):
+        with self.assertRaises(ValueError), self.client.workflow("w", Options(timeout=20)) as flow:
+            run = flow.agent("a", "Read ", flow.announce("never"), sampling=GREEDY)
+            raise ValueError
+        await self.assert_cancelled(run)
+
+        if not hasattr(asyncio, "timeout"):
+            self.skipTest("Python 3.10 has no asyncio.timeout")
+        # This task goes on, and it does not await the run when the time is over.
+        with self.assertRaises(asyncio.TimeoutError):
+            async with asyncio.timeout(0.01), self.async_client.workflow("w", Options(timeout=20)) as flow:
+                run = flow.agent("a", "Read ", flow.announce("never"), sampling=GREEDY)
+                await asyncio.Event().wait()
+        await self.assert_cancelled(run)
+
+    async def test_a_workflow_that_is_left_without_an_exception_goes_on(self):
+        with self.client.workflow("w") as flow:
+            run = flow.agent("a", "x", sampling=GREEDY)
+        self.assertEqual(run.result().finish_reason, "length")
+        async with self.async_client.workflow("w") as flow:
+            run = flow.agent("a", "x", sampling=GREEDY)
+        self.assertEqual((await run.result()).finish_reason, "length")
 
     async def test_a_task_keeps_no_finished_run(self):
         run = self.async_client.workflow("w").agent("a", "x", sampling=GREEDY)

@@ -211,6 +211,22 @@ class AsyncValuesTest(unittest.IsolatedAsyncioTestCase):
             again = await self.flow.agent("b", "x", result, sampling=GREEDY).result()
             self.assertEqual(again.finish_reason, "length")
 
+    async def test_an_iterator_that_blocks_does_not_block_the_event_loop(self):
+        released = threading.Event()
+
+        def words():
+            yield "The "
+            assert released.wait(20), "the event loop did not go on"
+            yield "tool."
+
+        value = self.flow.value("tool", words())
+        run = self.flow.agent("a", value, sampling=GREEDY)
+        await self.client.models()
+        released.set()
+        await value.result()
+        plain = await self.flow.agent("a", "The tool.", sampling=GREEDY).result()
+        self.assertEqual((await run.result()).token_ids, plain.token_ids)
+
     async def test_a_value_that_raises_or_is_cancelled_fails(self):
         async def words():
             yield "half"
@@ -225,11 +241,13 @@ class AsyncValuesTest(unittest.IsolatedAsyncioTestCase):
         self.assertIsInstance((await self.error_of(broken)).__cause__, OSError)
         self.assertEqual((await self.error_of(run)).root.message, "OSError: the tool died")
         value = self.flow.value("tool", endless())
+        waits = asyncio.create_task(value.result())
         with self.assertRaises(asyncio.TimeoutError):
-            await asyncio.wait_for(value.result(), 0.01)
+            await asyncio.wait_for(asyncio.shield(waits), 0.01)
         self.assertFalse(value.over)
         self.flow.cancel()
         self.assertIs((await self.error_of(value)).code, grpc.StatusCode.CANCELLED)
+        await asyncio.gather(waits, return_exceptions=True)
         with self.assertRaises(TypeError):
             self.flow.value("tool", b"bytes")
 
