@@ -1,5 +1,6 @@
 """Tests of two routers with the same workers: which names reach requests of the other router."""
 
+import time
 import unittest
 
 import grpc
@@ -34,6 +35,14 @@ class RoutersTest(unittest.TestCase):
         self.assertIs(caught.exception.code, grpc.StatusCode.NOT_FOUND)
         self.assertIn("at this router", caught.exception.message)
 
+    def await_request(self, flow):
+        while True:
+            try:
+                return flow.trace()
+            except BatonError as error:
+                self.assertIs(error.code, grpc.StatusCode.NOT_FOUND)
+            time.sleep(0.01)
+
     def test_an_output_belongs_to_the_router_of_its_request(self):
         run = self.here.workflow("w").agent("a", "x", sampling=GREEDY)
         run.result()
@@ -44,6 +53,25 @@ class RoutersTest(unittest.TestCase):
                 client.completions.create(model=MODEL.name, prompt=None,
                                           extra_body={"segments": [{"output_of": run.id}]})
         self.assertIn("at this router", str(caught.exception))
+
+    def test_a_value_belongs_to_the_router_that_received_it(self):
+        value = self.here.workflow("w").value("tool", "rain")
+        value.result()
+        self.assertTrue(self.here.workflow("w").agent("b", value, sampling=GREEDY).result().token_ids)
+        self.assert_not_found(lambda: self.other.workflow("w").agent("b", value, sampling=GREEDY).result())
+
+    def test_a_cancellation_ends_the_requests_of_one_router(self):
+        flow = self.here.workflow("w")
+        never = flow.announce("never")
+        runs = [client.attach(flow.id).agent("a", never, sampling=GREEDY) for client in (self.here, self.other)]
+        for client in (self.here, self.other):
+            self.await_request(client.attach(flow.id))
+        self.assertEqual(flow.cancel_all(), 1)
+        with self.assertRaises(BatonError) as caught:
+            runs[0].result()
+        self.assertIs(caught.exception.code, grpc.StatusCode.CANCELLED)
+        self.assertFalse(runs[1].over)
+        self.assertEqual(self.other.attach(flow.id).cancel_all(), 1)
 
     def test_a_context_belongs_to_the_router_of_its_calls(self):
         options = Options(context_id="c")
