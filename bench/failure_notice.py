@@ -9,14 +9,16 @@ two passes through the client's library.
 
   bench/failure_notice --failures 1000 --json FILE
 
-The failures alternate between two kinds:
+The failures alternate between two kinds, each over gRPC and over HTTP:
 
 - refused: the upstream request has an invalid parameter.
-- cancelled: the upstream request runs, and its client cancels it.
+- cancelled: the upstream request runs, and its client cancels it, or over HTTP closes its
+  connection.
 """
 
 import argparse
 import datetime
+import http.client
 import json
 import os
 import pathlib
@@ -34,6 +36,7 @@ from baton_client import BatonError, Client, Sampling, TokenIds
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUN = ROOT / "build" / "bench_failure_notice"
 KINDS = ("refused", "cancelled")
+APIS = ("grpc", "http")
 PROMPT, OUTPUT, CALLERS = 64, 16, 16
 
 
@@ -100,7 +103,7 @@ def error_of(run):
     sys.exit("failure_notice: a request ended that should have failed")
 
 
-def fail(flow, kind):
+def fail_over_grpc(flow, kind, _):
     """Lets one upstream request fail. Returns the seconds until its downstream request's error."""
     upstream = flow.announce("upstream")
     downstream = flow.agent("downstream", "Read ", upstream, sampling=sampling(1))
@@ -118,6 +121,61 @@ def fail(flow, kind):
     return downstream.times["ended"] - begin
 
 
+def post(address, flow, **fields):
+    """Sends a completion on a connection of its own, and returns this connection."""
+    connection = http.client.HTTPConnection(address)
+    body = {"workflow": flow.id, "temperature": 0, "ignore_eos": True} | fields
+    connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+    return connection
+
+
+def await_request(flow):
+    """Waits until the router has a request of the workflow."""
+    while True:
+        try:
+            if flow.trace().requests:
+                return
+        except BatonError as error:
+            if error.code.name != "NOT_FOUND":
+                raise
+        time.sleep(0.001)
+
+
+def fail_over_http(flow, kind, address):
+    """As fail_over_grpc."""
+    upstream, ended = flow.announce("upstream").id, []
+    segments = [{"text": "Read "}, {"output_of": upstream, "announced": True}]
+    downstream = post(address, flow, segments=segments, max_tokens=1, agent="downstream")
+
+    def read():
+        answer = downstream.getresponse()
+        ended.append(time.monotonic())
+        answer.read()
+        if answer.status == 200:
+            ended.clear()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    await_request(flow)
+    request = {"request_id": upstream, "prompt": prompt().ids, "agent": "upstream"}
+    if kind == "refused":
+        begin = time.monotonic()
+        post(address, flow, **request, top_p=2).getresponse().read()
+    else:
+        stream = post(address, flow, **request, max_tokens=1000, stream=True)
+        answer = stream.getresponse()
+        while not answer.readline().startswith(b"data: "):
+            pass
+        begin = time.monotonic()
+        answer.close()
+        stream.close()
+    reader.join()
+    downstream.close()
+    if not ended:
+        sys.exit("failure_notice: a request ended that should have failed")
+    return ended[0] - begin
+
+
 def summary(seconds):
     milliseconds = sorted(1000 * value for value in seconds)
     cuts = statistics.quantiles(milliseconds, n=100, method="inclusive")
@@ -131,7 +189,7 @@ def cluster(*arguments):
 
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--failures", type=int, default=1000, help="of both kinds together, at least four")
+    parser.add_argument("--failures", type=int, default=1000, help="of all kinds together, at least eight")
     parser.add_argument("--seconds", type=float, default=20, help="how long the capacity is measured")
     parser.add_argument("--model-dir", default=ROOT / "models" / "smollm2-135m-instruct", help="model of the cluster")
     parser.add_argument("--json", help="write the figures to this file")
@@ -143,15 +201,19 @@ def measure(args):
     state = json.loads((RUN / "cluster.json").read_text())
     with Client(state["router"]) as client:
         capacity = measure_capacity(client, args.seconds)
-        times = {kind: [] for kind in KINDS}
+        kinds = [(api, kind) for kind in KINDS for api in APIS]
+        fail = {"grpc": fail_over_grpc, "http": fail_over_http}
+        times = {kind: [] for kind in kinds}
         begin = time.monotonic()
         with Load(client, capacity / 2) as load:
             for n in range(args.failures):
-                kind = KINDS[n % len(KINDS)]
-                times[kind].append(fail(client.workflow("failures"), kind))
+                api, kind = kinds[n % len(kinds)]
+                times[api, kind].append(fail[api](client.workflow("failures"), kind, state["http"]))
             rate = load.submitted / (time.monotonic() - begin)
     figures = {"capacity_per_s": round(capacity, 2), "load_per_s": round(rate, 2)}
-    return figures | {kind: summary(times[kind]) for kind in KINDS} | {"all": summary(sum(times.values(), []))}
+    for api in APIS:
+        figures[api] = {kind: summary(times[api, kind]) for kind in KINDS}
+    return figures | {"all": summary(sum(times.values(), []))}
 
 
 def main():
