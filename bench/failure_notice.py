@@ -144,14 +144,14 @@ def await_request(flow):
 def fail_over_http(flow, kind, address):
     """As fail_over_grpc."""
     upstream, ended = flow.announce("upstream").id, []
-    segments = [{"text": "Read "}, {"output_of": upstream, "announced": True}]
+    segments = [{"text": "Read "}, {"output_of": {"request_id": upstream, "announced": True}}]
     downstream = post(address, flow, segments=segments, max_tokens=1, agent="downstream")
 
     def read():
         answer = downstream.getresponse()
         ended.append(time.monotonic())
-        answer.read()
-        if answer.status == 200:
+        root = json.load(answer).get("error", {}).get("root", {}).get("request_id")
+        if root != upstream:
             ended.clear()
 
     reader = threading.Thread(target=read)

@@ -94,6 +94,18 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
                          "'never' (announced, not submitted)")
         self.assertEqual(self.deadlines(), before + 1)
 
+    async def test_a_deadline_of_a_value_counts_as_a_deadline(self):
+        async def endless():
+            yield "half"
+            await asyncio.Event().wait()
+
+        flow = self.async_client.workflow("w", Options(timeout=0.2))
+        value = flow.value("tool", endless())
+        self.assertIs((await self.error_of(value.result)).code, grpc.StatusCode.DEADLINE_EXCEEDED)
+        while not (trace := await self.await_requests(flow, 1)).requests[0].over:
+            await asyncio.sleep(0.01)
+        self.assertEqual(trace.requests[0].error, "DEADLINE_EXCEEDED: the deadline of the call passed")
+
     async def test_a_trace_names_what_a_request_waits_for(self):
         flow = self.client.workflow("w")
         never = flow.announce("never")
@@ -166,10 +178,12 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
         flow = self.client.workflow("w")
         place = flow.announce("up")
         run = flow.agent("down", "Read ", place, sampling=GREEDY)
-        body = {"workflow": flow.id, "max_tokens": 4, "segments": [{"output_of": place.id, "announced": True}]}
+        body = {"workflow": flow.id, "max_tokens": 4,
+                "segments": [{"output_of": {"request_id": place.id, "announced": True}}]}
         connection = http.client.HTTPConnection(self.server.http.removeprefix("http://"))
         connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
-        await self.await_requests(flow, 2)
+        trace = await self.await_requests(flow, 2)
+        self.assertEqual([request.awaited for request in trace.requests], 2 * [(place.id,)])
         run.cancel()
         connection.close()
         self.server.await_no_live_request()

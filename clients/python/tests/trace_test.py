@@ -58,6 +58,12 @@ class TraceTest(unittest.TestCase):
             self.assertEqual(self.post(path, body | {"request_id": "http" + path.replace("/", ":"), "agent": "http"},
                                        {"x-workflow": flow.id}), 400)
         trace = flow.trace()
+        # The limit of max_tokens depends on the prompt, so these are read further than those above.
+        for path, body in (("/v1/completions", {"prompt": "x"}),
+                           ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})):
+            self.assertEqual(self.post(path, body | {"max_tokens": 10 ** 6}, {"x-workflow": flow.id}), 400)
+        unnamed = flow.trace().requests[len(trace.requests):]
+        self.assertEqual([(request.refused, request.request_id) for request in unnamed], 2 * [(True, "")])
         self.assertEqual([request.refused for request in trace.requests], [False] + 5 * [True])
         self.assertEqual([request.agent for request in trace.requests], ["writer", "judge", "", "http", "http", "http"])
         self.assertEqual(trace.requests[1].request_id, refused.id)

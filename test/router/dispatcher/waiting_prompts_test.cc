@@ -163,6 +163,20 @@ TEST_CASE("Dispatcher reports the tokens of a prompt when it takes its slot") {
   CHECK(d.slots.size() == 2);
 }
 
+TEST_CASE("The bytes of a waiting prompt include its labels and its context") {
+  ClientRequest request;
+  Reference reference{.upstream = "up"};
+  request.prompt.segments = {reference};
+  const int64_t plain = WaitingBytes(request);
+  reference.before = {std::vector<TokenId>(10), AgentName{}};
+  reference.after = {std::vector<TokenId>(20)};
+  request.prompt.segments = {reference};
+  const int64_t labelled = WaitingBytes(request);
+  CHECK(labelled >= plain + 120);  // four bytes for each token
+  request.context.expected.resize(100);
+  CHECK(WaitingBytes(request) == labelled + 400);
+}
+
 TEST_CASE("Dispatcher ends a prompt that outgrows the memory of waiting prompts") {
   Driven d;
   const auto waiting_bytes = [&] { return (*d).core().slots().counts().waiting_bytes; };
