@@ -513,8 +513,9 @@ void AgentGraph::Tick(absl::Time now) {
 void AgentGraph::Expire(const RequestId& id, absl::Time now) {
   const AgentOutput& output = *outputs_.Find(id);
   if (output.state == State::kAnnounced) {
-    const absl::Status late = absl::DeadlineExceededError(
-        absl::StrCat("the request was announced and not submitted for ", absl::FormatDuration(limits_.wait_announced)));
+    const absl::Status late =
+        absl::DeadlineExceededError(absl::StrCat("the request was announced, and not submitted to this router for ",
+                                                 absl::FormatDuration(limits_.wait_announced)));
     FailAnnounced(id, output.status.ok() ? late : output.status);
   } else if (output.downstreams.empty()) {
     outputs_.Drop(id);
