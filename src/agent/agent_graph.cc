@@ -67,15 +67,13 @@ absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& 
     ++references;
     announces += Announces(*reference, now);
   }
-  if (outputs_.counts().announced + announces > limits_.announced) {
-    return absl::ResourceExhaustedError(absl::StrCat("output_of: ", outputs_.counts().announced,
-                                                     " requests are announced and not submitted, limit ",
-                                                     limits_.announced));
-  }
-  if (references_ + references > limits_.references) {
-    return absl::ResourceExhaustedError(absl::StrCat("output_of: the streaming prompts of this router have ",
-                                                     references_, " references, limit ", limits_.references,
-                                                     "; this prompt adds ", references));
+  const std::string owner = OwnerOf(id);
+  for (const auto& [what, shares, more] :
+       {std::tuple("announced requests", &outputs_.announced(), announces), {"references", &references_, references}}) {
+    if (more == 0 || shares->HasRoom(owner, more)) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "output_of: the router has too many ", what, " of prompts that wait; this prompt adds ", more, " to ",
+        shares->Of(owner), " of this tenant, which may have as many as remain for others, of ", shares->limit()));
   }
   if (!IsCycle(id, spec)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(spec.path, ": a cycle: an upstream request of '", NameOf(id),
@@ -245,7 +243,7 @@ AgentOutput* AgentGraph::AnnounceFor(const Reference& reference, absl::Time now)
 void AgentGraph::Link(AgentNode& node, absl::Time now) {
   StreamingPrompt& streaming = *node.streaming;
   streaming_.insert(&node);
-  references_ += static_cast<int64_t>(streaming.prompt.references());
+  references_.Add(OwnerOf(*node.id), static_cast<int64_t>(streaming.prompt.references()));
   for (size_t i = 0; i < streaming.prompt.references(); ++i) {
     const Reference& reference = streaming.prompt.reference(i);
     AgentOutput* upstream = Find(reference.upstream);
@@ -265,6 +263,14 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
   }
 }
 
+// Returns why the output of a reference cannot come. `refusal` is null if its request is unknown.
+absl::Status AgentGraph::ReasonOf(const Reference& reference, const Refusal* refusal) const {
+  if (refusal == nullptr) return NotFound(reference.upstream, reference.path);
+  // The wait for a further submission is over, or there was none.
+  return MayRetry(refusal->status) ? AfterRetries(reference.upstream, refusal->status, refusal->agent)
+                                   : refusal->status;
+}
+
 // Settles all references to outputs of ended requests, and to refused and unknown requests. This
 // happens before the first report of the new prompt, so these never cause a PromptRestarted.
 absl::Status AgentGraph::SettleKnown(AgentNode& node, absl::Time now) {
@@ -274,8 +280,7 @@ absl::Status AgentGraph::SettleKnown(AgentNode& node, absl::Time now) {
       const Reference& reference = node.streaming->prompt.reference(i);
       const Refusal* refusal = refusals_.Find(reference.upstream, now);
       if (refusal != nullptr) node.streaming->settled_agents[i] = refusal->agent;
-      RETURN_IF_ERROR(
-          Settle(node, i, refusal == nullptr ? NotFound(reference.upstream, reference.path) : refusal->status));
+      RETURN_IF_ERROR(Settle(node, i, ReasonOf(reference, refusal)));
     } else if (upstream->state == State::kEnded || HasFailedFor(*upstream, node.streaming->prompt.reference(i))) {
       RETURN_IF_ERROR(Settle(node, i, upstream->status));
     }
@@ -316,7 +321,7 @@ void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time n
   output.text->Close();
   output.producer = nullptr;
   output.status = status;
-  const bool has_room = outputs_.counts().announced < limits_.announced;
+  const bool has_room = outputs_.announced().HasRoom(OwnerOf(*node.id), 1);
   if (MayRetry(status) && !node.is_internal && has_room) return AwaitRetry(node, status, until);
   Supersede(output);
   output.state = State::kEnded;
@@ -376,7 +381,7 @@ void AgentGraph::Hold(const AgentNode& node, absl::Time until) {
     if (!node.streaming->needs[i] || upstream->state != State::kLive) continue;
     held.outputs.push_back({*upstream->producer->id, upstream->serial});
   }
-  if (!holds_.HasRoom(held.outputs.size())) return;
+  if (!holds_.HasRoom(*node.id, held.outputs.size())) return;
   for (const HeldOutput& output : held.outputs) ++Find(output)->needs;
   holds_.Put(*node.id, std::move(held));
 }
@@ -462,7 +467,7 @@ void AgentGraph::StopStreaming(AgentNode& node) {
   for (size_t i = 0; i < node.streaming->needs.size(); ++i) Release(node, i);
   const std::unique_ptr<StreamingPrompt> streaming = std::move(node.streaming);
   streaming_.erase(&node);
-  references_ -= static_cast<int64_t>(streaming->prompt.references());
+  references_.Add(OwnerOf(*node.id), -static_cast<int64_t>(streaming->prompt.references()));
   for (size_t i = 0; i < streaming->deadlines.size(); ++i) {
     timers_.erase({streaming->deadlines[i], *node.id, i});
   }
@@ -478,8 +483,8 @@ void AgentGraph::StopStreaming(AgentNode& node) {
 AgentGraph::Counts AgentGraph::counts() const {
   const OutputTable::Counts& outputs = outputs_.counts();
   return {.streaming = std::ssize(streaming_),
-          .references = references_,
-          .announced = outputs.announced,
+          .references = references_.total(),
+          .announced = outputs_.announced().total(),
           .kept = outputs.kept,
           .kept_bytes = outputs.kept_bytes};
 }
@@ -516,7 +521,7 @@ void AgentGraph::Expire(const RequestId& id, absl::Time now) {
     const absl::Status late =
         absl::DeadlineExceededError(absl::StrCat("the request was announced, and not submitted to this router for ",
                                                  absl::FormatDuration(limits_.wait_announced)));
-    FailAnnounced(id, output.status.ok() ? late : output.status);
+    FailAnnounced(id, output.status.ok() ? late : AfterRetries(id, output.status, output.agent));
   } else if (output.downstreams.empty()) {
     outputs_.Drop(id);
   } else {
@@ -557,13 +562,13 @@ void AgentGraph::CheckInvariants() const {
   outputs_.CheckInvariants();
   refusals_.CheckInvariants();
   holds_.CheckInvariants();
-  int64_t references = 0;
+  Shares references(limits_.references);
   size_t timers = 0;
   absl::flat_hash_map<const AgentOutput*, int64_t> needs;
   for (const AgentNode* node : streaming_) {
     BATON_CHECK(node->streaming != nullptr && node->output != nullptr && node->output->producer == node, *node->id);
     const Prompt& prompt = node->streaming->prompt;
-    references += static_cast<int64_t>(prompt.references());
+    references.Add(OwnerOf(*node->id), static_cast<int64_t>(prompt.references()));
     for (const auto& [upstream, indices] : node->streaming->upstreams) {
       BATON_CHECK(upstream->downstreams.contains(const_cast<AgentNode*>(node)), *node->id);
     }

@@ -29,6 +29,7 @@
 #include "agent/refusal_table.h"
 #include "agent/retry_holds.h"
 #include "agent/scoped_id.h"
+#include "agent/shares.h"
 #include "base/ids.h"
 
 namespace baton {
@@ -45,9 +46,9 @@ struct AgentLimits {
   absl::Duration wait_retry = absl::Seconds(10);
   // Upper bound on the refused requests whose reasons are kept (RefusalTable).
   int32_t refused = 16384;
-  // Upper bound on announced requests.
+  // Upper bound on announced requests, of which each owner has a share (agent/shares.h).
   int32_t announced = 65536;
-  // Upper bound on the references of all streaming prompts, and on held outputs (RetryHolds).
+  // The same for the references of all streaming prompts, and for held outputs (RetryHolds).
   int64_t references = 65536;
 };
 
@@ -58,9 +59,10 @@ class AgentGraph {
   AgentGraph(AgentLimits limits, FindNode find)
       : limits_(limits),
         find_(std::move(find)),
-        outputs_({.kept_bytes = limits.kept_bytes}),
+        outputs_({.kept_bytes = limits.kept_bytes, .announced = limits.announced}),
         refusals_(limits.refused),
-        holds_(limits.references) {}
+        holds_(limits.references),
+        references_(limits.references) {}
 
   // Adds a request whose prompt is complete. Other prompts can refer to its output from now on.
   // Fails with ALREADY_EXISTS, as Submit does.
@@ -81,7 +83,8 @@ class AgentGraph {
   // - NOT_FOUND: an upstream request is unknown and not announced, or its output is no longer kept,
   //   and its reference is OnFailure::kAbort, and the prompt uses all outputs.
   // - INVALID_ARGUMENT: the references form a cycle, or the prompt is empty or too long.
-  // - RESOURCE_EXHAUSTED: there are too many announced requests or too many references.
+  // - RESOURCE_EXHAUSTED: there are too many announced requests or too many references, or the
+  //   owner has too many of them.
   //
   // An upstream request that was refused counts as failed, and so does any other unknown one. If a
   // failed upstream request makes the prompt fail, Submit returns the status that PromptFailed
@@ -173,6 +176,7 @@ class AgentGraph {
   AgentOutput* Find(const HeldOutput& held) const;
   void FailAnnounced(const RequestId& id, const absl::Status& status);
   void Expire(const RequestId& id, absl::Time now);
+  absl::Status ReasonOf(const Reference& reference, const Refusal* refusal) const;
   absl::Status SettleKnown(AgentNode& node, absl::Time now);
   absl::Status Settle(AgentNode& node, size_t index, const absl::Status& status);
   void Release(const AgentNode& node, size_t index);
@@ -194,8 +198,8 @@ class AgentGraph {
   std::unique_ptr<AgentOutput> replaced_;
   HeldOutputs released_;
   std::set<ReferenceTimer> timers_;
-  int64_t references_ = 0;  // of streaming prompts
-  uint64_t serials_ = 0;    // of outputs so far
+  Shares references_;     // of streaming prompts
+  uint64_t serials_ = 0;  // of outputs so far
   AgentActions actions_;
 };
 

@@ -21,7 +21,7 @@ void OutputTable::Add(const RequestId& id, std::unique_ptr<AgentOutput> output, 
 AgentOutput& OutputTable::Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
   AgentOutput& announced = *output;
   announced.state = AgentOutput::State::kAnnounced;
-  ++counts_.announced;
+  announced_.Add(OwnerOf(id), 1);
   Add(id, std::move(output), until);
   return announced;
 }
@@ -48,7 +48,7 @@ std::unique_ptr<AgentOutput> OutputTable::Drop(const RequestId& id) {
   const auto found = outputs_.find(id);
   std::unique_ptr<AgentOutput> output = std::move(found->second);
   expiries_.erase({output->expires, id});
-  counts_.announced -= output->state == AgentOutput::State::kAnnounced;
+  if (output->state == AgentOutput::State::kAnnounced) announced_.Add(OwnerOf(id), -1);
   counts_.kept -= output->state == AgentOutput::State::kEnded;
   counts_.kept_bytes -= std::exchange(output->bytes, 0);
   outputs_.erase(found);
@@ -61,8 +61,9 @@ std::pair<absl::Time, RequestId> OutputTable::NextExpiry() const {
 
 void OutputTable::CheckInvariants() const {
   Counts counts;
+  Shares announced(limits_.announced);
   for (const auto& [id, output] : outputs_) {
-    counts.announced += output->state == AgentOutput::State::kAnnounced;
+    if (output->state == AgentOutput::State::kAnnounced) announced.Add(OwnerOf(id), 1);
     counts.kept += output->state == AgentOutput::State::kEnded;
     counts.kept_bytes += output->bytes;
     BATON_CHECK(output->state != AgentOutput::State::kLive && output->producer == nullptr, id);
@@ -70,7 +71,8 @@ void OutputTable::CheckInvariants() const {
     BATON_CHECK(output->former == nullptr, id);
     BATON_CHECK(expiries_.contains({output->expires, id}), id);
   }
-  BATON_CHECK(counts == counts_ && expiries_.size() == outputs_.size(), "the counts of the outputs are wrong");
+  BATON_CHECK(counts == counts_ && announced == announced_ && expiries_.size() == outputs_.size(),
+              "the counts of the outputs are wrong");
 }
 
 }  // namespace baton

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "agent/output.h"
+#include "agent/shares.h"
 #include "base/ids.h"
 
 namespace baton {
@@ -61,11 +62,14 @@ class OutputTable {
  public:
   struct Limits {
     int64_t kept_bytes = int64_t{256} << 20;
+    int64_t announced = 65536;
   };
-  explicit OutputTable(const Limits& limits) : limits_(limits) {}
+  explicit OutputTable(const Limits& limits) : limits_(limits), announced_(limits.announced) {}
 
   // Returns null if the table has no such output.
   AgentOutput* Find(const RequestId& id) const;
+  // The announced outputs of owners. The caller checks HasRoom before Announce.
+  const Shares& announced() const { return announced_; }
   // Adds an announced output. Its request must be submitted before `until`. REQUIRES: the table has
   // no output with this id, and text is null or closed.
   AgentOutput& Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until);
@@ -81,7 +85,6 @@ class OutputTable {
   std::pair<absl::Time, RequestId> NextExpiry() const;
 
   struct Counts {
-    int64_t announced = 0;
     int64_t kept = 0;
     int64_t kept_bytes = 0;
     friend bool operator==(const Counts&, const Counts&) = default;
@@ -96,6 +99,7 @@ class OutputTable {
   absl::flat_hash_map<RequestId, std::unique_ptr<AgentOutput>> outputs_;
   std::set<std::pair<absl::Time, RequestId>> expiries_;
   Counts counts_;
+  Shares announced_;
 };
 
 }  // namespace baton

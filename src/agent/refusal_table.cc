@@ -2,21 +2,10 @@
 
 #include <iterator>
 
+#include "agent/shares.h"
 #include "base/check.h"
 
 namespace baton {
-namespace {
-
-// A tenant's cache domains begin with its name and a line feed.
-std::string OwnerOf(const RequestId& id) {
-  const size_t tenant = id.find('\n');
-  if (tenant != std::string::npos) return id.substr(0, tenant);
-  const size_t domain = id.rfind('/');
-  return domain == std::string::npos ? "" : id.substr(0, domain);
-}
-
-}  // namespace
-
 const Refusal* RefusalTable::Find(const RequestId& id, absl::Time now) const {
   const auto found = index_.find(id);
   return found == index_.end() || found->second->second.expires <= now ? nullptr : &found->second->second;

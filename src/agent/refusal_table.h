@@ -1,9 +1,7 @@
 // Why submissions of requests were refused, for prompts that refer to these requests.
 //
-// The table is bounded. Each owner has a share of it: the owner with the most entries loses its
-// oldest one. An owner is a tenant, or on a router without API keys the part of a cache domain that
-// precedes its first line feed. Such a router trusts all clients: one that varies its cache_salt
-// has many shares.
+// The table is bounded. Each owner (agent/shares.h) has a share of it: the owner with the most
+// entries loses its oldest one.
 //
 // I/O-free: the time comes in. Not thread-safe.
 #pragma once

@@ -8,8 +8,8 @@ namespace baton {
 
 void RetryHolds::Put(const RequestId& failed, HeldOutputs held) {
   if (held.outputs.empty()) return;
-  BATON_CHECK(HasRoom(held.outputs.size()) && !held_.contains(failed), failed);
-  outputs_ += std::ssize(held.outputs);
+  BATON_CHECK(HasRoom(failed, held.outputs.size()) && !held_.contains(failed), failed);
+  outputs_.Add(OwnerOf(failed), std::ssize(held.outputs));
   expiries_.insert({held.until, failed});
   held_[failed] = std::move(held);
 }
@@ -26,7 +26,7 @@ HeldOutputs RetryHolds::Take(const RequestId& failed) {
   const auto found = held_.find(failed);
   if (found == held_.end()) return {};
   HeldOutputs held = std::move(found->second);
-  outputs_ -= std::ssize(held.outputs);
+  outputs_.Add(OwnerOf(failed), -std::ssize(held.outputs));
   expiries_.erase({held.until, failed});
   held_.erase(found);
   return held;
@@ -43,12 +43,12 @@ void RetryHolds::ForEach(absl::FunctionRef<void(const HeldOutput&)> visit) const
 }
 
 void RetryHolds::CheckInvariants() const {
-  int64_t outputs = 0;
+  Shares outputs(outputs_.limit());
   for (const auto& [failed, held] : held_) {
-    outputs += std::ssize(held.outputs);
+    outputs.Add(OwnerOf(failed), std::ssize(held.outputs));
     BATON_CHECK(!held.outputs.empty() && expiries_.contains({held.until, failed}), failed);
   }
-  BATON_CHECK(outputs == outputs_ && outputs <= most_ && expiries_.size() == held_.size(),
+  BATON_CHECK(outputs == outputs_ && outputs.total() <= outputs.limit() && expiries_.size() == held_.size(),
               "the counts of held outputs are wrong");
 }
 

@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "agent/shares.h"
 #include "base/ids.h"
 
 namespace baton {
@@ -30,11 +31,13 @@ struct HeldOutputs {
 
 class RetryHolds {
  public:
-  // `most` bounds the outputs of all failed requests.
-  explicit RetryHolds(int64_t most) : most_(most) {}
+  // `most` bounds the outputs of all failed requests, in shares of their owners.
+  explicit RetryHolds(int64_t most) : outputs_(most) {}
 
-  // Whether this many more outputs may be held.
-  bool HasRoom(size_t outputs) const { return outputs_ + static_cast<int64_t>(outputs) <= most_; }
+  // Whether this many more outputs may be held for a failed request.
+  bool HasRoom(const RequestId& failed, size_t outputs) const {
+    return outputs_.HasRoom(OwnerOf(failed), static_cast<int64_t>(outputs));
+  }
   // Holds the outputs of a failed request. REQUIRES: HasRoom, and none are held for this request.
   void Put(const RequestId& failed, HeldOutputs held);
   // Sets another end of the time. Does nothing if no outputs are held for this request.
@@ -48,8 +51,7 @@ class RetryHolds {
   void CheckInvariants() const;
 
  private:
-  const int64_t most_;
-  int64_t outputs_ = 0;
+  Shares outputs_;
   absl::flat_hash_map<RequestId, HeldOutputs> held_;  // by failed request; none is empty
   std::set<std::pair<absl::Time, RequestId>> expiries_;
 };

@@ -22,4 +22,9 @@ absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& statu
                        cause);
 }
 
+absl::Status AfterRetries(const RequestId& id, const absl::Status& status, const std::string& agent) {
+  const RootCause cause = *RootCauseOf(AsRootCause(status, NameOf(id), agent));
+  return WithRootCause(absl::AbortedError(status.message()), cause);
+}
+
 }  // namespace baton

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "base/ids.h"
@@ -12,5 +13,10 @@ namespace baton {
 // their code. The message has the root cause only, however many requests are between the two.
 // `first` is PromptSpec::first of the downstream request.
 absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& status, int32_t first);
+
+// Returns the status of a request that failed, once prompts wait no longer for another attempt. Its
+// code is ABORTED, because a retry of those prompts alone would fail too. Its root cause is that of
+// `status`, or the request itself. `agent` is its agent name.
+absl::Status AfterRetries(const RequestId& id, const absl::Status& status, const std::string& agent);
 
 }  // namespace baton

@@ -32,19 +32,15 @@ absl::StatusOr<ValueTicket> Values::Begin(ValueSpec spec, std::shared_ptr<ValueS
   return ticket;
 }
 
-// A tenant may have as many live values, and as many bytes of them, as remain for others. A tenant
-// that is alone may have half of each.
 absl::Status Values::CheckRoom(const std::string& tenant, const Counts& more) const {
-  const auto found = tenants_.find(tenant);
-  const Counts own = found == tenants_.end() ? Counts{} : found->second;
-  if (own.live + more.live > limits_.live - counts_.live - more.live) {
-    return absl::ResourceExhaustedError(absl::StrCat("values: ", counts_.live, " are not complete, ", own.live,
+  if (!live_.HasRoom(tenant, more.live)) {
+    return absl::ResourceExhaustedError(absl::StrCat("values: ", live_.total(), " are not complete, ", live_.Of(tenant),
                                                      " of them of this tenant, limit ", limits_.live,
                                                      ", of which a tenant may have as many as remain for others"));
   }
-  if (own.bytes + more.bytes > limits_.live_bytes - counts_.bytes - more.bytes) {
+  if (!bytes_.HasRoom(tenant, more.bytes)) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("values: those that are not complete have ", counts_.bytes, " bytes, ", own.bytes,
+        absl::StrCat("values: those that are not complete have ", bytes_.total(), " bytes, ", bytes_.Of(tenant),
                      " of them of this tenant, limit ", limits_.live_bytes,
                      ", of which a tenant may have as many as remain for others; this one adds ", more.bytes));
   }
@@ -123,12 +119,8 @@ void Values::Finish(Value& value, const absl::Status& status, bool notify, absl:
 }
 
 void Values::Count(const Value& value, const Counts& more) {
-  const auto own = tenants_.try_emplace(value.spec.tenant).first;
-  for (Counts* counts : {&counts_, &own->second}) {
-    counts->live += more.live;
-    counts->bytes += more.bytes;
-  }
-  if (own->second.live == 0) tenants_.erase(own);
+  live_.Add(value.spec.tenant, more.live);
+  bytes_.Add(value.spec.tenant, more.bytes);
 }
 
 AgentNode* Values::Find(const RequestId& id) const {
@@ -146,17 +138,14 @@ void Values::ForEach(absl::FunctionRef<void(const ValueSpec&, absl::Time, int32_
 }
 
 void Values::CheckInvariants() const {
-  Counts counts;
-  absl::flat_hash_map<std::string, Counts> tenants;
+  Shares live(limits_.live), bytes(limits_.live_bytes);
   for (const auto& [id, value] : values_) {
     BATON_CHECK(value->spec.id == id && value->node.output != nullptr && value->node.output->is_value, id);
     BATON_CHECK(deadlines_.contains({value->began + limits_.time, id}), id);
-    for (Counts* of : {&counts, &tenants[value->spec.tenant]}) {
-      ++of->live;
-      of->bytes += value->bytes;
-    }
+    live.Add(value->spec.tenant, 1);
+    bytes.Add(value->spec.tenant, value->bytes);
   }
-  BATON_CHECK(counts == counts_ && tenants == tenants_ && deadlines_.size() == values_.size(),
+  BATON_CHECK(live == live_ && bytes == bytes_ && deadlines_.size() == values_.size(),
               "the counts of values are wrong");
 }
 

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "agent/agent_graph.h"
+#include "agent/shares.h"
 #include "base/ids.h"
 #include "tenants/workflows.h"
 #include "text/detokenizer.h"
@@ -116,7 +117,7 @@ class Values {
     int64_t live = 0, bytes = 0;
     friend bool operator==(const Counts&, const Counts&) = default;
   };
-  const Counts& counts() const { return counts_; }
+  Counts counts() const { return {.live = live_.total(), .bytes = bytes_.total()}; }
   void CheckInvariants() const;
 
  private:
@@ -138,13 +139,12 @@ class Values {
   void Finish(Value& value, const absl::Status& status, bool notify, absl::Time now);
 
   const ValueLimits limits_;
+  Shares live_{limits_.live}, bytes_{limits_.live_bytes};  // of tenants
   AgentGraph& graph_;
   Workflows& workflows_;
   uint64_t numbers_ = 0;
   absl::flat_hash_map<RequestId, std::unique_ptr<Value>> values_;
   std::set<std::pair<absl::Time, RequestId>> deadlines_;
-  Counts counts_;
-  absl::flat_hash_map<std::string, Counts> tenants_;  // of tenants with live values
   std::vector<EndedValue> ended_;
 };
 

@@ -377,7 +377,7 @@ TEST_CASE("AgentGraph restarts a prompt once when two references to one output f
 }
 
 TEST_CASE("AgentGraph bounds the references of all streaming prompts together") {
-  AgentWorld world({.references = 5});
+  AgentWorld world({.references = 10});  // one tenant has half of them
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   REQUIRE(world.Submit(Spec("b", {Reference{"a"}, Reference{"a"}, Reference{"a"}})).ok());
   CHECK(world.Submit(Spec("c", {Reference{"a"}, Reference{"a"}, Reference{"a"}})).code() == Code::kResourceExhausted);
@@ -387,6 +387,30 @@ TEST_CASE("AgentGraph bounds the references of all streaming prompts together") 
   world.End("a");
   CHECK(world.Text("b") == "xxx");
   CHECK(world.graph.counts().references == 0);
+}
+
+TEST_CASE("AgentGraph leaves announced requests and references for other tenants") {
+  AgentWorld world({.announced = 4, .references = 8});
+  const auto submit = [&](const RequestId& id, std::initializer_list<const char*> upstreams) {
+    NamedPrompt prompt = Spec(id, {Bytes("x")});
+    for (const char* upstream : upstreams) {
+      prompt.segments.emplace_back(Reference{.upstream = upstream, .announced = true});
+    }
+    return world.Submit(prompt);
+  };
+  // Ids of a tenant begin with its name and a line feed.
+  REQUIRE(submit("loud\n/1", {"loud\n/a", "loud\n/b"}).ok());
+  const absl::Status full = submit("loud\n/2", {"loud\ns/c"});
+  CHECK(CodeAndMessage(full) ==
+        "RESOURCE_EXHAUSTED: output_of: the router has too many announced requests of prompts that wait; this prompt "
+        "adds 1 to 2 of this tenant, which may have as many as remain for others, of 4");
+  REQUIRE(submit("loud\n/3", {"loud\n/a", "loud\n/b"}).ok());
+  CHECK(submit("loud\n/4", {"loud\n/a"}).message().find("references") != std::string::npos);
+  CHECK(submit("quiet\n/1", {"quiet\n/a"}).ok());
+  // Requests that die count as announced ones for a while.
+  REQUIRE(submit("loud\n/5", {}).ok());
+  world.End("loud\n/5", absl::UnavailableError("lost"));
+  CHECK(world.graph.counts().announced == 3);
 }
 
 TEST_CASE("AgentGraph fails only the reference whose timeout has passed") {

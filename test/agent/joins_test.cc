@@ -157,7 +157,7 @@ TEST_CASE("A prompt with `first` fails when too many outputs have failed") {
   world.End("c", absl::UnavailableError("gone"));
   world.Advance(kRetryWait);
   const absl::Status failed = world.reported["down"].failure;
-  CHECK(failed.code() == Code::kUnavailable);
+  CHECK(failed.code() == Code::kAborted);
   CHECK(Message(failed) == "first: fewer than 2 outputs can complete; output_of 'c': UNAVAILABLE: gone");
   CHECK(RootCauseOf(failed)->request == "c");
 }

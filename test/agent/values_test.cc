@@ -177,7 +177,7 @@ TEST_CASE("A refused value counts as the refused submission of an announced requ
   world.Advance(kRetryWait - absl::Nanoseconds(1));
   CHECK(world.reported["waits"].failure.ok());
   world.Advance(absl::Nanoseconds(1));
-  CHECK(world.reported["waits"].failure.code() == Code::kResourceExhausted);
+  CHECK(world.reported["waits"].failure.code() == Code::kAborted);
 }
 
 TEST_CASE("The bytes of live values are bounded for all and for each tenant") {

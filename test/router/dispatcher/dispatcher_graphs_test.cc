@@ -118,7 +118,7 @@ TEST_CASE("Dispatcher ends a waiting prompt when no further attempt comes") {
   CHECK((*d).core().live_requests() == 1);
   d.now += absl::Nanoseconds(1);
   (*d).Tick(d.now);
-  CHECK(std::ranges::count(d.Take(), "down ends UNAVAILABLE, 0 tokens") == 1);
+  CHECK(std::ranges::count(d.Take(), "down ends ABORTED, 0 tokens") == 1);
 }
 
 }  // namespace
