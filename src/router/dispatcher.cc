@@ -168,10 +168,16 @@ absl::Status Dispatcher::AddPrefillHint(const RequestTicket& call, ClientRequest
 }
 
 void Dispatcher::Cancel(const RequestTicket& ticket, absl::Time now, CallEnd why) {
+  const Request* request = requests_.Find(ticket);
+  if (request == nullptr) return;
+  Fail(ticket, why == CallEnd::kDeadline ? DeadlinePassed(*request) : absl::CancelledError("cancelled by the client"),
+       now);
+}
+
+void Dispatcher::Fail(const RequestTicket& ticket, const absl::Status& status, absl::Time now) {
   Request* request = requests_.Find(ticket);
   if (request == nullptr) return;
-  core_.Fail(*request,
-             why == CallEnd::kDeadline ? DeadlinePassed(*request) : absl::CancelledError("cancelled by the client"));
+  core_.Fail(*request, status);
   Act(now);
 }
 
@@ -297,19 +303,9 @@ void Dispatcher::On(const WorkerAddress& link, PrefillDone done, absl::Time now)
 }
 
 void Dispatcher::NotePrefill(const Request& request, std::span<const BlockKey> keys, absl::Time now) {
-  const PrefillDone& done = *request.done;
   // A prefill hint need not be a turn of the session. A resumed request is no new turn.
   if (gate_ && !request.asked.session.empty() && !request.prefill_hint && request.output.empty()) {
-    gate_->Prefilled(SessionOf(request.asked),
-                     {.worker = request.prefilled_by,
-                      .keys = keys,
-                      .found = std::ssize(request.asked.spec.tokens) - 1 - done.computed_tokens,
-                      .computed = done.computed_tokens,
-                      .queued = done.queued,
-                      .compute = done.compute,
-                      .copied = done.copied,
-                      .awaited = !request.is_internal()},
-                     now);
+    gate_->Prefilled(SessionOf(request.asked), PrefillOf(request, keys), now);
   }
   std::vector<BlockKey> all_keys;
   if (request.is_internal()) keys = all_keys = request.CurrentKeys();

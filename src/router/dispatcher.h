@@ -124,9 +124,11 @@ class Dispatcher {
   // Starts a prefill hint, as PrefillAhead::AddPrefillHint does. Returns NOT_FOUND if the call has
   // ended.
   absl::Status AddPrefillHint(const RequestTicket& call, ClientRequest prompt, absl::Time now);
-  // Ends the request, whose call has ended. Cancel and Detach do nothing for a request that has
-  // ended.
+  // Ends the request, whose call has ended. Cancel, Fail and Detach do nothing for a request that
+  // has ended.
   void Cancel(const RequestTicket& ticket, absl::Time now, CallEnd why = CallEnd::kCancelled);
+  // Ends the request with the error of another request of its call.
+  void Fail(const RequestTicket& ticket, const absl::Status& status, absl::Time now);
   // Ends the live requests and values of a workflow with CANCELLED. Returns how many there were.
   // Requests that are being read are refused (Workflows::Cancel).
   int32_t CancelWorkflow(const WorkflowKey& workflow, absl::Time now);

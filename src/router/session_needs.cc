@@ -41,6 +41,18 @@ void AdmitUpstreams(SessionGate& gate, const Request& request, absl::Time now) {
   }
 }
 
+SessionGate::Prefill PrefillOf(const Request& request, std::span<const BlockKey> keys) {
+  const PrefillDone& done = *request.done;
+  return {.worker = request.prefilled_by,
+          .keys = keys,
+          .found = std::ssize(request.asked.spec.tokens) - 1 - done.computed_tokens,
+          .computed = done.computed_tokens,
+          .queued = done.queued,
+          .compute = done.compute,
+          .copied = done.copied,
+          .awaited = !request.is_internal()};
+}
+
 SessionGate::Capacity KvCapacity(const WorkerRegistry& registry) {
   SessionGate::Capacity capacity;
   for (const auto& [link, worker] : registry.workers()) {

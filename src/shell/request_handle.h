@@ -18,13 +18,16 @@ class RequestHandle {
   // Call this after the router has accepted the request.
   void Submitted(const RequestTicket& ticket) {
     std::optional<CallEnd> ended;
+    absl::Status failed;
     {
       const std::lock_guard lock(mutex_);
       ticket_ = ticket;
-      if (!ended_ && !detached_) return;
+      if (!ended_ && failed_.ok() && !detached_) return;
       ended = ended_;
+      failed = failed_;
     }
-    ended ? router_->Cancel(ticket, *ended) : router_->Detach(ticket);
+    if (ended) return router_->Cancel(ticket, *ended);
+    failed.ok() ? router_->Detach(ticket) : router_->Fail(ticket, failed);
   }
 
   // Returns CANCELLED or DEADLINE_EXCEEDED if the call has ended.
@@ -46,6 +49,18 @@ class RequestHandle {
     if (ticket) router_->Cancel(*ticket, why);
   }
 
+  // Ends the request with the error of another request of the call, which has ended the call.
+  void Fail(const absl::Status& status) {
+    std::optional<RequestTicket> ticket;
+    {
+      const std::lock_guard lock(mutex_);
+      if (ended_ || detached_) return;
+      failed_ = status;
+      ticket = ticket_;
+    }
+    if (ticket) router_->Fail(*ticket, status);
+  }
+
   // Detaches the request, as Router::Detach does. The end of the call then no longer cancels it.
   void Detach() {
     std::optional<RequestTicket> ticket;
@@ -63,6 +78,7 @@ class RequestHandle {
   mutable std::mutex mutex_;             // guards the members below
   std::optional<RequestTicket> ticket_;  // unset until the request is submitted
   std::optional<CallEnd> ended_;         // unset unless Cancel was called
+  absl::Status failed_;                  // OK unless Fail was called
   bool detached_ = false;
 };
 

@@ -231,6 +231,10 @@ void Router::Cancel(const RequestTicket& ticket, CallEnd why) {
   Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Cancel(ticket, now, why); });
 }
 
+void Router::Fail(const RequestTicket& ticket, const absl::Status& status) {
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Fail(ticket, status, now); });
+}
+
 absl::StatusOr<int32_t> Router::CancelWorkflow(const std::string& workflow, const std::string& cache_domain) {
   if (workflow.empty()) return absl::InvalidArgumentError("workflow: is empty, expected a name");
   int32_t cancelled = 0;

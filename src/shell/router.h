@@ -78,6 +78,8 @@ class Router {
   bool AddPrefillHint(const RequestTicket& call, ClientRequest prompt);
   // Does nothing if the request has ended.
   void Cancel(const RequestTicket& ticket, CallEnd why = CallEnd::kCancelled);
+  // As Dispatcher::Fail.
+  void Fail(const RequestTicket& ticket, const absl::Status& status);
   // Cancels the live requests of a workflow (Dispatcher::CancelWorkflow). Returns how many there
   // were. INVALID_ARGUMENT: the name is empty.
   absl::StatusOr<int32_t> CancelWorkflow(const std::string& workflow, const std::string& cache_domain);

@@ -43,6 +43,11 @@ bool CompletionAnswer::over() const {
   return over_;
 }
 
+absl::Status CompletionAnswer::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 // Adds a header by which clients can detect prefill hints. Other servers would refuse the field
 // `followers`.
 HttpResponse CompletionAnswer::WithLimits(HttpResponse response) const {
@@ -80,6 +85,7 @@ void CompletionAnswer::Fail(const absl::Status& status, absl::Duration retry_aft
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(over_, true)) return;
+    failure_ = status;
     // Once a stream has begun, even with a comment, its status is sent and cannot change.
     if (!reply_->TrySend(ErrorResponse(id_, status, retry_after, writer_.TakePartial()))) {
       writer_.Fail(status, events_);
@@ -87,13 +93,14 @@ void CompletionAnswer::Fail(const absl::Status& status, absl::Duration retry_aft
       reply_->End();
     }
   }
-  for (Choice& choice : choices_) choice.handle().Cancel();
+  for (Choice& choice : choices_) choice.handle().Fail(status);
 }
 
 void CompletionAnswer::OnGone(Gone why) {
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
+    if (failure_.ok()) failure_ = absl::CancelledError("the client left");
   }
   for (Choice& choice : choices_) OnClientGone(why, choice.handle());
 }

@@ -16,6 +16,7 @@
 #include "frontend/name_headers.h"
 #include "frontend/openai/chat_reader.h"
 #include "frontend/openai/completion_reader.h"
+#include "frontend/openai/field_reader.h"
 #include "frontend/openai/reasoning_effort.h"
 #include "model/sampler.h"
 #include "model/thinking.h"
@@ -46,19 +47,42 @@ CallId AnswerId(const HttpCall& call, const std::string& request_id) {
   return usable ? call.id.For(request_id) : call.id;
 }
 
-// Like Refuse. `names` has the call's request_id, cache_salt, workflow and agent, as far as it
-// names them.
-void Refuse(const GatewayParts& parts, const HttpCall& call, const v1::GenerateRequest& names,
-            const absl::Status& status, absl::Duration retry_after = {}) {
-  parts.admission.NoteRefused(call.caller, names, status, retry_after);
+// The names of a call that did not become requests.
+struct CallNames {
+  // Has the call's request_id, cache_salt, workflow and agent, as far as it names them.
+  v1::GenerateRequest request{};
+  size_t choices = 1;  // that the call asks for
+};
+
+// Like Refuse. Prompts that refer to a choice of the call fail.
+void Refuse(const GatewayParts& parts, const HttpCall& call, const CallNames& names, const absl::Status& status,
+            absl::Duration retry_after = {}) {
+  const std::string& id = names.request.request_id();
+  for (size_t i = 0; i < (id.empty() ? 1 : names.choices); ++i) {
+    v1::GenerateRequest choice = names.request;
+    choice.set_request_id(ChoiceId(id, i, id.empty() ? 1 : names.choices));
+    parts.admission.NoteRefused(call.caller, choice, status, retry_after);
+  }
   parts.router.metrics().OnRefused(status.code());
-  call.reply->Send(ErrorResponse(AnswerId(call, names.request_id()), status, retry_after));
+  call.reply->Send(ErrorResponse(AnswerId(call, id), status, retry_after));
 }
 
-// Returns a request with the request_id, cache_salt, workflow and agent of the call. `body` may
-// have any content. Names no single choice of several.
-v1::GenerateRequest RequestNames(const GatewayParts& parts, const HttpCall& call, const Json& body) {
-  v1::GenerateRequest names;
+// Returns the number of choices that a body asks for, or 1 if it asks for too many.
+size_t ChoicesIn(const Json& body) {
+  size_t choices = 1;
+  if (const auto n = body.find("n"); n != body.end()) {
+    choices = static_cast<size_t>(AsInteger(*n, 1, kMaxSamples).value_or(1));
+  }
+  const auto prompt = body.find("prompt");
+  const bool has_list = prompt != body.end() && prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
+  if (has_list) choices *= prompt->size();
+  return choices <= kMaxChoices ? choices : 1;
+}
+
+// `body` may have any content.
+CallNames NamesOf(const GatewayParts& parts, const HttpCall& call, const Json& body) {
+  CallNames call_names{.choices = ChoicesIn(body)};
+  v1::GenerateRequest& names = call_names.request;
   const auto read = [&body](std::initializer_list<const char*> spellings, std::string* name) {
     for (const char* spelling : spellings) {
       const auto found = body.find(spelling);
@@ -70,13 +94,13 @@ v1::GenerateRequest RequestNames(const GatewayParts& parts, const HttpCall& call
   read({"workflow"}, names.mutable_workflow());
   read({"agent"}, names.mutable_agent());
   NamesIn(parts, call).ApplyTo(names);
-  return names;
+  return call_names;
 }
 
-// Returns a request without names if the body is no JSON.
-v1::GenerateRequest RequestNames(const GatewayParts& parts, const HttpCall& call) {
+// Returns no names if the body is no JSON.
+CallNames NamesOf(const GatewayParts& parts, const HttpCall& call) {
   const absl::StatusOr<Json> body = ParseJsonBody(call.request.body);
-  return body.ok() ? RequestNames(parts, call, *body) : v1::GenerateRequest();
+  return body.ok() ? NamesOf(parts, call, *body) : CallNames();
 }
 
 // Runs `read` on a thread that suits the length of the body. Refuses the call if the router shuts
@@ -85,13 +109,12 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
   if (const auto why = parts.admission.RefusalFor(call->caller)) {
     // Prompts may wait for the request that a refused body names. Only a short body is read.
     const bool reads = ClientAdmission::IsShort(call->request.body.size());
-    return Refuse(parts, *call, reads ? RequestNames(parts, *call) : v1::GenerateRequest(), why->status,
-                  why->retry_after);
+    return Refuse(parts, *call, reads ? NamesOf(parts, *call) : CallNames(), why->status, why->retry_after);
   }
   auto unless_gone = [parts, call, read = std::move(read)]() mutable {
     // A long body may have waited for a thread. Its client may have left since then.
     if (call->reply->gone()) {
-      return Refuse(parts, *call, RequestNames(parts, *call), absl::CancelledError("the client cancelled"));
+      return Refuse(parts, *call, NamesOf(parts, *call), absl::CancelledError("the client cancelled"));
     }
     read();
   };
@@ -116,33 +139,28 @@ void SetThinking(const GatewayParts& parts, const CompletionCall& completion, Cl
   budget = BudgetOf(completion.reasoning_effort, parts.thinking);
 }
 
-// Reads each prompt once, even if the call wants several samples of it.
-void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, CallContext context, const std::string& id,
-               const std::shared_ptr<CompletionAnswer>& answer) {
+// Reads each prompt once, even if the call wants several samples of it. Returns the number of
+// choices that reached the router. If that is not all, the answer has failed.
+size_t SubmitChoices(const GatewayParts& parts, const CompletionCall& completion, CallContext context,
+                     const std::string& id, const std::shared_ptr<CompletionAnswer>& answer) {
   size_t choice = 0;
   bool admitted = false;
   int64_t prompt_logprobs = 0;  // of all choices
   for (size_t prompt = 0; prompt < completion.requests.size(); ++prompt) {
-    if (answer->over()) return;
+    if (answer->over()) return choice;
     absl::StatusOr<ClientRequest> read =
         parts.admission.Read(completion.requests[prompt], context, completion.FormOf(prompt), &completion.values);
-    const auto refuse = [&](const absl::Status& status) {
-      v1::GenerateRequest names = completion.requests[prompt];
-      // No prompt refers to a choice whose id is drawn. It is in the trace once.
-      const bool has_ids = !names.request_id().empty();
-      for (size_t i = choice; i < (has_ids ? completion.choices() : choice + 1); ++i) {
-        if (has_ids) names.set_request_id(completion.IdOf(id, i));
-        parts.admission.NoteRefused(context.caller, names, status);
-      }
-      parts.admission.Refuse(*answer->sink(choice), status);
-    };
-    if (!read.ok()) return refuse(read.status());
+    if (!read.ok()) {
+      parts.admission.Refuse(*answer->sink(choice), read.status());
+      return choice;
+    }
     // The failure of one choice ends the whole answer.
     read->keep |= completion.choices() > 1;
     prompt_logprobs += PromptLogprobsOf(*read) * completion.samples;
     if (const absl::Status fits = read->scores() ? CheckScoring(*read, prompt_logprobs) : absl::OkStatus();
         !fits.ok()) {
-      return refuse(fits);
+      parts.admission.Refuse(*answer->sink(choice), fits);
+      return choice;
     }
     // The tokens of references and of a context are not known yet.
     if (read->prompt.segments.empty() && read->context.id.empty()) answer->SetPrompt(prompt, read->spec.tokens);
@@ -162,6 +180,21 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
       }
     }
   }
+  return choice;
+}
+
+void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, const CallContext& context,
+               const std::string& id, const std::shared_ptr<CompletionAnswer>& answer) {
+  const size_t submitted = SubmitChoices(parts, completion, context, id, answer);
+  const absl::Status failure = answer->failure();
+  if (failure.ok()) return;
+  // Prompts may wait for the other choices. A call without an id is in the trace once.
+  const bool has_id = !completion.requests.front().request_id().empty();
+  for (size_t i = submitted; i < (has_id ? completion.choices() : size_t{1}); ++i) {
+    v1::GenerateRequest names = completion.requests[i / static_cast<size_t>(completion.samples)];
+    names.set_request_id(has_id ? completion.IdOf(id, i) : "");
+    parts.admission.NoteRefused(context.caller, names, failure);
+  }
 }
 
 void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader reader) {
@@ -172,7 +205,7 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
     parts.admission.JoinDecoders();
     read = reader(*body, parts.models);
   }
-  if (!read.ok()) return Refuse(parts, *call, RequestNames(parts, *call, *body), read.status());
+  if (!read.ok()) return Refuse(parts, *call, NamesOf(parts, *call, *body), read.status());
   const HeaderNames names = NamesIn(parts, *call);
   for (v1::GenerateRequest& request : read->requests) names.ApplyTo(request);
   const std::string& given = read->requests.front().request_id();
@@ -188,7 +221,7 @@ template <typename Message>
 void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, absl::Duration timeout, AnswerForm form) {
   Message message;
   if (const absl::Status status = ParseRpc(call->request.body, message); !status.ok()) {
-    return Refuse(parts, *call, RequestNames(parts, *call), status);
+    return Refuse(parts, *call, NamesOf(parts, *call), status);
   }
   v1::GenerateRequest request = AsGenerate(std::move(message));
   NamesIn(parts, *call).ApplyTo(request);

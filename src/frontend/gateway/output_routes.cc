@@ -64,13 +64,29 @@ void ApplyHeaders(const GatewayParts& parts, const HttpCall& call, v1::PutOutput
   if (value.workflow().empty()) value.set_workflow(names.workflow);
 }
 
-absl::Status Put(const GatewayParts& parts, const HttpCall& call, const std::string& id) {
-  ASSIGN_OR_RETURN(const Json body, ParseJsonBody(call.request.body));
+ValueWriter WriterOf(const GatewayParts& parts, const HttpCall& call) {
+  return {parts.router, parts.models, parts.admission, call.caller};
+}
+
+// Refuses the value that the path names. A body that was not read may have a cache_salt, which is
+// not known.
+absl::Status RefuseUnread(const GatewayParts& parts, const HttpCall& call, const std::string& id,
+                          const absl::Status& why) {
   v1::PutOutputRequest value;
   value.set_request_id(id);
-  const absl::Status read = ReadBody(body, value);
   ApplyHeaders(parts, call, value);
-  ValueWriter writer(parts.router, parts.models, parts.admission, call.caller);
+  WriterOf(parts, call).Refuse(value, why);
+  return why;
+}
+
+absl::Status Put(const GatewayParts& parts, const HttpCall& call, const std::string& id) {
+  const absl::StatusOr<Json> body = ParseJsonBody(call.request.body);
+  if (!body.ok()) return RefuseUnread(parts, call, id, body.status());
+  v1::PutOutputRequest value;
+  value.set_request_id(id);
+  const absl::Status read = ReadBody(*body, value);
+  ApplyHeaders(parts, call, value);
+  ValueWriter writer = WriterOf(parts, call);
   if (!read.ok()) {
     writer.Refuse(value, read);
     return read;
@@ -83,15 +99,15 @@ absl::Status Put(const GatewayParts& parts, const HttpCall& call, const std::str
 }  // namespace
 
 void ServePutOutput(const GatewayParts& parts, const SharedCall& call) {
-  const absl::Status run = parts.admission.Run(*call->caller, call->request.body.size(), [parts, call] {
-    const std::string id = IdIn(call->request.path);
+  const std::string id = IdIn(call->request.path);
+  const absl::Status run = parts.admission.Run(*call->caller, call->request.body.size(), [parts, call, id] {
     const absl::Status put = Put(parts, *call, id);
     const CallId answer = CheckRequestId("request_id", id).ok() ? call->id.For(id) : call->id;
     call->reply->Send(put.ok()
                           ? JsonResponse(answer, absl::StrCat("{\"id\":", JsonString(id), ",\"object\":\"output\"}"))
                           : ErrorResponse(answer, put));
   });
-  if (!run.ok()) call->reply->Send(ErrorResponse(call->id, run));
+  if (!run.ok()) call->reply->Send(ErrorResponse(call->id, RefuseUnread(parts, *call, id, run)));
 }
 
 }  // namespace baton

@@ -42,6 +42,12 @@ struct StrictTool {
   ArgumentSchema schema;
 };
 
+// Returns the id of a choice's request. `id` is that of the answer. A choice of several has an id
+// with its number.
+inline RequestId ChoiceId(const std::string& id, size_t choice, size_t choices) {
+  return choices == 1 ? id : absl::StrCat(id, "-", choice);
+}
+
 struct CompletionCall {
   // One for each prompt. Each prompt has `samples` choices. Sample s of prompt p is choice
   // p * samples + s of the call, and its seed is ChoiceSeed of the prompt's seed and s.
@@ -95,11 +101,8 @@ struct CompletionCall {
     if (!prompt_paths.empty()) of.paths.prompt = prompt_paths[request];
     return of;
   }
-  // Returns the id of a choice's request, under which prompts refer to its output. `id` is that of
-  // the answer. A choice of several has an id with its number.
-  RequestId IdOf(const std::string& id, size_t choice) const {
-    return choices() == 1 ? id : absl::StrCat(id, "-", choice);
-  }
+  // Returns the id under which prompts refer to a choice's output, as ChoiceId.
+  RequestId IdOf(const std::string& id, size_t choice) const { return ChoiceId(id, choice, choices()); }
   size_t choices() const { return requests.size() * static_cast<size_t>(samples); }
 };
 

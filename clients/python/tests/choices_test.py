@@ -1,0 +1,81 @@
+"""Tests of prompts that wait for single choices of calls over HTTP, and for values over HTTP."""
+
+import json
+import unittest
+import urllib.error
+import urllib.request
+
+import grpc
+from baton_client import BatonError, Client, Options, OutputOf, Sampling
+from serving import Server
+
+GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
+
+
+class ChoicesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.stop)
+
+    def setUp(self):
+        self.client = Client(self.server.grpc)
+        self.addCleanup(self.client.close)
+        # A reader that does not fail because of its upstream fails the test at the deadline.
+        self.flow = self.client.workflow("w", Options(timeout=20))
+
+    def post(self, path, body, **headers):
+        """Returns the HTTP status of a call. `body` may be bytes."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(self.server.http + path, data, {"content-type": "application/json", **headers})
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    def readers(self, *ids):
+        return [self.flow.agent("reader", OutputOf(id, announced=True), sampling=GREEDY) for id in ids]
+
+    def root(self, run):
+        with self.assertRaises(BatonError) as caught:
+            run.result()
+        return caught.exception.root
+
+    def test_a_refused_call_ends_the_readers_of_all_its_choices(self):
+        late = ["x", "too long " * 3000]
+        for n, (fields, status, code) in enumerate((
+                ({"n": 2, "top_p": 3}, 400, "INVALID_ARGUMENT"),
+                ({"n": 2, "model": "nope"}, 404, "NOT_FOUND"),
+                ({"prompt": ["x", "y"], "top_p": 3}, 400, "INVALID_ARGUMENT"),
+                ({"n": 2, "max_tokens": 10 ** 6}, 400, "INVALID_ARGUMENT"),
+                ({"prompt": late}, 400, "INVALID_ARGUMENT"))):
+            with self.subTest(str(fields)[:60]):
+                id = f"call-{n}"
+                readers = self.readers(f"{id}-0", f"{id}-1")
+                body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "request_id": id, **fields}
+                self.assertEqual(self.post("/v1/completions", body), status)
+                for choice, reader in enumerate(readers):
+                    root = self.root(reader)
+                    self.assertEqual((root.request_id, root.code.name), (f"{id}-{choice}", code))
+
+    def test_a_call_whose_first_choice_is_refused_ends_the_readers_of_the_others(self):
+        limited = self.client.workflow("limited", max_tokens=8)
+        limited.agent("a", "x", sampling=GREEDY).result()
+        readers = self.readers("capped-0", "capped-1")
+        body = {"prompt": "x", "n": 2, "request_id": "capped"}
+        self.assertEqual(self.post("/v1/completions", body, **{"x-workflow": limited.id}), 400)
+        for reader in readers:
+            self.assertIs(self.root(reader).code, grpc.StatusCode.FAILED_PRECONDITION)
+
+    def test_a_malformed_value_ends_its_readers(self):
+        for n, body in enumerate((b"not json", {"text": 7}, {"text": "x", "token_ids": [1]}, {})):
+            [reader] = self.readers(f"value-{n}")
+            self.assertEqual(self.post(f"/v1/outputs/value-{n}", body, **{"x-workflow": self.flow.id}), 400)
+            root = self.root(reader)
+            self.assertEqual((root.request_id, root.code.name), (f"value-{n}", "INVALID_ARGUMENT"))
+
+
+if __name__ == "__main__":
+    unittest.main()
