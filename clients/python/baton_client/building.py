@@ -145,6 +145,8 @@ class WorkflowOptions:
         self.defaults = defaults
         if max_tokens is not None and max_tokens < 1:
             raise ValueError(f"max_tokens of a workflow: expected at least 1, got {max_tokens}")
+        if deadline is not None and not deadline > 0:
+            raise ValueError(f"deadline of a workflow: expected more than 0 s, got {deadline}")
         self._limits = MESSAGES["WorkflowLimits"](deadline_ms=timeout_ms(deadline), max_tokens=max_tokens or 0)
         # In the order of their first use.
         self._salts: dict[str, None] = {}

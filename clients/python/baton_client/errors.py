@@ -69,4 +69,7 @@ def from_rpc(error: grpc.RpcError | grpc.aio.AioRpcError) -> BatonError:
         trailing = {datum.key: datum.value for datum in error.trailing_metadata() or ()}
     milliseconds = trailing.get("retry-after-ms", "")
     retry_after = int(milliseconds) / 1000 if str(milliseconds).isdecimal() else None
-    return BatonError(error.code(), error.details() or "", retry_after, _root(trailing.get("grpc-status-details-bin", b"")))
+    message = error.details() or ""
+    if message == "Locally cancelled by application!":  # of gRPC's synchronous client
+        message = "cancelled by this client"
+    return BatonError(error.code(), message, retry_after, _root(trailing.get("grpc-status-details-bin", b"")))

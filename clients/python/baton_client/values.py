@@ -32,16 +32,21 @@ class Parts:
         self.cause: Exception | None = None
 
     def message(self, part: str | TokenIds) -> Any:
-        """Returns the message of a part. The first message also has the names."""
-        names, self._names = self._names, {}
+        """Returns the message of a part. The first message also has the names.
+
+        After an exception, the next message has them."""
+        names = self._names
         if isinstance(part, str):
-            return MESSAGES["PutOutputRequest"](text=part, **names)
-        if not isinstance(part, TokenIds):
+            message = MESSAGES["PutOutputRequest"](text=part, **names)
+        elif not isinstance(part, TokenIds):
             raise TypeError(f"a value has texts or TokenIds, not {type(part).__name__}")
-        if names and not self._model:
+        elif names and not self._model:
             raise ValueError("token ids need the name of their model (Options.model)")
-        model = {"model": self._model} if names else {}
-        return MESSAGES["PutOutputRequest"](token_ids=part.ids, **names, **model)
+        else:
+            model = {"model": self._model} if names else {}
+            message = MESSAGES["PutOutputRequest"](token_ids=part.ids, **names, **model)
+        self._names = {}
+        return message
 
     def last(self) -> Iterator[Any]:
         """Yields the message after the last part, if one is needed."""

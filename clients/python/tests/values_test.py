@@ -167,6 +167,16 @@ class ValuesTest(unittest.TestCase):
                 self.flow.value("tool", content)
         self.assertIsInstance(self.error_of(self.flow.value("tool", ["a", 7])).__cause__, TypeError)
 
+    def test_a_value_whose_first_part_is_wrong_fails_at_once(self):
+        for content, kind in (([7], TypeError), ([b"x", "y"], TypeError), (TokenIds([1]), ValueError)):
+            place = self.flow.announce("tool")
+            run = self.flow.agent("a", "x", place, sampling=GREEDY, options=Options(timeout=20))
+            error = self.error_of(self.flow.value(place, content))
+            self.assertIsInstance(error.__cause__, kind)
+            root = self.error_of(run).root
+            self.assertEqual((root.request_id, root.agent), (place.id, "tool"))
+            self.assertIn(kind.__name__, root.message)
+
     def test_a_result_stands_in_a_prompt_for_its_output(self):
         facts = self.flow.agent("facts", "List facts", sampling=GREEDY).result()
         run = self.flow.agent("a", "x", facts, "y", sampling=GREEDY)
@@ -236,6 +246,10 @@ class AsyncValuesTest(unittest.IsolatedAsyncioTestCase):
             yield "half"
             await asyncio.sleep(math.inf)
 
+        wrong = self.flow.value("tool", [7])
+        run = self.flow.agent("a", "x", wrong, sampling=GREEDY)
+        self.assertIsInstance((await self.error_of(wrong)).__cause__, TypeError)
+        self.assertIn("TypeError", (await self.error_of(run)).root.message)
         broken = self.flow.value("tool", words())
         run = self.flow.agent("a", "x", broken, sampling=GREEDY)
         self.assertIsInstance((await self.error_of(broken)).__cause__, OSError)
