@@ -137,7 +137,7 @@ class SimulatedCluster {
   Holdings Held() const;
   // Returns the number of blocks that are referenced or quarantined, over all workers.
   int64_t BlocksHeld() const { return Held().blocks + Held().quarantined; }
-  SessionGate::Counts Sessions() const { return router_.sessions(); }
+  const SimulatedRouter& router() const { return router_; }
   // Prompt tokens that live prefill workers have read back from host memory.
   int64_t HostTokens() const;
   // REQUIRES: the worker's process runs.

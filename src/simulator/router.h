@@ -79,6 +79,7 @@ class SimulatedRouter {
   absl::Time NextTick() const { return dispatcher_.NextTick(); }
 
   const RouterCore& core() const { return dispatcher_.core(); }
+  AgentGraph::Counts graph() const { return dispatcher_.graph().counts(); }
   SessionGate::Counts sessions() const { return SessionsOf(dispatcher_); }
   void CheckInvariants() const { dispatcher_.CheckInvariants(); }
 

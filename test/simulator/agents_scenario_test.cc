@@ -97,7 +97,7 @@ class Scenario {
     } else if (command.name == "blocks") {
       return absl::StrCat(cluster_->BlocksHeld(), " held\n");
     } else if (command.name == "sessions") {
-      const SessionGate::Counts counts = cluster_->Sessions();
+      const SessionGate::Counts counts = cluster_->router().sessions();
       return absl::StrCat(counts.active, " active, ", counts.waiting, " waiting with ", counts.waiting_requests,
                           " requests\n");
     } else {

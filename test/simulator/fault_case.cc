@@ -169,7 +169,7 @@ History Play(const FaultCase& drawn, bool disturbed, std::ostream* trace) {
     // Leases, quarantines, sessions and outputs end after the faults.
     cluster->RunFor(std::max(history.quiet_from - cluster->Now(), absl::ZeroDuration()) + absl::Minutes(3));
     history.held = cluster->Held();
-    history.sessions = cluster->Sessions();
+    history.sessions = cluster->router().sessions();
   }
   history.breaks = cluster->StreamsLost();
   for (auto& [id, client] : history.requests) {
