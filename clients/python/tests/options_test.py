@@ -139,6 +139,10 @@ class AsyncSentTest(unittest.IsolatedAsyncioTestCase):
                     self.assertEqual(sent.kwargs["timeout"], timeout)
 
 
+async def close(client):
+    await settled(client.close())
+
+
 async def settled(value):
     return await value if inspect.isawaitable(value) else value
 
@@ -154,7 +158,7 @@ class IsolationTest(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         self.clients = [Client(self.server.grpc), AsyncClient(self.server.grpc)]
         for client in self.clients:
-            self.addAsyncCleanup(lambda client=client: settled(client.close()))
+            self.addAsyncCleanup(close, client)
 
     async def cached_tokens(self, flow, prompt, options=None):
         return (await settled(flow.agent("a", prompt, sampling=GREEDY, options=options).result())).usage.cached_tokens
