@@ -57,7 +57,10 @@ endfunction()
 # With debug information, the bundle would take 128 MB.
 install(CODE "set(CMAKE_INSTALL_DO_STRIP TRUE)" ALL_COMPONENTS)
 
-baton_bundle(baton TARGETS baton baton-router baton-prefill baton-decode)
+baton_bundle(baton TARGETS baton baton-router)
+foreach(name baton-prefill baton-decode)
+  baton_install_name(${name} baton COMPONENT baton)
+endforeach()
 # Programs for tests and measurements on a GPU machine.
 set(gpu_programs ucx_test ucx_peer bench_transport)
 if(BATON_HAS_CUDA)

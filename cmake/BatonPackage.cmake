@@ -6,12 +6,15 @@ endif()
 
 set(deb COMPONENT deb EXCLUDE_FROM_ALL)
 set(deploy ${PROJECT_SOURCE_DIR}/deploy)
-install(TARGETS baton baton-router baton-prefill baton-decode RUNTIME DESTINATION bin ${deb})
+install(TARGETS baton baton-router RUNTIME DESTINATION bin ${deb})
 install(CODE [[
-  foreach(program baton baton-router baton-prefill baton-decode)
+  foreach(program baton baton-router)
     # The RPATH is for the bundle.
     file(RPATH_REMOVE FILE $ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/bin/${program})
   endforeach()]] ${deb})
+foreach(name baton-prefill baton-decode)
+  baton_install_name(${name} baton ${deb})
+endforeach()
 
 file(GLOB units ${deploy}/systemd/baton*)
 install(FILES ${units} DESTINATION lib/systemd/system ${deb})

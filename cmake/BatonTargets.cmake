@@ -159,6 +159,24 @@ function(baton_program name source)
   endif()
 endfunction()
 
+# baton_program_name(NAME PROGRAM) declares a further name of a program, which is a symbolic link
+# beside it. The program reads the name that it was started by.
+function(baton_program_name name program)
+  set(link ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${name})
+  add_custom_command(OUTPUT ${link} COMMAND ${CMAKE_COMMAND} -E create_symlink ${program} ${link} DEPENDS ${program})
+  if(BATON_SANITIZE)
+    add_custom_target(${name} DEPENDS ${link})
+  else()
+    add_custom_target(${name} ALL DEPENDS ${link})
+  endif()
+endfunction()
+
+# baton_install_name(NAME PROGRAM COMPONENT option ...) installs such a link into bin/. The options
+# go to install().
+function(baton_install_name name program)
+  install(CODE "file(CREATE_LINK ${program} \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/bin/${name}\" SYMBOLIC)" ${ARGN})
+endfunction()
+
 set(BATON_TEST_TIMEOUT 600 CACHE STRING "seconds after which ctest ends a test")
 
 # baton_test(FOLDER [COMPUTES] [COST number] [ARGS argument ...] [SOURCES source ...] [DEPS target

@@ -1,7 +1,10 @@
-// baton: the server with all roles in one process (`serve`), and the client's commands.
+// baton: the server with all roles in one process (`serve`), and the client's commands. Under the
+// names baton-prefill and baton-decode it is one worker. The router is a program of its own, which
+// links without UCX.
 #include "cli/cli.h"
 #include "cli/drain_command.h"
 #include "node/flags.h"
+#include "node/named_worker.h"
 #include "node/program.h"
 #include "node/programs.h"
 
@@ -50,4 +53,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace baton
 
-int main(int argc, char** argv) { return baton::Main(argc, argv); }
+int main(int argc, char** argv) {
+  if (const auto code = baton::RunNamedWorker(argc, argv)) return *code;
+  return baton::Main(argc, argv);
+}
