@@ -34,11 +34,12 @@ class RetryHolds {
   // `most` bounds the outputs of all failed requests, in shares of their owners.
   explicit RetryHolds(int64_t most) : outputs_(most) {}
 
-  // Whether this many more outputs may be held for a failed request.
+  // Whether this many more outputs may be held for a failed request. The caller checks this before
+  // Put, unless it puts back what Take has returned.
   bool HasRoom(const RequestId& failed, size_t outputs) const {
     return outputs_.HasRoom(OwnerOf(failed), static_cast<int64_t>(outputs));
   }
-  // Holds the outputs of a failed request. REQUIRES: HasRoom, and none are held for this request.
+  // Holds the outputs of a failed request. REQUIRES: none are held for this request.
   void Put(const RequestId& failed, HeldOutputs held);
   // Sets another end of the time. Does nothing if no outputs are held for this request.
   void Extend(const RequestId& failed, absl::Time until);

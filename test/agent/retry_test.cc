@@ -229,6 +229,25 @@ TEST_CASE("AgentGraph holds no more outputs for failed requests than its limit o
   CHECK(world.reported["r3"].failure.code() == Code::kCancelled);
 }
 
+TEST_CASE("AgentGraph undoes an attempt whose outputs no longer fit into its owner's share") {
+  AgentWorld world({.references = 8});
+  for (const char* root : {"a\n/r", "b\n/r"}) Begin(world, root, "y");
+  const auto submit = [&](const RequestId& id, const RequestId& root, int references) {
+    NamedPrompt prompt = Spec(id, {});
+    for (int i = 0; i < references; ++i) prompt.segments.emplace_back(Announced(root));
+    return prompt;
+  };
+  REQUIRE(world.Submit(submit("a\n/x", "a\n/r", 4)).ok());
+  world.End("a\n/x", absl::UnavailableError("lost"));
+  REQUIRE(world.Submit(submit("b\n/x", "b\n/r", 2)).ok());
+  world.End("b\n/x", absl::UnavailableError("lost"));
+  // The first owner has half of the limit, and the second one a part of the other half.
+  world.Undo(submit("a\n/x", "a\n/r", 1));
+  CHECK(world.Node("a\n/r").output != nullptr);
+  world.Advance(kRetryWait);
+  CHECK(world.reported["a\n/r"].failure.code() == Code::kCancelled);
+}
+
 TEST_CASE("AgentGraph undoes an attempt") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("b", {Announced("a", OnFailure::kPartial), Bytes("!")})).ok());
