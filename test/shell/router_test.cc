@@ -5,10 +5,12 @@
 #include <condition_variable>
 #include <thread>
 
+#include "base/strings.h"
 #include "catch.h"
 #include "fake_worker.h"
 #include "log_capture.h"
 #include "model/byte_model.h"
+#include "shell/request_handle.h"
 
 namespace baton {
 namespace {
@@ -221,6 +223,17 @@ TEST_CASE("A router sends no update of a request after its end") {
     canceller.join();
     CHECK_FALSE(sink->is_late());
   }
+}
+
+TEST_CASE("A request ends with the error of its call, before and after its submission") {
+  Routed r;
+  const bool fails_before = GENERATE(false, true);
+  RequestHandle handle(&r.router);
+  if (fails_before) handle.Fail(absl::UnavailableError("another request failed"));
+  const auto sink = r.Submit("r");
+  handle.Submitted(r.ticket);
+  if (!fails_before) handle.Fail(absl::UnavailableError("another request failed"));
+  CHECK(CodeAndMessage(sink->AwaitEnd()) == "UNAVAILABLE: another request failed");
 }
 
 TEST_CASE("Gauges of requests and workers are current without a tick") {

@@ -43,7 +43,7 @@ bool CompletionAnswer::over() const {
   return over_;
 }
 
-absl::Status CompletionAnswer::failure() const {
+CompletionAnswer::Failure CompletionAnswer::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
 }
@@ -85,7 +85,7 @@ void CompletionAnswer::Fail(const absl::Status& status, absl::Duration retry_aft
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(over_, true)) return;
-    failure_ = status;
+    failure_ = {status, retry_after};
     // Once a stream has begun, even with a comment, its status is sent and cannot change.
     if (!reply_->TrySend(ErrorResponse(id_, status, retry_after, writer_.TakePartial()))) {
       writer_.Fail(status, events_);
@@ -100,7 +100,7 @@ void CompletionAnswer::OnGone(Gone why) {
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
-    if (failure_.ok()) failure_ = absl::CancelledError("the client left");
+    if (failure_.status.ok()) failure_.status = absl::CancelledError("the client left");
   }
   for (Choice& choice : choices_) OnClientGone(why, choice.handle());
 }

@@ -18,8 +18,8 @@
 namespace baton {
 
 // The router keeps this object while one of its requests is live. If one request fails, the others
-// end with its error, which the client receives. If the client leaves, all requests
-// are cancelled or detached. Thread-safe.
+// end with its error, which the client receives. If the client leaves, all requests are cancelled
+// or detached. Thread-safe.
 class CompletionAnswer final : public std::enable_shared_from_this<CompletionAnswer> {
  public:
   // `id` names the completion. The router, `chats` and the call's model must outlive this object.
@@ -32,8 +32,12 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
   void SetThinking(Thinking thinking);
   // Returns whether the answer has ended. Requests that are not submitted yet are then not needed.
   bool over() const;
-  // Returns why the answer ended before it was complete. OK: it has not ended, or it is complete.
-  absl::Status failure() const;
+  // Why the answer ended before it was complete. OK: it has not ended, or it is complete.
+  struct Failure {
+    absl::Status status{};
+    absl::Duration retry_after{};  // as in RetryDelayOf
+  };
+  Failure failure() const;
   // Fails the whole call.
   void Fail(const absl::Status& status, absl::Duration retry_after);
 
@@ -70,7 +74,7 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
   CompletionWriter writer_;
   std::string events_;  // scratch
   bool over_ = false;
-  absl::Status failure_;
+  Failure failure_;
 };
 
 }  // namespace baton

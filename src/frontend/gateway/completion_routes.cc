@@ -58,9 +58,10 @@ struct CallNames {
 void Refuse(const GatewayParts& parts, const HttpCall& call, const CallNames& names, const absl::Status& status,
             absl::Duration retry_after = {}) {
   const std::string& id = names.request.request_id();
-  for (size_t i = 0; i < (id.empty() ? 1 : names.choices); ++i) {
+  const size_t choices = id.empty() ? 1 : names.choices;
+  for (size_t i = 0; i < choices; ++i) {
     v1::GenerateRequest choice = names.request;
-    choice.set_request_id(ChoiceId(id, i, id.empty() ? 1 : names.choices));
+    choice.set_request_id(ChoiceId(id, i, choices));
     parts.admission.NoteRefused(call.caller, choice, status, retry_after);
   }
   parts.router.metrics().OnRefused(status.code());
@@ -186,14 +187,14 @@ size_t SubmitChoices(const GatewayParts& parts, const CompletionCall& completion
 void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, const CallContext& context,
                const std::string& id, const std::shared_ptr<CompletionAnswer>& answer) {
   const size_t submitted = SubmitChoices(parts, completion, context, id, answer);
-  const absl::Status failure = answer->failure();
-  if (failure.ok()) return;
+  const CompletionAnswer::Failure failure = answer->failure();
+  if (failure.status.ok()) return;
   // Prompts may wait for the other choices. A call without an id is in the trace once.
   const bool has_id = !completion.requests.front().request_id().empty();
   for (size_t i = submitted; i < (has_id ? completion.choices() : size_t{1}); ++i) {
     v1::GenerateRequest names = completion.requests[i / static_cast<size_t>(completion.samples)];
     names.set_request_id(has_id ? completion.IdOf(id, i) : "");
-    parts.admission.NoteRefused(context.caller, names, failure);
+    parts.admission.NoteRefused(context.caller, names, failure.status, failure.retry_after);
   }
 }
 
