@@ -1,13 +1,10 @@
 """Tests of prompts that wait for single choices of calls over HTTP, and for values over HTTP."""
 
-import json
 import unittest
-import urllib.error
-import urllib.request
 
 import grpc
 from baton_client import BatonError, Client, Options, OutputOf, Sampling
-from serving import Server
+from serving import Server, post
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
 
@@ -23,17 +20,6 @@ class ChoicesTest(unittest.TestCase):
         self.addCleanup(self.client.close)
         # A reader that does not fail because of its upstream fails the test at the deadline.
         self.flow = self.client.workflow("w", Options(timeout=20))
-
-    def post(self, path, body, **headers):
-        """Returns the HTTP status of a call. `body` may be bytes."""
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        request = urllib.request.Request(self.server.http + path, data, {"content-type": "application/json", **headers})
-        try:
-            with urllib.request.urlopen(request) as answer:
-                return answer.status
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code
 
     def readers(self, *ids):
         return [self.flow.agent("reader", OutputOf(id, announced=True), sampling=GREEDY) for id in ids]
@@ -55,7 +41,7 @@ class ChoicesTest(unittest.TestCase):
                 id = f"call-{n}"
                 readers = self.readers(f"{id}-0", f"{id}-1")
                 body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "request_id": id, **fields}
-                self.assertEqual(self.post("/v1/completions", body), status)
+                self.assertEqual(post(self.server, "/v1/completions", body), status)
                 for choice, reader in enumerate(readers):
                     root = self.root(reader)
                     self.assertEqual((root.request_id, root.code.name), (f"{id}-{choice}", code))
@@ -65,14 +51,14 @@ class ChoicesTest(unittest.TestCase):
         limited.agent("a", "x", sampling=GREEDY).result()
         readers = self.readers("capped-0", "capped-1")
         body = {"prompt": "x", "n": 2, "request_id": "capped"}
-        self.assertEqual(self.post("/v1/completions", body, **{"x-workflow": limited.id}), 400)
+        self.assertEqual(post(self.server, "/v1/completions", body, {"x-workflow": limited.id}), 400)
         for reader in readers:
             self.assertIs(self.root(reader).code, grpc.StatusCode.FAILED_PRECONDITION)
 
     def test_a_malformed_value_ends_its_readers(self):
         for n, body in enumerate((b"not json", {"text": 7}, {"text": "x", "token_ids": [1]}, {})):
             [reader] = self.readers(f"value-{n}")
-            self.assertEqual(self.post(f"/v1/outputs/value-{n}", body, **{"x-workflow": self.flow.id}), 400)
+            self.assertEqual(post(self.server, f"/v1/outputs/value-{n}", body, {"x-workflow": self.flow.id}), 400)
             root = self.root(reader)
             self.assertEqual((root.request_id, root.code.name), (f"value-{n}", "INVALID_ARGUMENT"))
 

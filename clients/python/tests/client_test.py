@@ -5,13 +5,13 @@ import dataclasses
 import pickle
 import shutil
 import threading
-import time
 import unittest
 
 import grpc
 from baton_client import (AgentName, Announced, AsyncClient, BatonError, Client, Group, Message, Options, OutputOf,
                           Sampling, TokenIds)
 from serving import Certificate, Keys, Server
+from traces import await_requests
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
 # Special tokens of the tiny model. An output in a prompt does not contain them.
@@ -38,17 +38,6 @@ class ClientTest(unittest.TestCase):
         with self.assertRaises(BatonError) as caught:
             run.result()
         return caught.exception
-
-    def await_arrival(self, flow, count):
-        """Waits until `count` requests of the workflow are at the server."""
-        while True:
-            try:
-                if len(flow.trace().requests) >= count:
-                    return
-            except BatonError as error:
-                # No request has arrived yet.
-                self.assertIs(error.code, grpc.StatusCode.NOT_FOUND)
-            time.sleep(0.01)
 
     def test_stream_equals_result_for_each_reader(self):
         run = self.client.workflow("w").agent("a", "Once upon a time", sampling=GREEDY)
@@ -183,7 +172,7 @@ class ClientTest(unittest.TestCase):
         survivor = flow.agent("c", "Wait for ", OutputOf(run, on_failure="substitute", substitute="nothing"), sampling=GREEDY)
         with self.assertRaises(TimeoutError):
             run.result(timeout=0.01)
-        self.await_arrival(flow, 3)
+        await_requests(flow, 3)
         run.cancel()
         self.assert_fails(grpc.StatusCode.CANCELLED, run, "")
         self.assert_fails(grpc.StatusCode.ABORTED, waits, run.id)
@@ -195,7 +184,7 @@ class ClientTest(unittest.TestCase):
         draft = flow.agent("draft", "Wait for ", never, sampling=GREEDY)
         kept = flow.agent("kept", "Wait for ", never, sampling=GREEDY, options=Options(keep=True))
         readers = [flow.agent("reader", draft, kept, sampling=GREEDY) for _ in range(2)]
-        self.await_arrival(flow, 4)
+        await_requests(flow, 4)
         readers[0].cancel()
         self.assert_fails(grpc.StatusCode.CANCELLED, readers[0], "")
         self.assertFalse(draft.over)
@@ -212,7 +201,7 @@ class ClientTest(unittest.TestCase):
         further = flow.agent("b", "Wait for ", waits, sampling=GREEDY)
         survivors = [flow.agent("c", "Wait for ", OutputOf(bad, on_failure=on_failure, substitute=substitute), sampling=GREEDY)
                      for on_failure, substitute in (("substitute", "nothing"), ("partial", ""))]
-        self.await_arrival(flow, 4)
+        await_requests(flow, 4)
         refused = flow.agent(bad, "x", sampling=Sampling(top_p=2))
         self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT, refused, "top_p")
         self.assert_fails(grpc.StatusCode.ABORTED, waits, bad.id)
@@ -262,7 +251,7 @@ class ClientTest(unittest.TestCase):
         with Client(server.grpc) as client:
             flow = client.workflow("w")
             run = flow.agent("a", "Wait for ", flow.announce("never"))
-            self.await_arrival(flow, 1)
+            await_requests(flow, 1)
             server.kill()
             self.assert_fails(grpc.StatusCode.UNAVAILABLE, run, "")
             self.assert_fails(grpc.StatusCode.UNAVAILABLE, flow.agent("a", "x"), "")
@@ -336,7 +325,7 @@ class ClientTest(unittest.TestCase):
         flow = self.client.workflow("w")
         first = flow.announce("a")
         waiting = flow.agent(first, flow.announce("never"))
-        self.await_arrival(flow, 1)
+        await_requests(flow, 1)
         self.assert_fails(grpc.StatusCode.ALREADY_EXISTS, flow.agent(Announced(first.id, "a"), "x"), first.id)
         waiting.cancel()
 

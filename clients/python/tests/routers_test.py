@@ -1,6 +1,5 @@
 """Tests of two routers with the same workers: which names reach requests of the other router."""
 
-import time
 import unittest
 
 import grpc
@@ -8,6 +7,7 @@ import openai
 import serving
 from baton_client import BatonError, Client, Options, OutputOf, Sampling
 from serving import MODEL
+from traces import await_requests
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
 TEXT = "A text of more than two blocks of sixteen tokens, which both routers send to one worker. "
@@ -35,14 +35,6 @@ class RoutersTest(unittest.TestCase):
         self.assertIs(caught.exception.code, grpc.StatusCode.NOT_FOUND)
         self.assertIn("at this router", caught.exception.message)
 
-    def await_request(self, flow):
-        while True:
-            try:
-                return flow.trace()
-            except BatonError as error:
-                self.assertIs(error.code, grpc.StatusCode.NOT_FOUND)
-            time.sleep(0.01)
-
     def test_an_output_belongs_to_the_router_of_its_request(self):
         run = self.here.workflow("w").agent("a", "x", sampling=GREEDY)
         run.result()
@@ -65,7 +57,7 @@ class RoutersTest(unittest.TestCase):
         never = flow.announce("never")
         runs = [client.attach(flow.id).agent("a", never, sampling=GREEDY) for client in (self.here, self.other)]
         for client in (self.here, self.other):
-            self.await_request(client.attach(flow.id))
+            await_requests(client.attach(flow.id), 1)
         self.assertEqual(flow.cancel_all(), 1)
         with self.assertRaises(BatonError) as caught:
             runs[0].result()

@@ -9,7 +9,9 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
+
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = pathlib.Path(os.environ.get("BATON", ROOT / "build/release/bin/baton"))
@@ -66,6 +68,18 @@ class Process:
         self._process.wait()
         self._rest.join()
         self._process.stdout.close()
+
+
+def post(server, path, body, headers=None):
+    """Returns the HTTP status of a call. `body` is JSON, or bytes that are sent as they are."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(server.http + path, data, {"content-type": "application/json", **(headers or {})})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
 
 
 def start(role, *flags, **until):

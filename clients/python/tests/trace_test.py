@@ -1,13 +1,11 @@
 """Tests of the trace of a workflow: refused requests, root causes, and sums of each agent."""
 
-import json
 import unittest
-import urllib.error
-import urllib.request
 
 import grpc
 from baton_client import BatonError, Client, Options, OutputOf, Sampling
-from serving import Keys, Server
+from serving import Keys, Server, post
+from traces import await_requests
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
 TEXT = "Once upon a time there was a boat that sailed over the sea. "
@@ -23,26 +21,6 @@ class TraceTest(unittest.TestCase):
         self.client = Client(self.server.grpc)
         self.addCleanup(self.client.close)
 
-    def post(self, path, body, headers=None, server=None):
-        """Returns the HTTP status of a call."""
-        request = urllib.request.Request((server or self.server).http + path, json.dumps(body).encode(),
-                                         {"content-type": "application/json", **(headers or {})})
-        try:
-            with urllib.request.urlopen(request) as answer:
-                return answer.status
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code
-
-    def await_requests(self, flow, count):
-        """Waits until this number of requests has arrived."""
-        while True:
-            try:
-                if len(flow.trace().requests) >= count:
-                    return
-            except BatonError as error:
-                self.assertIs(error.code, grpc.StatusCode.NOT_FOUND)
-
     def test_requests_that_both_apis_refuse_are_in_the_trace(self):
         flow = self.client.workflow("refusals")
         accepted = flow.agent("writer", "x", sampling=GREEDY)
@@ -55,13 +33,13 @@ class TraceTest(unittest.TestCase):
         for path, body in (("/v1/completions", {"prompt": "x", "top_p": 2}),
                            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "top_p": 2}),
                            ("/generate", {"segments": {"segments": [{"text": "x"}]}, "sampling": {"top_p": 2}})):
-            self.assertEqual(self.post(path, body | {"request_id": "http" + path.replace("/", ":"), "agent": "http"},
+            self.assertEqual(post(self.server, path, body | {"request_id": "http" + path.replace("/", ":"), "agent": "http"},
                                        {"x-workflow": flow.id}), 400)
         trace = flow.trace()
         # The limit of max_tokens depends on the prompt, so these are read further than those above.
         for path, body in (("/v1/completions", {"prompt": "x"}),
                            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})):
-            self.assertEqual(self.post(path, body | {"max_tokens": 10 ** 6}, {"x-workflow": flow.id}), 400)
+            self.assertEqual(post(self.server, path, body | {"max_tokens": 10 ** 6}, {"x-workflow": flow.id}), 400)
         unnamed = flow.trace().requests[len(trace.requests):]
         self.assertEqual([(request.refused, request.request_id) for request in unnamed], 2 * [(True, "")])
         self.assertEqual([request.refused for request in trace.requests], [False] + 5 * [True])
@@ -101,8 +79,7 @@ class TraceTest(unittest.TestCase):
                     flow.agent("writer", TEXT, sampling=GREEDY).result()
                     accepted += 1
             bearer = {"authorization": "Bearer " + keys.key}
-            self.assertEqual(self.post("/v1/completions", {"prompt": "x", "workflow": flow.id, "agent": "third"}, bearer,
-                                       server), 429)
+            self.assertEqual(post(server, "/v1/completions", {"prompt": "x", "workflow": flow.id, "agent": "third"}, bearer), 429)
             trace = flow.trace()
         self.assertEqual([(request.agent, request.refused) for request in trace.requests],
                          accepted * [("writer", False)] + [("writer", True), ("third", True)])
@@ -114,7 +91,7 @@ class TraceTest(unittest.TestCase):
         first = flow.announce("first")
         middle = flow.agent("middle", "m", OutputOf(first, announced=True), sampling=GREEDY)
         last = flow.agent("last", "l", middle, sampling=GREEDY)
-        self.await_requests(flow, 2)
+        await_requests(flow, 2)
         with self.assertRaises(BatonError):
             flow.agent(first, "x", sampling=Sampling(top_p=2)).result()
         with self.assertRaises(BatonError):
