@@ -321,8 +321,9 @@ void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time n
   output.text->Close();
   output.producer = nullptr;
   output.status = status;
-  const bool has_room = outputs_.announced().HasRoom(OwnerOf(*node.id), 1);
-  if (MayRetry(status) && !node.is_internal && has_room) return AwaitRetry(node, status, until);
+  if (MayRetry(status) && !node.is_internal && outputs_.announced().HasRoom(OwnerOf(*node.id), 1)) {
+    return AwaitRetry(node, status, until);
+  }
   Supersede(output);
   output.state = State::kEnded;
   SettleDownstreams(output, status);

@@ -6,6 +6,7 @@
 #include "base/check.h"
 
 namespace baton {
+
 const Refusal* RefusalTable::Find(const RequestId& id, absl::Time now) const {
   const auto found = index_.find(id);
   return found == index_.end() || found->second->second.expires <= now ? nullptr : &found->second->second;

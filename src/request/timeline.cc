@@ -95,8 +95,12 @@ void Timeline::Keep(RequestLife life) {
 }
 
 Timeline::Lives Timeline::Find(std::string_view workflow, std::string_view cache_domain, absl::Time now) {
-  Lives found = OfCacheDomain(cache_domain, now);
-  std::erase_if(found, [&](const auto& life) { return life->workflow != workflow; });
+  DropOld(now);
+  Lives found;
+  for (const Kept& kept : lives_) {
+    const RequestLife& life = *kept.life;
+    if (life.workflow == workflow && life.cache_domain == cache_domain) found.push_back(kept.life);
+  }
   return found;
 }
 

@@ -189,8 +189,9 @@ int32_t Dispatcher::CancelWorkflow(const WorkflowKey& workflow, absl::Time now) 
   return static_cast<int32_t>(parts.size());
 }
 
-// Finds all statuses first, because the end of one request changes what others wait for. The graph
-// settles no prompt before all of them have ended, so none fails because of another.
+// Finds all statuses first, because the end of one request changes what others wait for. Act ends
+// the requests before it carries out what the graph reports about their prompts, so none fails
+// because of another.
 void Dispatcher::FailAll(const std::vector<Workflows::Part*>& parts,
                          absl::FunctionRef<absl::Status(const Workflows::Part&)> why, absl::Time now) {
   std::vector<absl::Status> statuses;
