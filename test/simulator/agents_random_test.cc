@@ -210,7 +210,7 @@ class RandomWorkflow {
     return events;
   }
 
-  // Draws a value, in at most three parts. It may fail, and may then be written again.
+  // Draws a value of two parts, or none. It may fail, and may then be written again.
   void DrawValue(const RequestId& id, absl::Duration time, Events& events) {
     for (int attempts = Below(3); attempts > 0; --attempts) {
       const std::string text = LettersOf(Text());
