@@ -280,8 +280,8 @@ void SimulatedCluster::Cancel(const RequestId& id) {
                            [this, id] { router_process_.Run([this, id] { router_.Cancel(id); }); });
 }
 
-void SimulatedCluster::CancelWorkflow(const std::string& name) {
-  router_process_.Run([this, name] { router_.CancelWorkflow({"", name}); });
+void SimulatedCluster::CancelWorkflow(const WorkflowKey& workflow) {
+  router_process_.Run([this, workflow] { router_.CancelWorkflow(workflow); });
 }
 
 void SimulatedCluster::BeginReports() {

@@ -100,8 +100,8 @@ class SimulatedCluster {
   const Ran& ran(const RequestId& id) const { return ran_.at(id); }
   // Sends a cancellation from the request's client now. Does nothing if the request has ended.
   void Cancel(const RequestId& id);
-  // Cancels a workflow of requests without a tenant now.
-  void CancelWorkflow(const std::string& name);
+  // Cancels a workflow now.
+  void CancelWorkflow(const WorkflowKey& workflow);
   // A part of a value arrives at the router now. Returns the errors of Values.
   absl::Status Put(const SimulatedPart& part) { return router_.Put(part); }
   // Breaks the stream between the router and this worker. Router and worker end all requests of the

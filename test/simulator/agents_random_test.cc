@@ -1,9 +1,9 @@
 // Random workflows on a simulated cluster. Each agent must give the output that it gives to its
 // whole prompt alone. That must hold for all step sizes, timings, cache states and failures: agents
 // are refused, cancelled and lose their workers, and some are submitted again. Some outputs are
-// values, which may come late, several times or never. The test does not use references to compute
-// the expected prompts. It assembles them from their segments and from the outputs that clients
-// received.
+// values, which may come late, several times or never. Some requests refer to their own output, and
+// some workflows are cancelled or have limits. AgentHistory computes the expected prompts from
+// their segments and from the outputs that clients received.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -14,7 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "agent_history.h"
 #include "backend/simulated/shapes.h"
 #include "base/logging.h"
 #include "base/retry.h"
@@ -33,6 +35,8 @@ using Ids = std::vector<TokenId>;
 struct Totals {
   int agents = 0, ended_well = 0, failed = 0, unneeded = 0;
   int values = 0, refused = 0, repeated = 0;
+  int cycles = 0, flows_ended = 0;  // agents refused for a cycle, and ended with their workflow
+  int discarded = 0;                // agents that ended well with fewer outputs than references
   // The number of agents that ended well and can have had only one prompt.
   int exactly_known = 0;
   StageTimes times;  // of all agents
@@ -56,28 +60,17 @@ class RandomWorkflow {
       cluster_->RunFor(broken_ ? absl::Minutes(1) : absl::Milliseconds(10));
       REQUIRE(cluster_->BlocksHeld() == 0);
       REQUIRE(cluster_->router().sessions().waiting == 0);
-      for (const SimulatedRequest& request : requests_) Check(request);
+      for (const SimulatedRequest& request : history_.requests()) Check(request);
       REQUIRE(cluster_->BlocksHeld() == 0);
     }
     // No session, slot, waiting prompt, announced request or kept output is left.
-    cluster_->RunFor(AgentLimits().keep_output + kRetryWait);
+    cluster_->RunFor(AgentLimits().keep_output + AgentHistory::kRetryWait);
     REQUIRE(cluster_->router().sessions() == SessionGate::Counts{});
     REQUIRE(cluster_->router().core().slots().counts() == RequestSlots::Counts{});
     REQUIRE(cluster_->router().graph() == AgentGraph::Counts{});
   }
 
  private:
-  // A submission of a request or value, as its client saw it.
-  struct Attempt {
-    absl::Time submitted;
-    absl::Status status{};
-    absl::Time ended = absl::InfiniteFuture();
-    Ids shown{};  // tokens of the output
-    bool refused = false;
-    size_t rank = SIZE_MAX;  // position among all ends
-    bool over() const { return ended != absl::InfiniteFuture(); }
-  };
-
   int Below(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
   absl::Duration Within(absl::Duration most) { return most * std::uniform_real_distribution<double>(0, 1)(random_); }
   template <typename T>
@@ -116,18 +109,27 @@ class RandomWorkflow {
     return ids;
   }
 
-  // Draws the upstream of agent `i`. The test cannot see from outside when a value ends among
-  // outputs of requests, and when an unknown reference fails. So with kArrival there are neither.
-  RequestId Upstream(int i, Join join) {
-    return join == Join::kArrival || Below(4) > 0 ? absl::StrCat(Below(i)) : absl::StrCat("value", Below(kValues));
+  // Draws the upstream of agent `i` of `count`, which may make a cycle. The test cannot see from
+  // outside when a value ends among outputs of requests, and when an unknown reference fails. So an
+  // agent that reads outputs in any order refers to neither.
+  RequestId Upstream(int i, int count, bool any_order) {
+    if (!any_order && Below(4) == 0) return absl::StrCat("value", Below(kValues));
+    return absl::StrCat(Below(40) == 0 ? Below(count) : Below(i));
   }
 
-  Reference ReferenceTo(const RequestId& upstream, Join join) {
+  Reference ReferenceTo(const RequestId& upstream, bool any_order) {
     Reference reference{.upstream = upstream, .announced = Below(2) == 0};
     reference.on_failure = OneOf({OnFailure::kAbort, OnFailure::kPartial, OnFailure::kSubstitute});
     if (reference.on_failure == OnFailure::kSubstitute) reference.substitute = Text();
-    if (join == Join::kOrder && Below(10) == 0) reference.timeout = Within(absl::Milliseconds(300));
+    if (!any_order && Below(10) == 0) reference.timeout = Within(absl::Milliseconds(300));
+    if (Below(3) == 0) reference.before = Label(), reference.after = Label();
     return reference;
+  }
+
+  std::vector<LabelPart> Label() {
+    std::vector<LabelPart> label(OneOf<size_t>({0, 1, 2}));
+    for (LabelPart& part : label) part = Below(2) == 0 ? LabelPart(AgentName()) : Text();
+    return label;
   }
 
   // Draws agents. Their names do not contain a round.
@@ -138,24 +140,32 @@ class RandomWorkflow {
       agent.id = absl::StrCat(i);
       agent.model = Below(2) == 0 ? SimulatedCluster::kPaced : SimulatedCluster::kModel;
       agent.join = Below(3) == 0 ? Join::kArrival : Join::kOrder;
+      const bool takes_first = i > 0 && Below(4) == 0;
+      const bool any_order = agent.join == Join::kArrival || takes_first;
       agent.max_tokens = Below(15) == 0 ? kTooMany : 1 + Below(40);
       agent.session = OneOf({"", "s", "t", "u", "v"});
       agent.stop = DrawStop();
       agent.keep = Below(2) == 0;
       for (int parts = 1 + Below(5); parts > 0; --parts) {
         const bool waits = i > 0 && Below(2) == 0;
-        agent.segments.push_back(waits ? PromptSegment(ReferenceTo(Upstream(i, agent.join), agent.join)) : Text());
+        agent.segments.push_back(waits ? PromptSegment(ReferenceTo(Upstream(i, count, any_order), any_order)) : Text());
       }
-      if (Below(25) == 0 && agent.join == Join::kOrder) {
-        agent.segments.emplace_back(ReferenceTo("nobody", agent.join));
-      }
+      if (Below(25) == 0 && !any_order) agent.segments.emplace_back(ReferenceTo("nobody", any_order));
       // A prompt has at least one text, because all outputs may be empty. The router refuses an
       // empty prompt of complete outputs. If the outputs end a moment later, the request fails
       // instead.
       if (Below(4) > 0 || std::ranges::none_of(agent.segments, IsText)) agent.segments.push_back(Text());
+      const auto references = static_cast<int32_t>(agent.segments.size()) - CountTexts(agent);
+      if (takes_first && references > 0) agent.first = 1 + Below(references);
+      if (Below(2) == 0) agent.workflow = kFlow;
+      if (Below(30) == 0) agent.workflow_limits.deadline = Within(absl::Milliseconds(300));
+      if (Below(30) == 0) agent.workflow_limits.max_tokens = 1 + Below(60);
     }
   }
 
+  static int32_t CountTexts(const SimulatedRequest& agent) {
+    return static_cast<int32_t>(std::ranges::count_if(agent.segments, IsText));
+  }
   static bool IsText(const PromptSegment& segment) { return std::holds_alternative<Ids>(segment); }
 
   // Draws no stop string, one of one letter, or 40 of two letters. With 40, one of them occurs now
@@ -181,8 +191,9 @@ class RandomWorkflow {
     for (int i = 0; i < kValues; ++i) DrawValue(Name(absl::StrCat("value", i)), Within(spread), events);
     for (const SimulatedRequest& agent : agents_) {
       const absl::Duration time = times[agent.id] = Within(spread);
-      SimulatedRequest& request = requests_.emplace_back(agent);
+      SimulatedRequest& request = history_.Add(agent);
       request.id = Name(agent.id);
+      if (!request.workflow.empty()) request.workflow = Name(request.workflow);
       request.cache_domain = kCacheDomain;
       for (PromptSegment& segment : request.segments) {
         if (auto* reference = std::get_if<Reference>(&segment)) {
@@ -195,6 +206,13 @@ class RandomWorkflow {
       if (Below(8) > 0) continue;
       cancelled_.insert(request.id);
       events.emplace(time + Within(absl::Milliseconds(200)), [this, id = request.id] { cluster_->Cancel(id); });
+    }
+    if (Below(20) == 0) {
+      const WorkflowKey flow{kCacheDomain, Name(kFlow)};
+      events.emplace(Within(absl::Milliseconds(200)), [this, flow] {
+        flow_cancelled_ = cluster_->Now();
+        cluster_->CancelWorkflow(flow);
+      });
     }
     if (Below(10) == 0) {
       broken_ = true;
@@ -227,7 +245,7 @@ class RandomWorkflow {
 
   void Put(SimulatedPart part) {
     part.cache_domain = kCacheDomain;
-    std::vector<Attempt>& attempts = attempts_[part.id];
+    std::vector<Attempt>& attempts = history_.AttemptsOf(part.id);
     const bool begins = attempts.empty() || attempts.back().over();
     // A value that is complete stays, and so does one whose output an unfinished prompt reads.
     if (!cluster_->Put(part).ok()) {
@@ -236,7 +254,7 @@ class RandomWorkflow {
     }
     if (begins) attempts.push_back({.submitted = cluster_->Now()});
     for (const char letter : part.text) attempts.back().shown.push_back(letter - '0');
-    if (part.last) End(attempts.back(), part.status);
+    if (part.last) history_.End(attempts.back(), part.status, cluster_->Now());
     totals_.values += part.last;
   }
 
@@ -246,45 +264,29 @@ class RandomWorkflow {
     return text;
   }
 
-  void End(Attempt& attempt, const absl::Status& status) {
-    attempt.status = status;
-    attempt.ended = cluster_->Now();
-    attempt.rank = ends_++;
-  }
-
   // Submits the request, and after some failures again, at most `more` times.
   void Submit(const SimulatedRequest& request, int more) {
-    attempts_[request.id].push_back({.submitted = cluster_->Now()});
+    history_.AttemptsOf(request.id).push_back({.submitted = cluster_->Now()});
     cluster_->Submit(0, request, [this, request, more] {
-      Attempt& attempt = attempts_.at(request.id).back();
+      const std::vector<Attempt>& attempts = history_.AttemptsOf(request.id);
+      Attempt& attempt = history_.AttemptsOf(request.id).back();
       const SimulatedCluster::Ran& ran = cluster_->ran(request.id);
-      End(attempt, ran.status);
+      history_.End(attempt, ran.status, cluster_->Now());
       attempt.refused = ran.total == absl::ZeroDuration();
       // Prompts keep the output of the attempt before until this one has tokens.
-      const bool has_former = ran.tokens.empty() && attempts_.at(request.id).size() > 1;
-      attempt.shown = has_former ? (&attempt - 1)->shown : Shown(request, ran);
+      const bool has_former = ran.tokens.empty() && attempts.size() > 1;
+      attempt.shown = has_former ? attempts[attempts.size() - 2].shown : Shown(request, ran);
       totals_.refused += attempt.refused;
-      // The test cannot see which attempt a prompt with kArrival waits for.
-      if (more == 0 || !MayRetry(ran.status) || IsReadInAnyOrder(request.id) || Below(8) == 0) return;
+      if (more == 0 || !MayRetry(ran.status) || history_.IsReadInAnyOrder(request.id) || Below(8) == 0) return;
       ++totals_.repeated;
       cluster_->After(Within(absl::Seconds(3)), [this, request, more] { Submit(request, more - 1); });
     });
   }
 
-  bool IsReadInAnyOrder(const RequestId& id) const {
-    return std::ranges::any_of(requests_, [&](const SimulatedRequest& reader) {
-      return reader.join == Join::kArrival && std::ranges::any_of(reader.segments, [&](const PromptSegment& segment) {
-               const auto* reference = std::get_if<Reference>(&segment);
-               return reference != nullptr && reference->upstream == id;
-             });
-    });
-  }
-
   void Play() {
-    requests_.clear();
+    history_ = AgentHistory();
+    flow_cancelled_ = absl::InfiniteFuture();
     broken_ = false;
-    attempts_.clear();
-    ends_ = 0;
     const auto events = DrawEvents();
     const absl::Time began = cluster_->Now();
     for (const auto& [time, event] : events) {
@@ -295,13 +297,6 @@ class RandomWorkflow {
   }
 
   // --- Checks ----------------------------------------------------------------
-
-  // The last attempt of a request.
-  const Attempt& LastOf(const RequestId& id) const {
-    static const Attempt none;  // no request has this id
-    const auto found = attempts_.find(id);
-    return found == attempts_.end() ? none : found->second.back();
-  }
 
   // The tokens before a stop string. If the request did not end well, the possible beginning of a
   // stop string at the end is left out too.
@@ -316,119 +311,6 @@ class RandomWorkflow {
     return {ran.tokens.begin(), ran.tokens.begin() + static_cast<std::ptrdiff_t>(end)};
   }
 
-  // The attempts of an upstream request whose end may have settled a reference of a prompt that was
-  // submitted at this time.
-  std::vector<Attempt> AttemptsFor(const Reference& reference, absl::Time submitted) const {
-    const auto found = attempts_.find(reference.upstream);
-    if (found == attempts_.end()) return {Attempt{}};
-    const std::vector<Attempt>& all = found->second;
-    std::vector<Attempt> attempts;
-    for (size_t i = 0; i < all.size(); ++i) {
-      const bool is_last = i + 1 == all.size();
-      // The next one had taken its place.
-      if (!is_last && all[i + 1].submitted + kSlack < submitted) continue;
-      // The prompt may wait for the next one, until a timeout.
-      const bool waits = MayRetry(all[i].status) && (reference.announced || all[i].refused);
-      if (!is_last && waits && reference.announced && reference.timeout == absl::InfiniteDuration()) continue;
-      attempts.push_back(all[i]);
-      if (all[i].ended > submitted + kSlack && !waits) break;
-    }
-    return attempts;
-  }
-
-  // The prompts that a request can have had, judging by the outputs that clients received.
-  struct Expected {
-    std::vector<Ids> prompts{};
-    bool may_fail = false;  // because an upstream request failed
-  };
-
-  // The tokens that may stand for the reference. An element without value means that the prompt
-  // fails.
-  std::vector<std::optional<Ids>> Candidates(const Reference& reference, absl::Time submitted) const {
-    std::vector<std::optional<Ids>> candidates;
-    for (const Attempt& attempt : AttemptsFor(reference, submitted))
-      AddCandidates(reference, submitted, attempt, candidates);
-    return candidates;
-  }
-
-  static void AddCandidates(const Reference& reference, absl::Time submitted, const Attempt& output,
-                            std::vector<std::optional<Ids>>& candidates) {
-    const Ids& shown = output.shown;
-    const auto on_failure = [&](size_t least) {
-      if (reference.on_failure == OnFailure::kAbort) candidates.push_back(std::nullopt);
-      if (reference.on_failure == OnFailure::kSubstitute) candidates.emplace_back(reference.substitute);
-      for (size_t part = least; reference.on_failure == OnFailure::kPartial && part <= shown.size(); ++part) {
-        candidates.emplace_back(Ids(shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(part)));
-      }
-    };
-    const absl::Time deadline = submitted + reference.timeout;
-    // The output may have ended before the deadline.
-    if (output.ended <= deadline + kSlack) {
-      output.status.ok() && output.over() ? static_cast<void>(candidates.emplace_back(shown))
-                                          : on_failure(shown.size());
-    }
-    if (output.ended > deadline - kSlack && deadline != absl::InfiniteFuture()) on_failure(0);
-  }
-
-  // The possible orders of the references' outputs in the prompt.
-  std::vector<std::vector<Reference>> Orders(const SimulatedRequest& request, absl::Time submitted) const {
-    std::vector<Reference> references;
-    for (const PromptSegment& segment : request.segments) {
-      if (const auto* reference = std::get_if<Reference>(&segment)) references.push_back(*reference);
-    }
-    if (request.join == Join::kOrder) return {references};
-    // The outputs that are complete when the request arrives come first, in the prompt's order. The
-    // test cannot see whether they were complete if they ended at about that time.
-    std::set<absl::Time> arrivals = {submitted};
-    for (const Reference& reference : references) {
-      const absl::Time ended = LastOf(reference.upstream).ended;
-      if (ended > submitted && ended <= submitted + kSlack) arrivals.insert(ended);
-    }
-    std::vector<std::vector<Reference>> orders;
-    for (const absl::Time arrived : arrivals) {
-      for (const bool refused_waits : {false, true}) {
-        std::ranges::stable_sort(orders.emplace_back(references), {}, [&](const Reference& reference) {
-          const Attempt& last = LastOf(reference.upstream);
-          // The prompt waits for another attempt, which does not come.
-          const bool waits = MayRetry(last.status) && (reference.announced || (last.refused && refused_waits));
-          if (last.ended <= arrived && !waits) return std::pair(absl::InfinitePast(), size_t{0});
-          return std::pair(last.ended + (waits ? kRetryWait : absl::ZeroDuration()), last.rank);
-        });
-      }
-    }
-    return orders;
-  }
-
-  Expected ExpectedOf(const SimulatedRequest& request) const {
-    const absl::Time submitted = cluster_->ran(request.id).submitted;
-    Expected expected;
-    for (const std::vector<Reference>& order : Orders(request, submitted)) {
-      std::vector<Ids> prompts = {{}};
-      auto reference = order.begin();
-      for (const PromptSegment& segment : request.segments) {
-        std::vector<std::optional<Ids>> candidates;
-        if (const auto* text = std::get_if<Ids>(&segment)) {
-          candidates.emplace_back(*text);
-        } else {
-          candidates = Candidates(*reference++, submitted);
-        }
-        std::vector<Ids> longer;
-        for (const std::optional<Ids>& candidate : candidates) {
-          expected.may_fail |= !candidate;
-          for (Ids prompt : candidate ? prompts : std::vector<Ids>()) {
-            prompt.insert(prompt.end(), candidate->begin(), candidate->end());
-            longer.push_back(std::move(prompt));
-          }
-        }
-        prompts = std::move(longer);
-      }
-      expected.prompts.insert(expected.prompts.end(), prompts.begin(), prompts.end());
-    }
-    std::ranges::sort(expected.prompts);
-    expected.prompts.erase(std::ranges::unique(expected.prompts).begin(), expected.prompts.end());
-    return expected;
-  }
-
   // The output of the same request for this prompt. The prompt is sent whole, without references,
   // to the idle cluster, and no KV is cached for it.
   Ids OutputAlone(const SimulatedRequest& request, const Ids& prompt) {
@@ -436,6 +318,9 @@ class RandomWorkflow {
     alone.id = absl::StrCat("alone", ++alone_);
     alone.cache_domain = alone.id;
     alone.segments = {prompt};
+    alone.first = 0;
+    alone.workflow.clear();
+    alone.workflow_limits = {};
     const RequestId id = alone.id;
     cluster_->Submit(0, std::move(alone), nullptr);
     cluster_->RunUntilIdle();
@@ -443,25 +328,16 @@ class RandomWorkflow {
     return cluster_->ran(id).tokens;
   }
 
-  // Describes all attempts of this round, for failures.
-  std::string AttemptsText() const {
-    std::string text;
-    for (const auto& [id, attempts] : attempts_) {
-      for (const Attempt& a : attempts) {
-        absl::StrAppend(&text, id, ": ", absl::FormatDuration(a.submitted - absl::UnixEpoch()), " to ",
-                        absl::FormatDuration(a.ended - absl::UnixEpoch()), a.refused ? " refused " : " ",
-                        a.shown.size(), " tokens ", absl::StatusCodeToString(a.status.code()), "\n");
-      }
-    }
-    return text;
-  }
-
   void Check(const SimulatedRequest& request) {
     CAPTURE(request.id);
     const SimulatedCluster::Ran ran = cluster_->ran(request.id);
-    INFO(ran.status << "\n" << AttemptsText());
+    INFO(ran.status << "\n" << history_.Text());
     CheckTimes(ran);
-    const Expected expected = ExpectedOf(request);
+    // No request outlives a cancellation of its workflow.
+    const bool was_live =
+        flow_cancelled_ < absl::InfiniteFuture() && ran.submitted + AgentHistory::kSlack < flow_cancelled_;
+    if (!request.workflow.empty() && was_live) REQUIRE(ran.ended <= flow_cancelled_ + AgentHistory::kSlack);
+    const ExpectedPrompts expected = history_.PromptsOf(request, ran.submitted);
     ++totals_.agents;
     if (!ran.status.ok()) CheckFailure(request, ran, expected);
     if (!ran.status.ok() && ran.tokens.empty()) return;
@@ -476,6 +352,8 @@ class RandomWorkflow {
     REQUIRE(is_right);
     totals_.ended_well += ran.status.ok();
     totals_.exactly_known += ran.status.ok() && expected.prompts.size() == 1;
+    const auto references = static_cast<int32_t>(request.segments.size()) - CountTexts(request);
+    totals_.discarded += ran.status.ok() && request.first > 0 && request.first < references;
   }
 
   void CheckTimes(const SimulatedCluster::Ran& ran) {
@@ -487,16 +365,26 @@ class RandomWorkflow {
     REQUIRE(Sum(ran.times) == ran.total);
     REQUIRE(ran.total <= ran.ended - ran.submitted);
     // A refused request has no stages. In all other cases, two messages and no stage are left.
-    if (ran.total > absl::ZeroDuration()) REQUIRE(ran.total >= ran.ended - ran.submitted - kSlack);
+    if (ran.total > absl::ZeroDuration()) REQUIRE(ran.total >= ran.ended - ran.submitted - AgentHistory::kSlack);
   }
 
-  void CheckFailure(const SimulatedRequest& request, const SimulatedCluster::Ran& ran, const Expected& expected) {
+  void CheckFailure(const SimulatedRequest& request, const SimulatedCluster::Ran& ran,
+                    const ExpectedPrompts& expected) {
     const absl::Status& status = ran.status;
+    const std::string message(Message(status));
+    const bool is_of_output = absl::StrContains(message, "output_of");
     ++totals_.failed;
-    if (absl::IsCancelled(status) && Message(status).starts_with("no request needs")) {
+    if (absl::IsCancelled(status) && message.starts_with("no request needs")) {
       ++totals_.unneeded;
       REQUIRE_FALSE(request.keep);
-      REQUIRE(WasUnneeded(request.id));
+      REQUIRE(history_.WasUnneeded(request.id));
+    } else if (absl::StrContains(message, "workflow") && !is_of_output) {
+      ++totals_.flows_ended;
+      REQUIRE_FALSE(request.workflow.empty());
+      REQUIRE((absl::IsCancelled(status) || absl::IsDeadlineExceeded(status) || absl::IsFailedPrecondition(status)));
+    } else if (absl::IsInvalidArgument(status) && request.max_tokens != kTooMany) {
+      ++totals_.cycles;
+      REQUIRE(history_.IsInCycle(request.id));
     } else if (absl::IsCancelled(status)) {
       REQUIRE(cancelled_.contains(request.id));
     } else {
@@ -504,72 +392,28 @@ class RandomWorkflow {
       const bool is_wrong = request.max_tokens == kTooMany && absl::IsInvalidArgument(status);
       REQUIRE((absl::IsAborted(status) || absl::IsUnavailable(status) || is_full || is_wrong));
       REQUIRE((expected.may_fail || is_full || is_wrong || (broken_ && absl::IsUnavailable(status))));
-      if (Message(status).starts_with("output_of")) REQUIRE(IsTimely(request, ran));
+      if (is_of_output) REQUIRE(history_.IsTimely(request, ran.submitted, ran.ended));
     }
-  }
-
-  // Returns whether a request that failed because of an output ended when it had to: with its
-  // upstream request, after the wait for another attempt, or at a timeout.
-  bool IsTimely(const SimulatedRequest& request, const SimulatedCluster::Ran& ran) const {
-    const auto is_near = [&](absl::Time time) { return absl::AbsDuration(ran.ended - time) <= 2 * kSlack; };
-    return is_near(ran.submitted) || std::ranges::any_of(request.segments, [&](const PromptSegment& segment) {
-             const auto* reference = std::get_if<Reference>(&segment);
-             if (reference == nullptr) return false;
-             const auto found = attempts_.find(reference->upstream);
-             // The wait for an announced request begins with the first prompt that refers to it.
-             if (found == attempts_.end() || is_near(ran.submitted + reference->timeout)) return true;
-             return std::ranges::any_of(found->second, [&](const Attempt& attempt) {
-               return is_near(attempt.ended) || is_near(attempt.ended + kRetryWait);
-             });
-           });
-  }
-
-  // Returns whether requests referred to the output, and none may have needed it when its request
-  // ended.
-  bool WasUnneeded(const RequestId& id) const {
-    bool referred = false, needed = false;
-    const absl::Time ended = LastOf(id).ended + kSlack;
-    for (const SimulatedRequest& other : requests_) {
-      for (const PromptSegment& segment : other.segments) {
-        const auto* reference = std::get_if<Reference>(&segment);
-        if (reference == nullptr || reference->upstream != id) continue;
-        for (const Attempt& attempt : attempts_.at(other.id)) {
-          if (attempt.submitted > ended) continue;
-          referred = true;
-          // The router may have had no such request yet.
-          if (attempt.refused || attempt.submitted + 2 * kSlack > ended) continue;
-          const bool times_out = attempt.submitted + reference->timeout <= ended;
-          // A failed attempt needs the output until the next one comes, or for ten seconds.
-          const bool waits = &attempt != &attempts_.at(other.id).back() && MayRetry(attempt.status);
-          const absl::Time until = waits ? (&attempt + 1)->submitted : attempt.ended;
-          needed |= until > ended && !times_out;
-        }
-      }
-    }
-    return referred && !needed;
   }
 
   static constexpr int kValues = 2;
   static constexpr int32_t kTooMany = 5000;  // exceeds the context length
-  // How long a prompt waits for another attempt of a failed request.
-  static constexpr absl::Duration kRetryWait = absl::Seconds(11);
   static constexpr char kCacheDomain[] = "one for both rounds";
-  // kSlack exceeds the time of a message from a client to the router and back.
+  static constexpr char kFlow[] = "flow";
+  // See AgentHistory::kSlack.
   static constexpr absl::Duration kMessage = absl::Microseconds(100);
   static constexpr double kSpread = 0.5;
-  static constexpr absl::Duration kSlack = absl::Microseconds(300);
 
   std::mt19937 random_;
   Totals& totals_;
   std::unique_ptr<SimulatedCluster> cluster_;
   std::vector<SimulatedRequest> agents_;
   int round_ = 0;
-  std::vector<SimulatedRequest> requests_;  // of this round
+  AgentHistory history_;  // of this round
   std::set<RequestId> cancelled_;
+  absl::Time flow_cancelled_;
   bool broken_ = false;
-  bool limited_ = false;                                // few requests fit into the router
-  std::map<RequestId, std::vector<Attempt>> attempts_;  // of requests and values, in order
-  size_t ends_ = 0;                                     // of all attempts
+  bool limited_ = false;  // few requests fit into the router
   int alone_ = 0;
 };
 
@@ -579,7 +423,7 @@ TEST_CASE("Outputs equal those of whole prompts for all timings and failures") {
   const Seeds seeds = ForEachSeed(1000, [&](uint64_t seed) { RandomWorkflow(seed, totals).Run(); });
   spdlog::set_level(spdlog::level::info);
   CAPTURE(totals.agents, totals.ended_well, totals.exactly_known, totals.failed, totals.unneeded);
-  CAPTURE(totals.values, totals.refused, totals.repeated);
+  CAPTURE(totals.values, totals.refused, totals.repeated, totals.cycles, totals.flows_ended, totals.discarded);
   if (seeds.all()) {
     CHECK(totals.ended_well > totals.agents / 2);
     CHECK(totals.exactly_known > totals.ended_well * 9 / 10);
@@ -588,6 +432,9 @@ TEST_CASE("Outputs equal those of whole prompts for all timings and failures") {
     CHECK(totals.values > totals.agents / 10);
     CHECK(totals.refused > totals.agents / 20);
     CHECK(totals.repeated > totals.agents / 50);
+    CHECK(totals.cycles > 10);
+    CHECK(totals.flows_ended > 10);
+    CHECK(totals.discarded > totals.agents / 50);
     for (const StageRow& stage : kStageTable) {
       CAPTURE(stage.name);
       CHECK(totals.times.*stage.time > absl::ZeroDuration());

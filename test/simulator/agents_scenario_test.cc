@@ -80,7 +80,7 @@ class Scenario {
     } else if (command.name == "cancel") {
       cluster_->Cancel(word);
     } else if (command.name == "cancel_workflow") {
-      cluster_->CancelWorkflow(word);
+      cluster_->CancelWorkflow({"", word});
     } else if (command.name == "value") {
       const std::string put = Put(word, command);
       return put + Ended();
