@@ -12,6 +12,11 @@ from .messages import MESSAGES
 if TYPE_CHECKING:
     from .results import Partial  # which needs RootCause
 
+# Texts of gRPC itself, which end a call without the server, and those of this client.
+_GRPC_TEXTS = {
+    "Locally cancelled by application!": "cancelled by this client",
+    "Deadline Exceeded": "the timeout passed before the server reported an end",
+}
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -70,6 +75,4 @@ def from_rpc(error: grpc.RpcError | grpc.aio.AioRpcError) -> BatonError:
     milliseconds = trailing.get("retry-after-ms", "")
     retry_after = int(milliseconds) / 1000 if str(milliseconds).isdecimal() else None
     message = error.details() or ""
-    if message == "Locally cancelled by application!":  # of gRPC's synchronous client
-        message = "cancelled by this client"
-    return BatonError(error.code(), message, retry_after, _root(trailing.get("grpc-status-details-bin", b"")))
+    return BatonError(error.code(), _GRPC_TEXTS.get(message, message), retry_after, _root(trailing.get("grpc-status-details-bin", b"")))

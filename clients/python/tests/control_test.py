@@ -79,6 +79,14 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
             self.assertEqual((traced.waits_for, traced.awaited), ("", ()))
             self.assertEqual(self.deadlines(), before + 1)
 
+    async def test_a_timeout_that_has_passed_ends_a_run_at_once(self):
+        for client in self.clients():
+            for timeout in (0, -1):
+                run = client.workflow("w").agent("a", "Hello", options=Options(timeout=timeout))
+                error = await self.error_of(run.result)
+                self.assertEqual((error.code, error.message), (grpc.StatusCode.DEADLINE_EXCEEDED,
+                                                               "the timeout passed before the server reported an end"))
+
     async def test_a_deadline_of_grpc_counts_as_a_deadline(self):
         flow = self.client.workflow("w")
         request = MESSAGES["GenerateRequest"](workflow=flow.id)
