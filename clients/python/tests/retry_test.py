@@ -1,10 +1,12 @@
 """A run dies with its worker and is started again, while another run waits for its output."""
 
 import asyncio
+import concurrent.futures
 import time
 import unittest
 
 import grpc
+import openai
 import serving
 from baton_client import AsyncClient, BatonError, Client, Sampling
 
@@ -22,8 +24,8 @@ class RetryTest(unittest.TestCase):
 
     def setUp(self):
         prefill, self.decode = (self.start_worker(role) for role in ("prefill", "decode"))
-        self.router = self.keep(serving.start("router", "--listen", "127.0.0.1:0", "--worker-wait", "1",
-                                              "--announced-retry", "60", "--prefill-workers", prefill.grpc,
+        self.router = self.keep(serving.start("router", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+                                              "--worker-wait", "1", "--announced-retry", "60", "--prefill-workers", prefill.grpc,
                                               "--decode-workers", self.decode.grpc))
 
     def start_decode_again(self):
@@ -85,6 +87,40 @@ class RetryTest(unittest.TestCase):
             second = flow.agent(draft, "Once", sampling=LONG)
             results = await second.result(), await reader.result()
             self.check(await flow.trace(), draft, reader, *results, undisturbed)
+
+    def test_programs_over_http_start_a_call_again_too(self):
+        def call(id, prompt, tokens, **options):
+            body = {"request_id": id, "ignore_eos": True, "repetition_penalty": 1, **prompt}
+            return http.completions.create(model=serving.MODEL.name, prompt=None, max_tokens=tokens, temperature=0,
+                                           extra_body=body, **options)
+
+        once = {"segments": [{"text": "Once"}]}
+
+        def read(id, upstream):
+            reference = {"request_id": upstream, "announced": True}
+            return call(id, {"segments": [{"text": "Read: "}, {"output_of": reference}]}, 16).choices[0].text
+
+        with (openai.OpenAI(base_url=f"{self.router.http}/v1", api_key="none", max_retries=0, timeout=None) as http,
+              Client(self.router.grpc) as client, concurrent.futures.ThreadPoolExecutor() as pool):
+            undisturbed = call("alone", once, 400).choices[0].text, read("alone-reader", "alone")
+            died, attempts = None, 0
+            while died is None:
+                attempts += 1
+                draft = f"draft-{attempts}"
+                reader = pool.submit(read, f"reader-{attempts}", draft)
+                answer = iter(call(draft, once, 400, stream=True))
+                next(answer)
+                self.decode.kill()
+                try:
+                    list(answer)
+                except openai.APIError as error:
+                    died = error
+                self.start_decode_again()
+            self.assertIn("worker", died.message)
+            while not client.models()[0].ready:
+                time.sleep(0.01)
+            again = call(draft, once, 400).choices[0].text
+            self.assertEqual((again, reader.result()), undisturbed)
 
 
 if __name__ == "__main__":
