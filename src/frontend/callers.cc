@@ -31,10 +31,11 @@ class Callers::CountedSink final : public RequestSink {
     if (!ended_) End(0);  // the router did not accept the request
   }
 
-  void OnSlot(const RequestHasSlot& slot) override {
-    expected_ = charged_output_ = slot.expected_tokens;
-    Charge(slot.prompt_tokens + slot.expected_tokens);
-    sink_->OnSlot(slot);
+  // The segments of a prompt are charged from the start, also those behind outputs.
+  void OnCharge(const RequestCharge& charge) override {
+    expected_ = charged_output_ = charge.expected_tokens;
+    Charge(std::max(charged_, charge.prompt_tokens + charge.expected_tokens));
+    sink_->OnCharge(charge);
   }
   void OnUpdate(TokenUpdate update) override {
     made_ += std::ssize(update.tokens);

@@ -52,8 +52,9 @@ class Callers {
   // an end. Submit the request with the returned sink, which forwards everything to `sink`.
   // `further` is as in TenantQuotas. REQUIRES: spec.expected_tokens is set.
   //
-  // A prompt with references is charged for its own segments at once. The outputs and the context
-  // in it, and its expected output, are charged when it is complete and the request has a slot.
+  // A prompt with references is charged for its own segments at once. The outputs in it are charged
+  // as their tokens become known, because a streaming prompt is computed then. A context, and the
+  // expected output, are charged when the prompt is complete and the request has a slot.
   //
   // A request whose output becomes longer than expected is charged while it runs (ExpectedLeft), so
   // that the tenant's next request finds the quota used up.

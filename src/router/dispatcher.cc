@@ -59,7 +59,8 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
   // Drawn here, so that another decode worker can go on with the output.
   SamplingParams& sampling = request.asked.spec.sampling;
   if (!sampling.seed && !request.asked.prefill_only) sampling.seed = ChoiceSeed(nonce_, ticket.number);
-  if (request.asked.prompt.segments.empty()) request.stages.complete = now;
+  const bool is_whole = request.asked.prompt.segments.empty();
+  if (is_whole) request.stages.complete = now;
   if (absl::Status status = Enter(request, now); !status.ok()) {
     EndContext(contexts_, request.asked, "", now);
     graph_.Undo(request.node);
@@ -74,7 +75,7 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
     workflows_.Arrived(request.flow, WorkflowOf(request.asked), TenantOf(request.asked), request.asked.workflow_limits,
                        now);
   }
-  if (!request.asked.context.id.empty()) NoteSlot(request);
+  if (!is_whole || !request.asked.context.id.empty()) NoteCharge(request);
   Act(now);
   return ticket;
 }
@@ -138,19 +139,17 @@ void Dispatcher::Admit(Request& request, absl::Time now) {
   request.stages.admitted = now;
   if (request.placement.route.held) {
     core_.Admit(request, now);
-    NoteSlot(request);
+    NoteCharge(request);
   }
   AdmitUpstreams(*gate_, request, now);
 }
 
-void Dispatcher::NoteSlot(const Request& request) {
-  if (request.slot.state != RequestSlots::State::kRunning || request.is_internal()) return;
-  const RequestSpec& spec = request.asked.spec;
-  actions_.push_back(RequestHasSlot{request.number, std::ssize(spec.tokens), spec.expected_tokens});
+void Dispatcher::NoteCharge(const Request& request) {
+  if (!request.is_internal()) actions_.emplace_back(request.charge());
 }
 
 void Dispatcher::GoOn(Request& request, absl::Time now) {
-  NoteSlot(request);
+  NoteCharge(request);
   request.placement.route.streaming ? core_.Closed(request, now) : core_.Admit(request, now);
   NoteWaiting(request);
 }
@@ -477,11 +476,14 @@ void Dispatcher::Act(PromptIncrement& increment, absl::Time now) {
   Request& request = *increment.node->request;
   ClientRequest& asked = request.asked;
   asked.spec.tokens.Append(increment.tokens);
-  if (!increment.complete) return core_.Grew(request);
+  if (!increment.complete) {
+    NoteCharge(request);
+    return core_.Grew(request);
+  }
   request.stages.complete = now;
   if (absl::Status status = Complete(asked); !status.ok()) return core_.Fail(request, status);
   core_.Closed(request, now);
-  NoteSlot(request);
+  NoteCharge(request);
   NoteWaiting(request);
   if (request.prefill_hint) core_.EndBy(request, now + kShadowWait);
 }

@@ -65,12 +65,6 @@ struct RequestProgress {
   absl::Duration wait;
   const ServedModel* served = nullptr;
 };
-// A client's request has a slot (RequestSlots), and its prompt is complete. Sent if the prompt had
-// references or a context, or if its session waited.
-struct RequestHasSlot {
-  uint64_t number = 0;  // of its ticket
-  int64_t prompt_tokens = 0, expected_tokens = 0;
-};
 struct RequestEnded {
   RequestTicket ticket;
   RequestOutcome outcome;
@@ -84,7 +78,7 @@ struct ValueEnded {
   absl::Status status;
   std::shared_ptr<ValueSink> sink;
 };
-using DispatchAction = std::variant<WorkerCommand, RequestProgress, RequestHasSlot, RequestEnded, PrefillHintEnded,
+using DispatchAction = std::variant<WorkerCommand, RequestProgress, RequestCharge, RequestEnded, PrefillHintEnded,
                                     ValueEnded, WorkerWatch::Change>;
 
 class Dispatcher {
@@ -169,8 +163,8 @@ class Dispatcher {
   absl::Status Complete(ClientRequest& request);
   // REQUIRES: the request has a route.
   absl::Status SubmitToCore(Request& request, absl::Time now);
-  // Reports the request's slot, if it has one.
-  void NoteSlot(const Request& request);
+  // Reports what a client's request is charged for by now.
+  void NoteCharge(const Request& request);
   // Lets a request go on that has taken a slot after a wait.
   void GoOn(Request& request, absl::Time now);
   // Passes on the gate's admission of a request.

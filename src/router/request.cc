@@ -175,6 +175,11 @@ size_t Request::BlocksAt(size_t blocks) const {
   return std::min(blocks, static_cast<size_t>(std::max<int64_t>(tokens, 0) / kBlockTokens));
 }
 
+RequestCharge Request::charge() const {
+  const bool has_slot = slot.state == RequestSlots::State::kRunning && asked.prompt.segments.empty();
+  return {number, std::ssize(asked.spec.tokens), has_slot ? asked.spec.expected_tokens : 0};
+}
+
 RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) const {
   RequestOutcome outcome;
   outcome.id = asked.id;

@@ -39,6 +39,15 @@ inline constexpr int64_t kRoomPerExpected = 4;
 
 struct RouterAction;
 
+// The tokens that a client's request is charged for by now. The router sends them as the tokens of
+// a streaming prompt become known. It sends them again once the prompt is complete and the request
+// has a slot (RequestSlots), if the prompt had references or a context, or its session waited.
+struct RequestCharge {
+  uint64_t number = 0;  // of the request's ticket
+  int64_t prompt_tokens = 0;
+  int64_t expected_tokens = 0;  // of the output; 0 until the prompt is complete and has a slot
+};
+
 // A live request. RequestTable owns it, and the state machines of the router (core, graph, gate,
 // workload) point to it.
 struct Request {
@@ -119,6 +128,7 @@ struct Request {
   // Generated tokens that its shadow prefill has not received yet.
   std::vector<TokenId> unshadowed;
   bool is_internal() const { return shadow || prefill_hint; }
+  RequestCharge charge() const;
 
   // REQUIRES: RouterCore does not have the request.
   void SetRoute(Route route);

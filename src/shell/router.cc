@@ -290,8 +290,8 @@ Router::Work Router::Act() {
       Post(std::move(*command), work);
     } else if (auto* progress = std::get_if<RequestProgress>(&action)) {
       AddEvent(clients_.at(progress->number), std::move(*progress), work);
-    } else if (const auto* has_slot = std::get_if<RequestHasSlot>(&action)) {
-      AddEvent(clients_.at(has_slot->number), *has_slot, work);
+    } else if (const auto* charge = std::get_if<RequestCharge>(&action)) {
+      AddEvent(clients_.at(charge->number), *charge, work);
     } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
       work.prefill_hints.push_back(hint->code);
     } else if (auto* value = std::get_if<ValueEnded>(&action)) {
@@ -352,7 +352,7 @@ void Router::Deliver(RequestSink& sink, ClientEvent& event) {
     if (vllm_metrics_) vllm_metrics_->OnProgress(*progress);
     return sink.OnUpdate(std::move(progress->update));
   }
-  if (const auto* has_slot = std::get_if<RequestHasSlot>(&event)) return sink.OnSlot(*has_slot);
+  if (const auto* charge = std::get_if<RequestCharge>(&event)) return sink.OnCharge(*charge);
   const RequestOutcome& outcome = std::get<RequestEnded>(event).outcome;
   // Counted and logged before the client receives its answer. A client that has its answer
   // therefore finds the log line and the counts.

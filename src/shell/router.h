@@ -36,9 +36,7 @@ namespace baton {
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
-  // The request's prompt is complete, and the request has a slot. Called at most once, and only if
-  // the request waited for it or has a context.
-  virtual void OnSlot(const RequestHasSlot&) {}
+  virtual void OnCharge(const RequestCharge&) {}
   virtual void OnUpdate(TokenUpdate update) = 0;
   virtual void OnEnd(const RequestOutcome& outcome) = 0;  // called once, as the last call
 };
@@ -153,7 +151,7 @@ class Router {
     std::vector<ValueEnded> values;
     std::vector<WorkerWatch::Change> health;
   };
-  using ClientEvent = std::variant<RequestHasSlot, RequestProgress, RequestEnded>;
+  using ClientEvent = std::variant<RequestCharge, RequestProgress, RequestEnded>;
   using ClientOutbox = Outbox<ClientEvent>;
 
   void OnPrefillEvent(const WorkerAddress& link, worker::v1::PrefillEvent& event);

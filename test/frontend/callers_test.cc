@@ -477,6 +477,32 @@ TEST_CASE("A router admits a call's choices together and does not read the next 
   CHECK(t.Http("POST", "/v1/completions", "not JSON", &t.alpha).status == 429);
 }
 
+TEST_CASE("The tokens of a streaming prompt use up the quota before the prompt is complete") {
+  class Ignored final : public RequestSink {
+    void OnUpdate(TokenUpdate) override {}
+    void OnEnd(const RequestOutcome&) override {}
+  };
+  Tenants t("tokens_per_minute = 100\n");
+  const auto keys = KeyRing::Load(t.directory / "keys.toml");
+  REQUIRE(keys.ok());
+  Callers callers(**keys, t.c->clock, t.c->metrics);
+  const auto alpha = callers.Authenticate("Bearer " + t.alpha.key, {});
+  REQUIRE(alpha.ok());
+  ClientRequest request;
+  request.prefill_only = true;
+  request.prompt.segments = {std::vector<TokenId>(30), Reference{.upstream = "up"}};
+  const auto sink = callers.Count(*alpha, request, std::make_shared<Ignored>(), false).sink;
+  sink->OnCharge({.prompt_tokens = 99});
+  CHECK_FALSE(callers.Check(*alpha).has_value());
+  sink->OnCharge({.prompt_tokens = 101});
+  CHECK(callers.Check(*alpha).has_value());
+  // It failed without having been complete. Its tokens were computed.
+  RequestOutcome outcome;
+  outcome.prompt_tokens = 101;
+  sink->OnEnd(outcome);
+  CHECK(callers.Check(*alpha).has_value());
+}
+
 TEST_CASE("A streaming prompt counts its expected output once it is complete") {
   Tenants t("tokens_per_minute = 60\n");
   v1::GenerateRequest request = Call::Request("open", "hello");

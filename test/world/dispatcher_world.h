@@ -103,8 +103,8 @@ class Driven {
       } else if (const auto* progress = std::get_if<RequestProgress>(&action)) {
         lines.push_back(absl::StrCat(progress->update.request_id, " says ", progress->update.text, " after ",
                                      absl::FormatDuration(progress->wait), progress->first ? ", first" : ""));
-      } else if (const auto* slot = std::get_if<RequestHasSlot>(&action)) {
-        slots.push_back(*slot);
+      } else if (const auto* charge = std::get_if<RequestCharge>(&action)) {
+        charges.push_back(*charge);
       } else if (const auto* hint = std::get_if<PrefillHintEnded>(&action)) {
         lines.push_back(absl::StrCat("a prefill hint ends ", absl::StatusCodeToString(hint->code)));
       } else if (const auto* value = std::get_if<ValueEnded>(&action)) {
@@ -125,7 +125,7 @@ class Driven {
   absl::Time now = absl::UnixEpoch();
   std::vector<absl::Duration> arrival_offsets;  // of the prompts last taken
   std::vector<int32_t> expected_tokens;         // of these prompts
-  std::vector<RequestHasSlot> slots;            // all so far
+  std::vector<RequestCharge> charges;           // all so far
   std::map<RequestId, std::string> errors;      // of all ended requests; "OK" if there is none
   std::vector<TokenId> appended;                // the last increment of a prompt
   std::optional<PromptLogprobs> scored;         // on the next update of Made

@@ -148,19 +148,45 @@ TEST_CASE("Dispatcher starts a prompt that waits for a slot at another worker wh
   CHECK(d.Take().back() == "b ends OK, 1 tokens");
 }
 
-TEST_CASE("Dispatcher reports the tokens of a prompt when it takes its slot") {
+// Returns the tokens of prompt and output of all charges since the last call, such as "2+1".
+Lines TakeCharges(Driven& d) {
+  d.Take();
+  Lines lines;
+  for (const RequestCharge& charge : std::exchange(d.charges, {})) {
+    lines.push_back(absl::StrCat(charge.prompt_tokens, "+", charge.expected_tokens));
+  }
+  return lines;
+}
+
+TEST_CASE("Dispatcher charges a prompt when it is complete and its output when it has a slot") {
   Driven d(false, {}, RouterLimits{.live_requests = 1});
   for (const char* id : {"a", "b"}) REQUIRE(SubmitDownstream(d, id, {"up"}).ok());
   REQUIRE(SubmitComplete(d, "up").ok());
-  CHECK(d.slots.empty());
+  CHECK(TakeCharges(d) == Lines{"0+0", "0+0"});
   Finish(d, "up");
-  d.Take();
-  REQUIRE(d.slots.size() == 1);
-  CHECK(d.slots[0].prompt_tokens == 2);
-  CHECK(d.slots[0].expected_tokens == 1);  // as short as the output of "up"
+  // The output of one is expected to be as short as that of "up". The other one waits for a slot.
+  CHECK(TakeCharges(d) == Lines{"2+1", "2+0"});
   Finish(d, "a");
-  d.Take();
-  CHECK(d.slots.size() == 2);
+  CHECK(TakeCharges(d) == Lines{"2+1"});
+}
+
+TEST_CASE("Dispatcher charges a prompt at once when all of its outputs are complete") {
+  Driven d;
+  REQUIRE(SubmitComplete(d, "up").ok());
+  Finish(d, "up");
+  CHECK(TakeCharges(d) == Lines{});
+  REQUIRE(SubmitDownstream(d, "a", {"up"}).ok());
+  CHECK(TakeCharges(d) == Lines{"2+1"});
+}
+
+TEST_CASE("Dispatcher charges a streaming prompt as its tokens become known") {
+  Driven d;
+  REQUIRE(SubmitDownstream(d, "a", {"up"}).ok());
+  REQUIRE(SubmitComplete(d, "up").ok());
+  TakeCharges(d);
+  d.Prefilled("up");
+  d.Made(d.NameOf("up"), std::string(40, 'x'), {});
+  CHECK(TakeCharges(d) == Lines{"33+0"});  // whole KV blocks, and one token
 }
 
 TEST_CASE("The bytes of a waiting prompt include its labels and its context") {
