@@ -62,9 +62,11 @@ class RandomNeeds {
     node.is_internal = Below(4) == 0;
     node.keep = Below(3) == 0;
     world_.reported.erase(id);
+    const bool is_awaited = IsAwaited(id);
     const absl::Status submitted = world_.Submit(spec);
     referred_.erase(id);
-    if (submitted.ok() && AgentGraph::IsNeeded(node)) referred_.insert(id);
+    // A failed request that may be submitted again may need it too.
+    if (submitted.ok() && (is_awaited || AgentGraph::IsNeeded(node))) referred_.insert(id);
     // A prompt that an upstream made fail counts too.
     const bool counts = submitted.ok() || absl::IsAborted(submitted) || absl::IsUnavailable(submitted);
     if (node.is_internal || !counts) return;
@@ -72,6 +74,18 @@ class RandomNeeds {
       const auto* reference = std::get_if<Reference>(&segment);
       if (reference != nullptr) referred_.insert(reference->upstream);
     }
+  }
+
+  // Returns whether the prompt of a client's request waits for the output.
+  bool IsAwaited(const RequestId& id) {
+    for (int i = 0; i < 12; ++i) {
+      const AgentNode& node = world_.Node(absl::StrCat("r", i));
+      if (node.streaming == nullptr) continue;
+      for (size_t k = 0; k < node.streaming->needs.size(); ++k) {
+        if (node.streaming->needs[k] && node.streaming->prompt.reference(k).upstream == id) return true;
+      }
+    }
+    return false;
   }
 
   void Check() {

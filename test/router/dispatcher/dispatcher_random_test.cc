@@ -8,6 +8,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/retry.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "model/byte_model.h"
@@ -422,15 +423,18 @@ class RandomRequests {
         hints_prefilled += hint->code == absl::StatusCode::kOk;
       }
     }
-    for (size_t i = 0; i < all_.size(); ++i) CHECK((all_[i].over || all_[i].keep || !IsUnneeded(i)));
+    for (size_t i = 0; i < all_.size(); ++i) {
+      CHECK((all_[i].over || all_[i].keep || !IsUnneeded(i, /*holds=*/true)));
+    }
   }
-  // Returns whether requests referred to the output, and all of them have ended.
-  bool IsUnneeded(size_t index) const {
+  // Returns whether requests referred to the output, and all of them have ended. If `holds`, a
+  // request that failed and may be submitted again still needs the output.
+  bool IsUnneeded(size_t index, bool holds) const {
     bool referred = false;
     for (const Accepted& other : all_) {
       if (other.refused || std::ranges::find(other.upstreams, index) == other.upstreams.end()) continue;
       referred = true;
-      if (!other.over) return false;
+      if (!other.over || (holds && MayRetry(other.status))) return false;
     }
     return referred;
   }
@@ -525,7 +529,7 @@ class RandomRequests {
     if (absl::IsCancelled(request.status)) {
       ends.insert("unneeded");
       CHECK_FALSE(request.keep);
-      CHECK(IsUnneeded(static_cast<size_t>(&request - all_.data())));
+      CHECK(IsUnneeded(static_cast<size_t>(&request - all_.data()), /*holds=*/false));
       return;
     }
     bool aborts = false;
