@@ -18,13 +18,15 @@ absl::StatusOr<ValueTicket> Values::Begin(ValueSpec spec, std::shared_ptr<ValueS
   if (value->spec.tokenizer != nullptr) value->detokenizer.emplace(*value->spec.tokenizer);
   const WorkflowKey workflow{value->spec.cache_domain, value->spec.workflow};
   absl::Status status = CheckRoom(value->spec.tenant, {.live = 1});
-  if (status.ok() && !workflow.name.empty()) status = workflows_.Check(workflow, {}, absl::InfiniteFuture(), now);
+  if (status.ok() && !workflow.name.empty())
+    status = workflows_.Check(workflow, value->spec.workflow_limits, absl::InfiniteFuture(), now);
   if (status.ok()) status = graph_.AddValue(value->node, value->spec.tokenizer);
   if (!status.ok()) {
     graph_.Refused(value->spec.id, value->spec.agent, status, absl::ZeroDuration(), now);
     return status;
   }
-  if (!workflow.name.empty()) workflows_.Arrived(value->flow, workflow, value->spec.tenant, {}, now);
+  if (!workflow.name.empty())
+    workflows_.Arrived(value->flow, workflow, value->spec.tenant, value->spec.workflow_limits, now);
   Count(*value, {.live = 1});
   deadlines_.insert({now + limits_.time, value->spec.id});
   const ValueTicket ticket{value->spec.id, value->number};

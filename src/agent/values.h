@@ -44,6 +44,7 @@ struct ValueSpec {
   RequestId id{};  // a ScopedId
   std::string cache_domain{}, tenant{};
   std::string workflow{}, agent{};  // empty: none
+  WorkflowLimits workflow_limits{};
   // That of the value's token ids, which must outlive the value. Null: the value is a text.
   const Tokenizer* tokenizer = nullptr;
 };

@@ -220,6 +220,7 @@ absl::StatusOr<ChatValues> ParseValues(const v1::Chat& chat) {
   ASSIGN_OR_RETURN(const Json tools, ReadJsonList(chat.tools(), "chat.tools"));
   values.tools = jinja::Value::FromJson(tools);
   ASSIGN_OR_RETURN(values.variables, ParseVariables(chat));
+  if (chat.has_add_generation_prompt()) values.add_generation_prompt = chat.add_generation_prompt();
   for (int i = 0; i < chat.messages_size(); ++i) {
     const std::string field = StrCat("chat.messages[", i, "].tool_calls");
     ASSIGN_OR_RETURN(jinja::Value calls, ParseToolCalls(chat.messages(i), field));

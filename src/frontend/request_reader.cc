@@ -48,22 +48,6 @@ absl::Status CheckFirst(const PromptSpec& prompt) {
       StrCat("first: expected [0, ", references, "], up to the number of output_of, got ", prompt.first));
 }
 
-absl::Status ReadLimits(const v1::GenerateRequest& in, ClientRequest& out) {
-  if (!in.has_workflow_limits()) return absl::OkStatus();
-  if (in.workflow().empty()) return absl::InvalidArgumentError("workflow_limits: requires a workflow");
-  const v1::WorkflowLimits& limits = in.workflow_limits();
-  if (limits.deadline_ms() < 0 || limits.deadline_ms() > kMaxTimeoutMs) {
-    return absl::InvalidArgumentError(
-        StrCat("workflow_limits.deadline_ms: expected [0, ", kMaxTimeoutMs, "], got ", limits.deadline_ms()));
-  }
-  if (limits.max_tokens() < 0) {
-    return absl::InvalidArgumentError(StrCat("workflow_limits.max_tokens: expected >= 0, got ", limits.max_tokens()));
-  }
-  if (limits.deadline_ms() > 0) out.workflow_limits.deadline = absl::Milliseconds(limits.deadline_ms());
-  if (limits.max_tokens() > 0) out.workflow_limits.max_tokens = limits.max_tokens();
-  return absl::OkStatus();
-}
-
 // Reads all fields except those of the output.
 absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const PromptLimit& limit, absl::Time now,
                                         const FieldPaths& paths, const ChatValues* values) {
@@ -103,7 +87,7 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Pro
   out.workflow = in.workflow();
   out.agent = in.agent();
   out.keep = in.keep();
-  RETURN_IF_ERROR(ReadLimits(in, out));
+  ASSIGN_OR_RETURN(out.workflow_limits, ReadWorkflowLimits(in));
   return out;
 }
 
@@ -148,6 +132,23 @@ absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model
 }
 
 }  // namespace
+
+absl::StatusOr<WorkflowLimits> ReadWorkflowLimits(const v1::GenerateRequest& in) {
+  WorkflowLimits out;
+  if (!in.has_workflow_limits()) return out;
+  if (in.workflow().empty()) return absl::InvalidArgumentError("workflow_limits: requires a workflow");
+  const v1::WorkflowLimits& limits = in.workflow_limits();
+  if (limits.deadline_ms() < 0 || limits.deadline_ms() > kMaxTimeoutMs) {
+    return absl::InvalidArgumentError(
+        StrCat("workflow_limits.deadline_ms: expected [0, ", kMaxTimeoutMs, "], got ", limits.deadline_ms()));
+  }
+  if (limits.max_tokens() < 0) {
+    return absl::InvalidArgumentError(StrCat("workflow_limits.max_tokens: expected >= 0, got ", limits.max_tokens()));
+  }
+  if (limits.deadline_ms() > 0) out.deadline = absl::Milliseconds(limits.deadline_ms());
+  if (limits.max_tokens() > 0) out.max_tokens = limits.max_tokens();
+  return out;
+}
 
 size_t TextBytes(const v1::Segment& segment) {
   size_t bytes = segment.text().size() + segment.output_of().substitute().size();
@@ -217,7 +218,10 @@ v1::GenerateRequest AsGenerate(v1::PrefillOnlyRequest request) {
   v1::GenerateRequest out;
   out.set_model(std::move(*request.mutable_model()));
   if (request.has_segments()) *out.mutable_segments() = std::move(*request.mutable_segments());
-  if (request.has_chat()) *out.mutable_chat() = std::move(*request.mutable_chat());
+  if (request.has_chat()) {
+    *out.mutable_chat() = std::move(*request.mutable_chat());
+    if (!out.chat().has_add_generation_prompt()) out.mutable_chat()->set_add_generation_prompt(false);
+  }
   out.mutable_sampling()->set_max_tokens(0);
   out.set_session_id(std::move(*request.mutable_session_id()));
   out.set_request_id(std::move(*request.mutable_request_id()));

@@ -26,6 +26,10 @@ absl::Duration TimeoutOf(const v1::GenerateRequest& request);
 // too long or has characters that it may not have.
 absl::Status CheckNames(const v1::GenerateRequest& request);
 
+// Reads the limits that a request states for its workflow. Returns INVALID_ARGUMENT if one is
+// wrong, or if the request names no workflow.
+absl::StatusOr<WorkflowLimits> ReadWorkflowLimits(const v1::GenerateRequest& request);
+
 // Reads and checks a request of an API of this form, in time linear in the text. `now` and `values`
 // are as in ReadPrompt. In the result, the id is empty if the client sent none, and the deadline is
 // not set. Returns INVALID_ARGUMENT if a field is wrong. An error about a field is meant to name

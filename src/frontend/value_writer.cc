@@ -20,6 +20,7 @@ v1::GenerateRequest NamesOf(const v1::PutOutputRequest& first) {
   names.set_workflow(first.workflow());
   names.set_agent(first.agent());
   names.set_cache_salt(first.cache_salt());
+  if (first.has_workflow_limits()) *names.mutable_workflow_limits() = first.workflow_limits();
   return names;
 }
 
@@ -32,6 +33,9 @@ absl::Status CheckFurther(const v1::PutOutputRequest& message) {
     if (!value->empty()) {
       return absl::InvalidArgumentError(absl::StrCat(field, ": expected in the first message only"));
     }
+  }
+  if (message.has_workflow_limits()) {
+    return absl::InvalidArgumentError("workflow_limits: expected in the first message only");
   }
   return absl::OkStatus();
 }
@@ -74,7 +78,9 @@ void ValueWriter::Refuse(const v1::PutOutputRequest& first, const absl::Status& 
 absl::StatusOr<ValueSpec> ValueWriter::ReadSpec(const v1::PutOutputRequest& first) {
   RETURN_IF_ERROR(admission_->Open());
   if (first.request_id().empty()) return absl::InvalidArgumentError("request_id: is empty, expected an id");
-  RETURN_IF_ERROR(CheckNames(NamesOf(first)));
+  const v1::GenerateRequest names = NamesOf(first);
+  RETURN_IF_ERROR(CheckNames(names));
+  ASSIGN_OR_RETURN(const WorkflowLimits workflow_limits, ReadWorkflowLimits(names));
   if (!first.model().empty()) {
     if (!models_->Contains(first.model())) admission_->JoinDecoders();
     ASSIGN_OR_RETURN(model_, models_->Find(first.model()));
@@ -87,6 +93,7 @@ absl::StatusOr<ValueSpec> ValueWriter::ReadSpec(const v1::PutOutputRequest& firs
                    .tenant = caller_->name.empty() ? domain : caller_->name,
                    .workflow = first.workflow(),
                    .agent = first.agent(),
+                   .workflow_limits = workflow_limits,
                    .tokenizer = model_ == nullptr ? nullptr : model_->tokenizer.get()};
 }
 
@@ -98,7 +105,7 @@ absl::Status ValueWriter::CheckContent(const v1::PutOutputRequest& message) cons
   }
   if (model_ == nullptr) {
     if (message.token_ids().empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError("token_ids: requires `model`, whose tokens they are");
+    return absl::InvalidArgumentError("token_ids: requires `model`, whose tokens they are, in the first message");
   }
   if (!message.text().empty()) {
     return absl::InvalidArgumentError("text: expected token_ids, because the value has a model; a text has none");

@@ -33,7 +33,7 @@ absl::Status RequestSlots::CheckSlot(const Tenant& tenant) const {
   const int32_t free = limits_.slots - counts_.running;
   if (free <= 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("overloaded: ", counts_.running, " live requests, limit ", limits_.slots));
+        absl::StrCat("overloaded: ", counts_.running, " live requests, limit ", limits_.slots, " (--max-requests)"));
   }
   if (HasShare(tenant)) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("overloaded: tenant '", tenant.name, "' has ", tenant.running,

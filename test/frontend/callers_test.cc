@@ -525,6 +525,29 @@ TEST_CASE("A streaming prompt counts its expected output once it is complete") {
   CHECK(status == absl::ResourceExhaustedError("tenant 'alpha': the quota of 60 tokens per minute is used up"));
 }
 
+TEST_CASE("A long call that is refused for a quota is in the trace of its workflow") {
+  Tenants t("tokens_per_minute = 1\n");
+  KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "first");
+  const std::string text(40'000, 'x');
+  v1::GenerateRequest request = Call::Request("grpc", text);
+  request.set_workflow("w");
+  CHECK(absl::IsResourceExhausted(KeyedCall(t, &t.alpha, request).Finish()));
+  const std::string body = absl::StrCat(R"({"request_id": "http", "workflow": "w", "prompt": ")", text, "\"}");
+  CHECK(t.Http("POST", "/v1/completions", body, &t.alpha).status == 429);
+  v1::TraceRequest query;
+  query.set_workflow("w");
+  grpc::ClientContext context;
+  context.AddMetadata("authorization", "Bearer " + t.alpha.key);
+  v1::TraceResponse trace;
+  REQUIRE(t.c->stub->Trace(&context, query, &trace).ok());
+  REQUIRE(trace.requests_size() == 2);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(trace.requests(i).request_id() == (i == 0 ? "grpc" : "http"));
+    CHECK(absl::StartsWith(trace.requests(i).error(), "RESOURCE_EXHAUSTED: tenant 'alpha'"));
+  }
+}
+
 TEST_CASE("A tenant at its quota of requests may submit a request that waits") {
   Tenants t("max_requests = 1\n");
   KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));

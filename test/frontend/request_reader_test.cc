@@ -323,6 +323,31 @@ TEST_CASE("A PrefillOnly request is a Generate request with the same fields and 
   CHECK(read->context.length == 0);
 }
 
+TEST_CASE("The chat of a PrefillOnly request ends without a generation prompt by default") {
+  std::vector<ServedModel> list;
+  list.push_back(ByteModel("bytes"));
+  list[0].chat_template =
+      *ChatTemplate::Parse("{{ messages[0].content }}{% if add_generation_prompt %}>{% endif %}", "", "");
+  const ServedModels models(std::move(list));
+  const auto text = [&](const v1::GenerateRequest& request) {
+    const auto read = ReadRequest(request, models, absl::UnixEpoch());
+    REQUIRE(read.ok());
+    return std::string(read->spec.tokens.begin(), read->spec.tokens.end());
+  };
+  v1::Chat chat;
+  chat.add_messages()->set_role("user");
+  chat.mutable_messages(0)->set_content("hi");
+  v1::GenerateRequest generate;
+  v1::PrefillOnlyRequest prefill;
+  *generate.mutable_chat() = *prefill.mutable_chat() = chat;
+  CHECK(text(generate) == "hi>");
+  CHECK(text(AsGenerate(prefill)) == "hi");
+  generate.mutable_chat()->set_add_generation_prompt(false);
+  prefill.mutable_chat()->set_add_generation_prompt(true);
+  CHECK(text(generate) == "hi");
+  CHECK(text(AsGenerate(prefill)) == "hi>");
+}
+
 TEST_CASE("ReadRequest refuses text that cannot fit before it tokenises the text") {
   std::vector<ServedModel> list;
   list.push_back(ByteModel("bytes"));

@@ -454,7 +454,7 @@ TEST_CASE("RouterCore refuses a tenant that has more live requests than slots ar
           "more live requests than free slots may not add one");
     CHECK(fill("b") == 2);
     CHECK(fill("c") == 1);
-    CHECK(submit("d").message() == "overloaded: 8 live requests, limit 8");
+    CHECK(submit("d").message() == "overloaded: 8 live requests, limit 8 (--max-requests)");
     c.core.Cancel("a0");
     c.core.Cancel("a1");
     CHECK(fill("d") == 2);

@@ -64,8 +64,8 @@ TEST_CASE("RequestSlots takes waiting requests beyond its slots") {
         "overloaded: 2 requests wait for outputs or for their session, limit 2 (--max-waiting)");
   REQUIRE(n.Run("up1").ok());
   REQUIRE(n.Run("up2").ok());
-  CHECK(n.slots.Check("").message() == "overloaded: 2 live requests, limit 2");
-  CHECK(n.Run("more").message() == "overloaded: 2 live requests, limit 2");
+  CHECK(n.slots.Check("").message() == "overloaded: 2 live requests, limit 2 (--max-requests)");
+  CHECK(n.Run("more").message() == "overloaded: 2 live requests, limit 2 (--max-requests)");
   CHECK_FALSE(n.Ready("down2"));
   CHECK_FALSE(n.Ready("down1"));
   CHECK(n.slots.counts() == RequestSlots::Counts{2, 2, 2, 2});

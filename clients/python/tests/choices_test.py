@@ -42,6 +42,7 @@ class ChoicesTest(unittest.TestCase):
                 readers = self.readers(f"{id}-0", f"{id}-1")
                 body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "request_id": id, **fields}
                 self.assertEqual(post(self.server, "/v1/completions", body), status)
+                self.assertIsNotNone(self.root(self.readers(id)[0]))
                 for choice, reader in enumerate(readers):
                     root = self.root(reader)
                     self.assertEqual((root.request_id, root.code.name), (f"{id}-{choice}", code))
@@ -54,6 +55,22 @@ class ChoicesTest(unittest.TestCase):
         self.assertEqual(post(self.server, "/v1/completions", body, {"x-workflow": limited.id}), 400)
         for reader in readers:
             self.assertIs(self.root(reader).code, grpc.StatusCode.FAILED_PRECONDITION)
+
+    def test_the_id_of_a_call_is_no_choice_of_it(self):
+        early = self.readers("pair")[0]
+        body = {"prompt": "x", "n": 2, "max_tokens": 4, "request_id": "pair"}
+        self.assertEqual(post(self.server, "/v1/completions", body), 200)
+        for reader in (early, self.readers("pair")[0]):
+            root = self.root(reader)
+            self.assertIs(root.code, grpc.StatusCode.NOT_FOUND)
+            self.assertEqual(root.message, "'pair' has 2 choices: expected one of 'pair-0' to 'pair-1'")
+        self.readers("pair-1")[0].result()
+
+    def test_a_call_with_too_many_choices_ends_their_readers(self):
+        readers = self.readers("many", "many-0", "many-16")
+        self.assertEqual(post(self.server, "/v1/completions", {"prompt": "x", "n": 17, "request_id": "many"}), 400)
+        for reader in readers:
+            self.assertIs(self.root(reader).code, grpc.StatusCode.INVALID_ARGUMENT)
 
     def test_a_malformed_value_ends_its_readers(self):
         for n, body in enumerate((b"not json", {"text": 7}, {"text": "x", "token_ids": [1]}, {})):

@@ -293,6 +293,18 @@ class ClientTest(unittest.TestCase):
         other = flow.agent("a", Message("system", "You list lies."), *history[1:], sampling=GREEDY, options=context)
         self.assert_fails(grpc.StatusCode.FAILED_PRECONDITION, other, "differ at token")
 
+    def test_a_tool_loop_prefills_its_history_while_the_tool_runs(self):
+        flow = self.client.workflow("w", Options(cache_salt="tool_context"))
+        context = Options(context_id="loop")
+        history = [Message("system", "You call tools."), Message("user", "How is the weather?"),
+                   Message("assistant", "I ask the tool.")]
+        added = flow.prefill_only(*history, options=context)
+        history.append(Message("tool", "Rain.", tool_call_id="1"))
+        answer = flow.agent("a", *history, sampling=GREEDY, options=context).result()
+        self.assertGreaterEqual(answer.usage.cached_tokens, added.context_length - 16)
+        alone = flow.agent("a", *history, sampling=GREEDY, options=Options(cache_salt="alone")).result()
+        self.assertEqual(answer.token_ids, alone.token_ids)
+
     def test_a_session_finds_its_kv(self):
         flow = self.client.workflow("w", Options(session_id="s", cache_salt="test_a_session"))
         prompt = "A prompt of more than one block of sixteen tokens, for the cache. "

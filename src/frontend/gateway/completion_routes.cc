@@ -1,6 +1,8 @@
 #include "frontend/gateway/completion_routes.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +12,7 @@
 
 #include "base/json/json_body.h"
 #include "base/request_id.h"
+#include "base/strings.h"
 #include "frontend/gateway/completion_answer.h"
 #include "frontend/gateway/rpc_answer.h"
 #include "frontend/gateway/rpc_query.h"
@@ -47,6 +50,15 @@ CallId AnswerId(const HttpCall& call, const std::string& request_id) {
   return usable ? call.id.For(request_id) : call.id;
 }
 
+// Ends the prompts that refer to a call with several choices, and not to one of its choices.
+void NoteWholeCall(const GatewayParts& parts, const Caller& caller, const v1::GenerateRequest& call,
+                   const absl::Status& status, absl::Duration retry_after = {}) {
+  v1::GenerateRequest whole;  // has no workflow, because the trace has the choices
+  whole.set_request_id(call.request_id());
+  whole.set_cache_salt(call.cache_salt());
+  parts.admission.NoteRefused(caller, whole, status, retry_after);
+}
+
 // The names of a call that did not become requests.
 struct CallNames {
   // Has the call's request_id, cache_salt, workflow and agent, as far as it names them.
@@ -59,6 +71,7 @@ void Refuse(const GatewayParts& parts, const HttpCall& call, const CallNames& na
             absl::Duration retry_after = {}) {
   const std::string& id = names.request.request_id();
   const size_t choices = id.empty() ? 1 : names.choices;
+  if (choices > 1) NoteWholeCall(parts, call.caller, names.request, status, retry_after);
   for (size_t i = 0; i < choices; ++i) {
     v1::GenerateRequest choice = names.request;
     choice.set_request_id(ChoiceId(id, i, choices));
@@ -68,16 +81,17 @@ void Refuse(const GatewayParts& parts, const HttpCall& call, const CallNames& na
   call.reply->Send(ErrorResponse(AnswerId(call, id), status, retry_after));
 }
 
-// Returns the number of choices that a body asks for, or 1 if it asks for too many.
+// Returns the number of choices that a body asks for, or the most if it asks for more.
 size_t ChoicesIn(const Json& body) {
   size_t choices = 1;
   if (const auto n = body.find("n"); n != body.end()) {
-    choices = static_cast<size_t>(AsInteger(*n, 1, kMaxSamples).value_or(1));
+    choices = static_cast<size_t>(AsInteger(*n, 1, std::numeric_limits<int64_t>::max()).value_or(1));
+    choices = std::min(choices, kMaxChoices);
   }
   const auto prompt = body.find("prompt");
   const bool has_list = prompt != body.end() && prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
   if (has_list) choices *= prompt->size();
-  return choices <= kMaxChoices ? choices : 1;
+  return std::min(choices, kMaxChoices);
 }
 
 // `body` may have any content.
@@ -108,9 +122,8 @@ CallNames NamesOf(const GatewayParts& parts, const HttpCall& call) {
 // down or the caller has no quota left.
 void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvocable<void()> read) {
   if (const auto why = parts.admission.RefusalFor(call->caller)) {
-    // Prompts may wait for the request that a refused body names. Only a short body is read.
-    const bool reads = ClientAdmission::IsShort(call->request.body.size());
-    return Refuse(parts, *call, reads ? NamesOf(parts, *call) : CallNames(), why->status, why->retry_after);
+    // Prompts may wait for the request that a refused body names.
+    read = [parts, call, why] { Refuse(parts, *call, NamesOf(parts, *call), why->status, why->retry_after); };
   }
   auto unless_gone = [parts, call, read = std::move(read)]() mutable {
     // A long body may have waited for a thread. Its client may have left since then.
@@ -188,9 +201,15 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, cons
                const std::string& id, const std::shared_ptr<CompletionAnswer>& answer) {
   const size_t submitted = SubmitChoices(parts, completion, context, id, answer);
   const CompletionAnswer::Failure failure = answer->failure();
+  const bool has_id = !completion.requests.front().request_id().empty();
+  if (const size_t choices = completion.choices(); has_id && choices > 1) {
+    NoteWholeCall(
+        parts, context.caller, completion.requests.front(),
+        absl::NotFoundError(StrCat("'", id, "' has ", choices, " choices: expected one of '", ChoiceId(id, 0, choices),
+                                   "' to '", ChoiceId(id, choices - 1, choices), "'")));
+  }
   if (failure.status.ok()) return;
   // Prompts may wait for the other choices. A call without an id is in the trace once.
-  const bool has_id = !completion.requests.front().request_id().empty();
   for (size_t i = submitted; i < (has_id ? completion.choices() : size_t{1}); ++i) {
     v1::GenerateRequest names = completion.requests[i / static_cast<size_t>(completion.samples)];
     names.set_request_id(has_id ? completion.IdOf(id, i) : "");

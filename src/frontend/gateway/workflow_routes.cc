@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "frontend/request_reader.h"
 #include "rpc/proto_json.h"
 
 namespace baton {
@@ -16,8 +17,11 @@ absl::StatusOr<int32_t> Cancel(const GatewayParts& parts, const HttpCall& call) 
   if (!request.workflow().empty()) {
     return absl::InvalidArgumentError("workflow: expected only the name in the path, got one in the body too");
   }
-  return parts.router.CancelWorkflow(NameInPath(call.request.path, kWorkflowPath),
-                                     CacheDomainOf(*call.caller, request.cache_salt()));
+  v1::GenerateRequest names;
+  names.set_workflow(NameInPath(call.request.path, kWorkflowPath));
+  names.set_cache_salt(request.cache_salt());
+  RETURN_IF_ERROR(CheckNames(names));
+  return parts.router.CancelWorkflow(names.workflow(), CacheDomainOf(*call.caller, names.cache_salt()));
 }
 
 }  // namespace

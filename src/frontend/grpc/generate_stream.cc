@@ -30,6 +30,8 @@ std::shared_ptr<GenerateStream> GenerateStream::Make(grpc::CallbackServerContext
 void GenerateStream::SetId(const RequestId& id) {
   const std::lock_guard lock(mutex_);
   id_ = unsent_id_ = id;
+  context_->AddInitialMetadata("x-request-id", id);
+  StartSendInitialMetadata();
 }
 
 void GenerateStream::Refuse(const absl::Status& status, absl::Duration retry_after) {

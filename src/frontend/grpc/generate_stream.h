@@ -19,7 +19,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, 
  public:
   static std::shared_ptr<GenerateStream> Make(grpc::CallbackServerContext* context, Router* router);
 
-  // The first message carries this id.
+  // The initial metadata and the first message carry this id.
   void SetId(const RequestId& id) override;
   RequestHandle& handle() override { return handle_; }
   void Refuse(const absl::Status& status, absl::Duration retry_after) override;

@@ -64,9 +64,8 @@ void InferenceService::Accept(grpc::CallbackServerContext& context, std::string_
   if (!caller.ok()) return admission_.Refuse(*sink, caller.status());
   const auto why = admission_.RefusalFor(*caller);
   Message message;
-  // Prompts may wait for the request that a refused message names. Only a short message is read.
-  const bool reads = !why || ClientAdmission::IsShort(bytes.Length());
-  const absl::Status parsed = reads ? Parse(bytes, message) : absl::OkStatus();
+  // Prompts may wait for the request that a refused message names.
+  const absl::Status parsed = Parse(bytes, message);
   if (why) return admission_.Refuse(*sink, *caller, AsGenerate(std::move(message)), why->status, why->retry_after);
   if (!parsed.ok()) return admission_.Refuse(*sink, parsed);
   auto request = std::make_shared<v1::GenerateRequest>(AsGenerate(std::move(message)));
@@ -153,6 +152,10 @@ grpc::ServerUnaryReactor* InferenceService::CancelWorkflow(grpc::CallbackServerC
                                                            v1::CancelWorkflowResponse* response) {
   const absl::StatusOr<Caller> caller = CallerOf(*context, "CancelWorkflow");
   if (!caller.ok()) return Finished(context, caller.status());
+  v1::GenerateRequest names;
+  names.set_workflow(request->workflow());
+  names.set_cache_salt(request->cache_salt());
+  if (absl::Status status = CheckNames(names); !status.ok()) return Finished(context, status);
   const auto cancelled = router_.CancelWorkflow(request->workflow(), CacheDomainOf(**caller, request->cache_salt()));
   if (cancelled.ok()) response->set_cancelled_requests(*cancelled);
   return Finished(context, cancelled.status());

@@ -33,6 +33,7 @@ void PutOutputCall::OnReadDone(bool ok) {
     return FinishOnce(began ? absl::OkStatus() : absl::InvalidArgumentError("request_id: the stream has no message"));
   }
   v1::PutOutputRequest message;
+  const bool begins = !writer_.began();
   absl::Status status = Parse(message_, message);
   if (!status.ok()) {
     writer_.End(status);
@@ -48,6 +49,10 @@ void PutOutputCall::OnReadDone(bool ok) {
   {
     const std::lock_guard lock(mutex_);
     if (finished_) return;
+    if (begins) {
+      context_->AddInitialMetadata("x-request-id", message.request_id());
+      StartSendInitialMetadata();
+    }
   }
   message_.Clear();
   StartRead(&message_);

@@ -225,6 +225,10 @@ TEST_CASE("A malformed value over gRPC is refused, and ends the prompts that wai
   const std::string mib(1 << 20, 'a');
   v1::PutOutputRequest more;
   more.set_text("a");
+  v1::PutOutputRequest limited, unlimited = ValueNamed("v");
+  limited.mutable_workflow_limits()->set_deadline_ms(5);
+  unlimited.clear_workflow();
+  unlimited.mutable_workflow_limits()->set_deadline_ms(5);
   const std::pair<std::vector<v1::PutOutputRequest>, std::string> cases[] = {
       {{}, "INVALID_ARGUMENT: request_id: the stream has no message"},
       {{unnamed}, "INVALID_ARGUMENT: request_id: is empty, expected an id"},
@@ -236,6 +240,8 @@ TEST_CASE("A malformed value over gRPC is refused, and ends the prompts that wai
       {{wrong}, "INVALID_ARGUMENT: token_ids[0]: expected [0, "},
       {{bare}, "INVALID_ARGUMENT: token_ids: requires `model`"},
       {{ValueNamed("v"), ValueNamed("v")}, "INVALID_ARGUMENT: request_id: expected in the first message only"},
+      {{ValueNamed("v"), limited}, "INVALID_ARGUMENT: workflow_limits: expected in the first message only"},
+      {{unlimited}, "INVALID_ARGUMENT: workflow_limits: requires a workflow"},
       {{ValueNamed("v", mib), more}, "INVALID_ARGUMENT: text: 1048577 bytes, limit 1048576"},
       {{ValueNamed("v", mib + "a")}, "INVALID_ARGUMENT: text: 1048577 bytes, limit 1048576 for one value"},
   };

@@ -48,6 +48,20 @@ TraceContext TraceOverGrpc(Cluster& c, const std::vector<std::string>& tracepare
   return *ParseTraceparent(received);
 }
 
+TEST_CASE("A router sends the id of a call as soon as it has the request") {
+  Cluster c;
+  grpc::ClientContext context;
+  const auto reader = c.stub->Generate(&context, Call::Request("r", "hello"));
+  reader->WaitForInitialMetadata();  // no worker has answered yet
+  const auto id = context.GetServerInitialMetadata().find("x-request-id");
+  REQUIRE(id != context.GetServerInitialMetadata().end());
+  CHECK(std::string(id->second.data(), id->second.size()) == "r");
+  context.TryCancel();
+  v1::GenerateResponse response;
+  while (reader->Read(&response)) continue;
+  CHECK(reader->Finish().error_code() == grpc::StatusCode::CANCELLED);
+}
+
 void CheckJoined(const TraceContext& span) {
   CHECK(span.trace_id == kTrace);
   CHECK(span.span_id != kSpan);

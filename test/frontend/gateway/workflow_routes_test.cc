@@ -59,6 +59,7 @@ TEST_CASE("DELETE of a workflow refuses wrong calls by name") {
   refused("/v1/workflows/w", R"({"cache_salt": "\ud800"})", 400, "");
   refused("/v1/workflows/w", R"({"workflow": "v"})", 400, "workflow: expected only the name in the path");
   refused("/v1/workflows/w", R"({"all": true})", 400, "all");
+  refused("/v1/workflows/" + std::string(129, 'w'), "", 400, "workflow: 129 bytes, limit 128");
   CHECK(Delete(c, "/v1/workflows/%FF%00").body == R"({"cancelled_requests":0})");
   HttpClient client(c.node->http()->address());
   client.Post("/v1/workflows/w", "{}");
