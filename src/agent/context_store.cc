@@ -3,10 +3,17 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "agent/scoped_id.h"
 #include "base/check.h"
 #include "base/status.h"
 
 namespace baton {
+
+namespace {
+
+std::string OwnerOf(const ContextKey& key) { return baton::OwnerOf(ScopedId(key.cache_domain, key.id)); }
+
+}  // namespace
 
 absl::Status ContextStore::Check(const ContextKey& key, const Context& context, const std::string& model) const {
   if (context.model == model) return absl::OkStatus();
@@ -30,10 +37,12 @@ absl::StatusOr<ContextStore::View> ContextStore::BeginAppend(const ContextKey& k
   auto found = contexts_.find(key);
   if (found == contexts_.end()) {
     if (length.value_or(0) > 0) return NotFound(key);
-    if (size() >= limits_.contexts) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("context_id: this router keeps ", size(), " contexts, limit ", limits_.contexts));
+    if (!owned_.HasRoom(OwnerOf(key), 1)) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "context_id: this router keeps ", size(), " contexts, ", owned_.Of(OwnerOf(key)),
+          " of them of this tenant, limit ", limits_.contexts, "; a tenant may have as many as remain for others"));
     }
+    owned_.Add(OwnerOf(key), 1);
     found = contexts_.try_emplace(key).first;
     found->second.model = model;
   } else {
@@ -66,13 +75,13 @@ absl::Status ContextStore::Complete(const ContextKey& key, std::span<const Token
         "context_length: expected ", context.tokens.size(), " (the length of context '", key.id, "'), got ",
         context.begin, "; the context continues there with other tokens than this call appends"));
   }
-  const int64_t tokens = tokens_ + std::ssize(fresh);
-  if (tokens > limits_.tokens) {
-    return absl::ResourceExhaustedError(absl::StrCat("context_id: the contexts of this router have ", tokens_,
-                                                     " tokens, limit ", limits_.tokens, "; this call adds ",
-                                                     fresh.size()));
+  if (!tokens_.HasRoom(OwnerOf(key), std::ssize(fresh))) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("context_id: the contexts of this router have ", tokens(), " tokens, ", tokens_.Of(OwnerOf(key)),
+                     " of them of this tenant, limit ", limits_.tokens, "; this call adds ", fresh.size(),
+                     ", and a tenant may have as many as remain for others"));
   }
-  tokens_ = tokens;
+  tokens_.Add(OwnerOf(key), std::ssize(fresh));
   context.added.assign(fresh.begin(), fresh.end());
   return absl::OkStatus();
 }
@@ -83,7 +92,7 @@ void ContextStore::EndAppend(const ContextKey& key, const WorkerAddress& holder,
   context.appending = false;
   const std::vector<TokenId> added = std::exchange(context.added, {});
   if (holder.empty()) {
-    tokens_ -= std::ssize(added);
+    tokens_.Add(OwnerOf(key), -std::ssize(added));
   } else {
     context.tokens.reserve(context.tokens.size() + added.size());
     context.tokens.insert(context.tokens.end(), added.begin(), added.end());
@@ -123,7 +132,8 @@ void ContextStore::End(const ContextKey& key, const WorkerAddress& holder, absl:
 
 void ContextStore::Forget(const ContextKey& key) {
   const auto found = contexts_.find(key);
-  tokens_ -= std::ssize(found->second.tokens);
+  tokens_.Add(OwnerOf(key), -std::ssize(found->second.tokens));
+  owned_.Add(OwnerOf(key), -1);
   contexts_.erase(found);
 }
 
@@ -140,18 +150,19 @@ void ContextStore::Tick(absl::Time now) {
 }
 
 void ContextStore::CheckInvariants() const {
-  int64_t tokens = 0;
+  Shares owned(limits_.contexts), tokens(limits_.tokens);
   size_t unused = 0;
   for (const auto& [key, context] : contexts_) {
-    tokens += std::ssize(context.tokens) + std::ssize(context.added);
+    owned.Add(OwnerOf(key), 1);
+    tokens.Add(OwnerOf(key), std::ssize(context.tokens) + std::ssize(context.added));
     unused += context.calls == 0;
     BATON_CHECK((context.calls == 0) == expiries_.contains({context.expires, key}), key.id);
     BATON_CHECK(context.appending || context.added.empty(), key.id);
     BATON_CHECK(!context.appending || context.calls > 0, key.id);
     BATON_CHECK(context.calls > 0 || !context.tokens.empty(), key.id);
   }
-  BATON_CHECK(tokens == tokens_ && unused == expiries_.size(), "the counts of contexts are wrong");
-  BATON_CHECK(tokens_ <= limits_.tokens && size() <= limits_.contexts, "too many contexts");
+  BATON_CHECK(owned == owned_ && tokens == tokens_ && unused == expiries_.size(), "the counts of contexts are wrong");
+  BATON_CHECK(tokens_.total() <= limits_.tokens && size() <= limits_.contexts, "too many contexts");
 }
 
 }  // namespace baton

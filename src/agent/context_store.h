@@ -18,15 +18,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "agent/shares.h"
 #include "base/ids.h"
 
 namespace baton {
 
 struct ContextLimits {
   absl::Duration lease = absl::Seconds(60);  // a context is deleted this long after its last use
-  int64_t contexts = 16384;
-  // Upper bound on the tokens of all contexts together; they take 64 MiB.
-  int64_t tokens = int64_t{16} << 20;
+  // Upper bounds on the contexts, and on their tokens, which take 128 MiB. Each owner has a share
+  // (agent/shares.h).
+  int64_t contexts = 32768;
+  int64_t tokens = int64_t{32} << 20;
 };
 
 // The name of a context within a cache domain.
@@ -44,7 +46,7 @@ struct ContextKey {
 // use it. One call at a time appends to a context.
 class ContextStore {
  public:
-  explicit ContextStore(ContextLimits limits) : limits_(limits) {}
+  explicit ContextStore(ContextLimits limits) : limits_(limits), owned_(limits.contexts), tokens_(limits.tokens) {}
 
   // The state of a context, as a call receives it.
   struct View {
@@ -65,7 +67,7 @@ class ContextStore {
   // - FAILED_PRECONDITION: the context has another model, or fewer tokens than `length`. The
   //   message names both values.
   // - NOT_FOUND: `length` is positive, and the context does not exist.
-  // - RESOURCE_EXHAUSTED: there are too many contexts.
+  // - RESOURCE_EXHAUSTED: there are too many contexts, or the owner has too many.
   absl::StatusOr<View> BeginAppend(const ContextKey& key, const std::string& model, std::optional<int64_t> length,
                                    absl::Time now);
   // Sets the call's complete prompt, which begins with the tokens of BeginAppend's View. REQUIRES:
@@ -74,7 +76,7 @@ class ContextStore {
   // Errors:
   // - FAILED_PRECONDITION: the call's `length` is less than the context's, and the context does not
   //   continue with the call's tokens.
-  // - RESOURCE_EXHAUSTED: the contexts have too many tokens.
+  // - RESOURCE_EXHAUSTED: the contexts have too many tokens, or those of the owner have.
   absl::Status Complete(const ContextKey& key, std::span<const TokenId> prompt);
   // Ends a call of BeginAppend. `holder` is the configured address of the prefill worker that
   // computed the prompt. The context then includes the call's tokens. An empty `holder` states that
@@ -101,7 +103,7 @@ class ContextStore {
 
   absl::Duration lease() const { return limits_.lease; }
   int64_t size() const { return static_cast<int64_t>(contexts_.size()); }
-  int64_t tokens() const { return tokens_; }
+  int64_t tokens() const { return tokens_.total(); }
   void CheckInvariants() const;
 
  private:
@@ -126,7 +128,8 @@ class ContextStore {
   const ContextLimits limits_;
   absl::flat_hash_map<ContextKey, Context> contexts_;
   std::set<std::pair<absl::Time, ContextKey>> expiries_;  // contexts that no call uses
-  int64_t tokens_ = 0;                                    // with all tokens in `added`
+  Shares owned_;                                          // contexts
+  Shares tokens_;                                         // with all tokens in `added`
 };
 
 }  // namespace baton

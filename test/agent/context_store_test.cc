@@ -20,7 +20,7 @@ const ContextKey kKey{"tenant", "c"};
 // A store whose calls end as soon as they have begun.
 struct World {
   ManualClock clock;
-  ContextStore store{{.contexts = 3, .tokens = 100}};
+  ContextStore store{{.contexts = 6, .tokens = 200}};
 
   // Returns the whole prompt, or the error of a refused call.
   absl::StatusOr<std::vector<TokenId>> Append(const std::vector<TokenId>& tokens, std::optional<int64_t> length = {},
@@ -147,18 +147,20 @@ TEST_CASE("ContextStore names the last holder until that worker is lost") {
   CHECK(w.store.BeginRead(kKey, "m", {}, w.clock.Now())->holder.empty());
 }
 
-TEST_CASE("ContextStore bounds contexts and tokens, including those being appended") {
+TEST_CASE("ContextStore shares contexts and tokens, including those being appended") {
   World w;
   REQUIRE(w.Append(Tokens(0, 60), 0).ok());
   CHECK(w.Append(Tokens(60, 41), 60).status() ==
         absl::ResourceExhaustedError(
-            "context_id: the contexts of this router have 60 tokens, limit 100; this call adds 41"));
+            "context_id: the contexts of this router have 60 tokens, 60 of them of this tenant, limit 200; this call "
+            "adds 41, and a tenant may have as many as remain for others"));
   REQUIRE(w.store.BeginAppend({"", "d"}, "m", {}, w.clock.Now()).ok());
   REQUIRE(w.store.Complete({"", "d"}, Tokens(0, 40)).ok());
-  CHECK(absl::IsResourceExhausted(w.Append(Tokens(60, 1), 60).status()));
+  CHECK(absl::IsResourceExhausted(w.Append(Tokens(60, 40), 60).status()));
   REQUIRE(w.store.BeginAppend({"", "e"}, "m", {}, w.clock.Now()).ok());
   CHECK(w.Append({}, 0, "p", {"", "f"}).status() ==
-        absl::ResourceExhaustedError("context_id: this router keeps 3 contexts, limit 3"));
+        absl::ResourceExhaustedError("context_id: this router keeps 3 contexts, 2 of them of this tenant, limit 6; a "
+                                     "tenant may have as many as remain for others"));
   w.store.EndAppend({"", "d"}, "", w.clock.Now());
   w.store.EndAppend({"", "e"}, "", w.clock.Now());
   CHECK(w.Append(Tokens(60, 40), 60).ok());
