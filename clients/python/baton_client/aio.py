@@ -16,7 +16,7 @@ from .errors import BatonError, from_rpc
 from .messages import MESSAGES
 from .prompts import Announced, Message, Options, Part, Sampling
 from .task_watch import TaskWatch
-from .values import AsyncContent, AsyncValue, Parts, check
+from .values import AsyncContent, AsyncValue, Parts
 
 
 class AsyncRun:
@@ -156,14 +156,14 @@ class AsyncWorkflow:
         asynchronous one, of either, which is sent as it comes. A thread waits for each part of an
         ordinary iterator. If the content raises an exception, the value fails, and the requests
         that need it receive the text of the exception. `options` may set cache_salt, timeout and
-        model.
+        model. An iterator of TokenIds needs the model in these options, because the workflow's
+        model does not apply to it.
 
-        Raises TypeError if the content is of another type. AsyncValue.result() raises all other
-        errors. REQUIRES: an event loop runs."""
-        check(content)
+        Raises TypeError or ValueError if the content is of another type or a name cannot be sent.
+        AsyncValue.result() raises all other errors. REQUIRES: an event loop runs."""
         merged = self._options.merge(options)
-        parts = Parts(self.id, agent, merged)
-        value = self._client._put(parts, content, merged.timeout)
+        parts = Parts(self.id, agent, content, merged, options or Options())
+        value = self._client._put(parts, merged.timeout)
         self._runs.add(value)
         return value
 
@@ -271,17 +271,20 @@ class AsyncClient:
         return results.read_models(await self._call(self._stub.list_models, MESSAGES["ListModelsRequest"](), None))
 
     def _start(self, request: Any, timeout: float | None) -> AsyncRun:
-        run = AsyncRun(self._stub.generate(request, timeout=deadline(timeout), metadata=self._metadata), request.request_id)
-        self._readers.add(run._reader)
-        run._reader.add_done_callback(self._readers.discard)
+        call = self._stub.generate(request, timeout=deadline(timeout), metadata=self._metadata)
+        run = AsyncRun(call, request.request_id)
+        self._keep(run._reader)
         return run
 
-    def _put(self, parts: Parts, content: AsyncContent, timeout: float | None) -> AsyncValue:
-        call = self._stub.put_output(parts.all_async(content), timeout=deadline(timeout), metadata=self._metadata)
+    def _put(self, parts: Parts, timeout: float | None) -> AsyncValue:
+        call = self._stub.put_output(parts.all_async(), timeout=deadline(timeout), metadata=self._metadata)
         value = AsyncValue(call, parts)
-        self._readers.add(value._reader)
-        value._reader.add_done_callback(self._readers.discard)
+        self._keep(value._reader)
         return value
+
+    def _keep(self, reader: asyncio.Task[None]) -> None:
+        self._readers.add(reader)
+        reader.add_done_callback(self._readers.discard)
 
     async def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
         try:

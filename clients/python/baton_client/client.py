@@ -16,7 +16,7 @@ from .connection import CHANNEL_OPTIONS, Stub, call_metadata, credentials, deadl
 from .errors import BatonError, from_rpc
 from .messages import MESSAGES
 from .prompts import Announced, Message, Options, Part, Sampling
-from .values import Content, Parts, Value, check
+from .values import Content, Parts, Value
 
 
 class Run:
@@ -172,13 +172,14 @@ class Workflow:
         `content` is a text, TokenIds of the model that the options name, or an iterator of either,
         which is sent as it comes. If the content raises an exception, the value fails, and the
         requests that need it receive the text of the exception. `options` may set cache_salt,
-        timeout and model.
+        timeout and model. An iterator of TokenIds needs the model in these options, because the
+        workflow's model does not apply to it.
 
-        Raises TypeError if the content is of another type. Value.result() raises other errors."""
-        check(content)
+        Raises TypeError or ValueError if the content is of another type or a name cannot be sent.
+        Value.result() raises all other errors."""
         merged = self._options.merge(options)
-        parts = Parts(self.id, agent, merged)
-        value = self._client._put(parts, content, merged.timeout)
+        parts = Parts(self.id, agent, content, merged, options or Options())
+        value = self._client._put(parts, merged.timeout)
         with self._lock:
             self._runs.add(value)
         return value
@@ -289,10 +290,11 @@ class Client:
         return results.read_models(self._call(self._stub.list_models, MESSAGES["ListModelsRequest"](), None))
 
     def _start(self, request: Any, timeout: float | None) -> Run:
-        return Run(self._stub.generate(request, timeout=deadline(timeout), metadata=self._metadata), request.request_id)
+        call = self._stub.generate(request, timeout=deadline(timeout), metadata=self._metadata)
+        return Run(call, request.request_id)
 
-    def _put(self, parts: Parts, content: Content, timeout: float | None) -> Value:
-        call = self._stub.put_output.future(parts.all(content), timeout=deadline(timeout), metadata=self._metadata)
+    def _put(self, parts: Parts, timeout: float | None) -> Value:
+        call = self._stub.put_output.future(parts.all(), timeout=deadline(timeout), metadata=self._metadata)
         return Value(call, parts)
 
     def _call(self, method: Any, request: Any, timeout: float | None) -> Any:

@@ -20,73 +20,75 @@ AsyncContent = Union[Content, AsyncIterable[Union[str, TokenIds]]]
 
 
 class Parts:
-    """Makes the messages of one value."""
+    """Makes the messages of one value.
 
-    def __init__(self, workflow: str, agent: str | Announced, options: Options):
+    Raises TypeError for a content that is certainly wrong, such as bytes, and ValueError for names
+    that cannot be sent. A part that is wrong makes the value fail."""
+
+    def __init__(self, workflow: str, agent: str | Announced, content: AsyncContent, options: Options, own: Options):
+        """`own` are the options of the value without those of its workflow."""
+        if not isinstance(content, (str, TokenIds, Iterable, AsyncIterable)) or isinstance(content, (bytes, bytearray)):
+            raise TypeError(f"a value has texts or TokenIds, not {type(content).__name__}")
+        self._content = content
         name = agent.agent if isinstance(agent, Announced) else agent
         self.id = agent.id if isinstance(agent, Announced) else draw_id(name or "value")
-        self._names: dict[str, str] = {"request_id": self.id, "workflow": workflow, "agent": name,
-                                       "cache_salt": options.cache_salt or ""}
-        self._model = options.model
+        # A message without content, which is sent before the content has a part. From then on, the
+        # server ends the prompts that wait for the value together with it.
+        self.first = MESSAGES["PutOutputRequest"](request_id=self.id, workflow=workflow, agent=name,
+                                                  cache_salt=options.cache_salt)
+        # A value with a model has token ids only. It is not known yet whether an iterator has them,
+        # so the workflow's model does not apply to it.
+        if not isinstance(content, str):
+            self.first.model = (options if isinstance(content, TokenIds) else own).model or ""
         # Why the content ended early.
         self.cause: Exception | None = None
 
-    def message(self, part: str | TokenIds) -> Any:
-        """Returns the message of a part. The first message also has the names.
-
-        After an exception, the next message has them."""
-        names = self._names
-        if isinstance(part, str):
-            message = MESSAGES["PutOutputRequest"](text=part, **names)
-        elif not isinstance(part, TokenIds):
-            raise TypeError(f"a value has texts or TokenIds, not {type(part).__name__}")
-        elif names and not self._model:
-            raise ValueError("token ids need the name of their model (Options.model)")
-        else:
-            model = {"model": self._model} if names else {}
-            message = MESSAGES["PutOutputRequest"](token_ids=part.ids, **names, **model)
-        self._names = {}
-        return message
-
-    def last(self) -> Iterator[Any]:
-        """Yields the message after the last part, if one is needed."""
-        if self.cause is not None:
-            names, self._names = self._names, {}
-            yield MESSAGES["PutOutputRequest"](error=self.reason(), **names)
-        elif self._names:  # a value without parts is empty
-            yield self.message("")
-
     def reason(self) -> str:
-        # The server accepts 1,024 bytes.
-        return f"{type(self.cause).__name__}: {self.cause}".encode()[:1024].decode(errors="ignore")
+        # The server accepts 1,024 bytes. The text of an exception may have lone surrogates.
+        text = f"{type(self.cause).__name__}: {self.cause}".encode(errors="backslashreplace")
+        return text[:1024].decode(errors="ignore")
 
     def check(self) -> None:
         """Raises BatonError if the content raised an exception."""
         if self.cause is not None:
             raise BatonError(grpc.StatusCode.ABORTED, self.reason()) from self.cause
 
-    def all(self, content: Content) -> Iterator[Any]:
-        """Yields all messages. If the content raises an exception, the value fails."""
+    def all(self) -> Iterator[Any]:
+        """Yields all messages. REQUIRES: the content is not asynchronous."""
+        content = cast(Content, self._content)
+        yield self.first
         try:
             for part in (content,) if isinstance(content, (str, TokenIds)) else content:
-                yield self.message(part)
+                yield self._message(part)
         except Exception as error:
-            self.cause = error
-        yield from self.last()
+            yield self._failure(error)
 
-    async def all_async(self, content: AsyncContent) -> AsyncIterator[Any]:
-        """As all(), also for a content that is produced asynchronously."""
-        if isinstance(content, (str, Sequence, TokenIds)):
-            for message in self.all(content):
+    async def all_async(self) -> AsyncIterator[Any]:
+        """Yields all messages. A thread waits for each part of an ordinary iterator."""
+        if isinstance(self._content, (str, TokenIds, Sequence)):
+            for message in self.all():
                 yield message
             return
+        yield self.first
+        parts = self._content if isinstance(self._content, AsyncIterable) else in_thread(self._content)
         try:
-            async for part in content if isinstance(content, AsyncIterable) else in_thread(content):
-                yield self.message(part)
+            async for part in parts:
+                yield self._message(part)
         except Exception as error:
-            self.cause = error
-        for message in self.last():
-            yield message
+            yield self._failure(error)
+
+    def _message(self, part: str | TokenIds) -> Any:
+        if isinstance(part, str):
+            return MESSAGES["PutOutputRequest"](text=part)
+        if not isinstance(part, TokenIds):
+            raise TypeError(f"a value has texts or TokenIds, not {type(part).__name__}")
+        if not self.first.model:
+            raise ValueError("token ids need the name of their model (Options.model of the value)")
+        return MESSAGES["PutOutputRequest"](token_ids=part.ids)
+
+    def _failure(self, cause: Exception) -> Any:
+        self.cause = cause
+        return MESSAGES["PutOutputRequest"](error=self.reason())
 
 
 async def in_thread(content: Iterable[str | TokenIds]) -> AsyncIterator[str | TokenIds]:
@@ -94,13 +96,6 @@ async def in_thread(content: Iterable[str | TokenIds]) -> AsyncIterator[str | To
     parts, end = iter(content), object()
     while (part := await asyncio.to_thread(next, parts, end)) is not end:
         yield cast(Union[str, TokenIds], part)
-
-
-def check(content: Any) -> None:
-    """Raises TypeError at the call for a content that is certainly wrong, such as bytes."""
-    iterable = isinstance(content, (Iterable, AsyncIterable)) and not isinstance(content, (bytes, bytearray))
-    if not isinstance(content, (str, TokenIds)) and not iterable:
-        raise TypeError(f"a value has texts or TokenIds, not {type(content).__name__}")
 
 
 class Value:

@@ -3,8 +3,8 @@
 import asyncio
 import gc
 import http.client
-import inspect
 import json
+import threading
 import unittest
 import urllib.error
 import urllib.request
@@ -13,15 +13,11 @@ import weakref
 import grpc
 from baton_client import AsyncClient, BatonError, Client, Options, Sampling
 from baton_client.messages import MESSAGES
-from serving import Server
+from serving import Server, settled
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
 # Uses up the context length of the model.
 LONG = Sampling(temperature=0, repetition_penalty=1, ignore_eos=True)
-
-
-async def settled(value):
-    return await value if inspect.isawaitable(value) else value
 
 
 class ControlTest(unittest.IsolatedAsyncioTestCase):
@@ -217,6 +213,25 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
         await self.await_requests(flow, 1)
         self.assertEqual(await self.async_client.attach(flow.id).cancel_all(), 1)
         self.assertEqual((await self.error_of(value.result)).message, "its workflow was cancelled")
+
+    async def test_a_value_without_a_part_ends_with_its_workflow(self):
+        never = threading.Event()
+        self.addCleanup(never.set)
+
+        def endless():
+            never.wait()
+            yield "never"
+
+        for client in self.clients():
+            flow = client.workflow("w")
+            value = flow.value("tool", endless())
+            # A run that does not end with the value fails at its deadline.
+            reader = client.workflow("reader", Options(timeout=20)).agent("a", "Read ", value, sampling=GREEDY)
+            while not reader.over and not await settled(client.attach(flow.id).cancel_all()):
+                await asyncio.sleep(0.01)
+            root = (await self.error_of(reader.result)).root
+            self.assertEqual((root.request_id, root.code, root.message),
+                             (value.id, grpc.StatusCode.CANCELLED, "its workflow was cancelled"))
 
     async def test_the_deadline_of_a_workflow_ends_its_runs(self):
         for client in self.clients():

@@ -1,5 +1,6 @@
 """A real `baton serve` for tests, on free ports. Its model is the tiny one by default."""
 
+import inspect
 import json
 import os
 import pathlib
@@ -80,6 +81,15 @@ def post(server, path, body, headers=None):
     except urllib.error.HTTPError as error:
         with error:
             return error.code
+
+
+async def settled(value):
+    """Returns a result of Client as it is, and awaits one of AsyncClient."""
+    return await value if inspect.isawaitable(value) else value
+
+
+async def close(client):
+    await settled(client.close())
 
 
 def start(role, *flags, **until):

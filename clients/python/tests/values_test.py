@@ -109,6 +109,31 @@ class ValuesTest(unittest.TestCase):
         self.assertEqual((root.request_id, root.agent, root.message), (place.id, "tool", "OSError: the tool died"))
         self.assert_same_prompt(partial, "x", "half")
 
+    def test_the_reason_of_a_failure_is_text_of_at_most_1024_bytes(self):
+        for message, reason in (("\udcff", "OSError: \\udcff"), ("\u6f22" * 1000, "OSError: " + "\u6f22" * 338),
+                                ("\udcff" * 1000, ("OSError: " + "\\udcff" * 1000)[:1024])):
+            def words():
+                raise OSError(message)
+                yield
+
+            value = self.flow.value("tool", words())
+            error = self.error_of(value)
+            self.assertEqual((error.code, error.message), (grpc.StatusCode.ABORTED, reason))
+            self.assertEqual(self.error_of(self.flow.agent("a", "x", value)).root.message, reason)
+
+    def test_the_workflows_model_does_not_make_a_value_token_ids(self):
+        flow = self.client.workflow("w", Options(model="tiny_llama3_bf16"))
+        for content in ("text", iter(["te", "xt"])):
+            self.assert_same_prompt(flow.agent("a", "x", flow.value("tool", content), sampling=GREEDY), "x", "text")
+        self.assert_same_prompt(flow.agent("a", "x", flow.value("tool", TokenIds([72])), sampling=GREEDY), "x",
+                                TokenIds([72]))
+        value = flow.value("tool", iter([TokenIds([72])]))
+        self.assertIn("Options.model of the value", self.error_of(value).message)
+
+    def test_names_that_cannot_be_sent_are_refused_at_the_call(self):
+        with self.assertRaises(ValueError):
+            self.flow.value("\udcff", "x")
+
     def test_cancelling_a_value_or_its_workflow_breaks_it_off(self):
         never = threading.Event()
         self.addCleanup(never.set)
@@ -236,6 +261,16 @@ class AsyncValuesTest(unittest.IsolatedAsyncioTestCase):
         await value.result()
         plain = await self.flow.agent("a", "The tool.", sampling=GREEDY).result()
         self.assertEqual((await run.result()).token_ids, plain.token_ids)
+
+    async def test_the_reason_of_a_failure_may_have_lone_surrogates(self):
+        async def words():
+            raise OSError("\udcff")
+            yield
+
+        value = self.flow.value("tool", words())
+        self.assertEqual((await self.error_of(value)).message, "OSError: \\udcff")
+        run = self.flow.agent("a", "x", value)
+        self.assertEqual((await self.error_of(run)).root.message, "OSError: \\udcff")
 
     async def test_a_value_that_raises_or_is_cancelled_fails(self):
         async def words():
