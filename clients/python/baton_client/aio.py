@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from . import building, results
+from .calls import AsyncCalls
 from .connection import CHANNEL_OPTIONS, Stub, call_metadata, credentials, deadline
 from .errors import BatonError, from_rpc
 from .messages import MESSAGES
@@ -232,6 +233,7 @@ class AsyncClient:
                          else grpc.aio.secure_channel(address, secure, CHANNEL_OPTIONS))
         self._stub = Stub(self._channel)
         self._metadata = call_metadata(api_key)
+        self._calls = AsyncCalls(self._stub.put_output, self._metadata)
         # asyncio itself keeps no reference to a task.
         self._readers: set[asyncio.Task[None]] = set()
 
@@ -246,6 +248,7 @@ class AsyncClient:
 
         It also cancels a run whose end has not arrived yet. A caller that needs the result must
         await result() first."""
+        await self._calls.close()
         await self._channel.close()
 
     def workflow(self, name: str, options: Options = Options(), *, deadline: float | None = None,
@@ -272,12 +275,14 @@ class AsyncClient:
 
     def _start(self, request: Any, timeout: float | None) -> AsyncRun:
         call = self._stub.generate(request, timeout=deadline(timeout), metadata=self._metadata)
+        self._calls.watch(call, request)
         run = AsyncRun(call, request.request_id)
         self._keep(run._reader)
         return run
 
     def _put(self, parts: Parts, timeout: float | None) -> AsyncValue:
         call = self._stub.put_output(parts.all_async(), timeout=deadline(timeout), metadata=self._metadata)
+        self._calls.watch(call, parts.first)
         value = AsyncValue(call, parts)
         self._keep(value._reader)
         return value

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from . import building, results
+from .calls import Calls
 from .connection import CHANNEL_OPTIONS, Stub, call_metadata, credentials, deadline
 from .errors import BatonError, from_rpc
 from .messages import MESSAGES
@@ -253,6 +254,7 @@ class Client:
                          else grpc.secure_channel(address, secure, CHANNEL_OPTIONS))
         self._stub = Stub(self._channel)
         self._metadata = call_metadata(api_key)
+        self._calls = Calls(self._stub.put_output, self._metadata)
 
     def __enter__(self) -> Client:
         return self
@@ -265,6 +267,7 @@ class Client:
 
         It also cancels a run whose end has not arrived yet. A caller that needs the result must
         call result() first."""
+        self._calls.close()
         self._channel.close()
 
     def workflow(self, name: str, options: Options = Options(), *, deadline: float | None = None,
@@ -291,10 +294,12 @@ class Client:
 
     def _start(self, request: Any, timeout: float | None) -> Run:
         call = self._stub.generate(request, timeout=deadline(timeout), metadata=self._metadata)
+        self._calls.watch(call, request)
         return Run(call, request.request_id)
 
     def _put(self, parts: Parts, timeout: float | None) -> Value:
         call = self._stub.put_output.future(parts.all(), timeout=deadline(timeout), metadata=self._metadata)
+        self._calls.watch(call, parts.first)
         return Value(call, parts)
 
     def _call(self, method: Any, request: Any, timeout: float | None) -> Any:

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from .results import Partial  # which needs RootCause
 
 # Texts of gRPC itself, which end a call without the server, and those of this client.
+_TIMEOUT_PASSED = "the timeout passed before the server reported an end"
 _GRPC_TEXTS = {
     "Locally cancelled by application!": "cancelled by this client",
-    "Deadline Exceeded": "the timeout passed before the server reported an end",
+    "Deadline Exceeded": _TIMEOUT_PASSED,
+    "Stream removed (Deadline Exceeded)": _TIMEOUT_PASSED,
 }
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 

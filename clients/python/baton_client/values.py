@@ -106,8 +106,6 @@ class Value:
     def __init__(self, call: Any, parts: Parts):
         self._call = call
         self._parts = parts
-        # gRPC cancels a call to which no reference is left. This one keeps the call until its end.
-        call.add_done_callback(self._ended)
 
     @property
     def id(self) -> str:
@@ -139,9 +137,6 @@ class Value:
     def cancel(self) -> None:
         """Breaks the value off. Downstream requests fail, as for a run."""
         self._call.cancel()
-
-    def _ended(self, _: Any) -> None:
-        pass
 
 
 class AsyncValue:

@@ -1,7 +1,6 @@
 """Tests of the options of runs and workflows: their merge, and the separation by cache salt."""
 
 import dataclasses
-import inspect
 import math
 import unittest
 from typing import get_args, get_type_hints
@@ -11,7 +10,7 @@ import grpc
 from baton_client import AsyncClient, BatonError, Client, Message, Options, Sampling, Span, Timings
 from baton_client.building import generate_request
 from baton_client.messages import MESSAGES
-from serving import Server
+from serving import Server, close, settled
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
 WORKFLOW = Options(model="base", session_id="s", cache_salt="secret", priority=7, join="arrival", first=2, keep=True, expected_tokens=40,
@@ -65,6 +64,30 @@ class ResultsTest(unittest.TestCase):
                          {name.removeprefix("PHASE_").lower() for name in phases})
 
 
+class EndedCall:
+    """A call of Client._stub that has ended without a response."""
+
+    def __iter__(self):
+        return iter(())
+
+    def add_done_callback(self, callback):
+        callback(self)
+
+    def code(self):
+        return grpc.StatusCode.OK
+
+
+class AsyncEndedCall:
+    """A call of AsyncClient._stub that has ended without a response."""
+
+    async def __aiter__(self):
+        return
+        yield
+
+    async def code(self):
+        return grpc.StatusCode.OK
+
+
 class SentTest(unittest.TestCase):
     """Tests of the requests that the clients send, and of the timeouts that they pass to gRPC."""
 
@@ -73,7 +96,7 @@ class SentTest(unittest.TestCase):
         self.addCleanup(client.close)
         self.flow = client.workflow("w", WORKFLOW)
         self.stub = client._stub = mock.Mock()
-        self.stub.generate.return_value = []
+        self.stub.generate.return_value = EndedCall()
 
     def sent_by(self, options):
         run = self.flow.agent("a", Message("user", "x"), options=options)
@@ -119,14 +142,10 @@ class SentTest(unittest.TestCase):
 
 class AsyncSentTest(unittest.IsolatedAsyncioTestCase):
     async def test_the_asynchronous_client_sends_the_fields_of_the_workflow_too(self):
-        async def ended_stream():
-            return
-            yield
-
         client = AsyncClient("127.0.0.1:1")
         self.addAsyncCleanup(client.close)
         stub = client._stub = mock.Mock()
-        stub.generate.side_effect = lambda *_, **__: ended_stream()
+        stub.generate.side_effect = lambda *_, **__: AsyncEndedCall()
         stub.prefill_only = mock.AsyncMock()
         flow = client.workflow("w", WORKFLOW)
         for options, timeout in ((None, 31), (Options(priority=3), 31), (Options(timeout=0), 0),
@@ -137,14 +156,6 @@ class AsyncSentTest(unittest.IsolatedAsyncioTestCase):
                 with self.subTest(options=options, sent=sent):
                     self.assertEqual((sent.args[0].cache_salt, sent.args[0].session_id), ("secret", "s"))
                     self.assertEqual(sent.kwargs["timeout"], timeout)
-
-
-async def close(client):
-    await settled(client.close())
-
-
-async def settled(value):
-    return await value if inspect.isawaitable(value) else value
 
 
 class IsolationTest(unittest.IsolatedAsyncioTestCase):
