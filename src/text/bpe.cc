@@ -27,7 +27,9 @@ Bpe::Bpe(const TokenizerSpec& spec)
     // Text that looks like a special token must not become that token.
     if (token.empty() || special[i]) continue;
     whole_.emplace(token, static_cast<TokenId>(i));
-    if (token.size() == 1) byte_token_[static_cast<uint8_t>(token[0])] = static_cast<TokenId>(i);
+    if (token.size() != 1) continue;
+    byte_token_[static_cast<uint8_t>(token[0])] = static_cast<TokenId>(i);
+    has_byte_[static_cast<uint8_t>(token[0])] = true;
   }
   rules_.reserve(spec.merges.size());
   for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
@@ -59,6 +61,8 @@ void Bpe::Encode(std::string_view word, std::vector<TokenId>& out) const {
     Merge(word, out);
   }
 }
+
+bool Bpe::HasByte(uint8_t byte) const { return has_byte_[byte]; }
 
 bool Bpe::KeepsAllBytes() const {
   return std::find(byte_token_.begin(), byte_token_.end(), kNoToken) == byte_token_.end();

@@ -23,6 +23,8 @@ class Bpe {
   // Appends the tokens of `word` to `out`. Among the neighbours that some rule merges, those of the
   // earliest rule merge first, and among equals the leftmost. Takes O(n log n) time. Thread-safe.
   void Encode(std::string_view word, std::vector<TokenId>& out) const;
+  // Returns whether the byte becomes a token of its own, before merges.
+  bool HasByte(uint8_t byte) const;
   // Returns true if every byte becomes a part of some token.
   bool KeepsAllBytes() const;
 
@@ -44,6 +46,7 @@ class Bpe {
 
   const bool ignore_merges_;
   std::array<TokenId, 256> byte_token_;
+  std::array<bool, 256> has_byte_{};           // whether byte_token_ is the byte itself
   absl::flat_hash_map<uint64_t, Rule> rules_;  // by left << 32 | right
   // The tokens that may equal a whole pre-token, by their bytes.
   absl::flat_hash_map<std::string_view, TokenId> whole_;

@@ -1,6 +1,8 @@
 #include "text/tokenizer.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -27,17 +29,29 @@ class BpeTokenizer final : public Tokenizer {
         bpe_(spec_),
         special_(spec_.tokens.size()) {
     size_t longest = 1;
-    for (const std::string& token : spec_.tokens) longest = std::max(longest, token.size());
+    std::array<size_t, 256> longest_with{};  // by byte
+    const auto measure = [&](std::string_view token) {
+      longest = std::max(longest, token.size());
+      for (const char byte : token) {
+        size_t& with = longest_with[static_cast<uint8_t>(byte)];
+        with = std::max(with, token.size());
+      }
+    };
+    for (const std::string& token : spec_.tokens) measure(token);
     std::string storage;
     for (const AddedToken& token : spec_.added) {
       special_[token.id] = token.special;
       const std::string_view content =
           token.normalized && spec_.nfc ? ToNfc(token.content, storage) : std::string_view(token.content);
-      longest = std::max(longest, content.size());
+      measure(content);
       for (AddedTokens* tokens : {&all_added_, &text_added_}) {
         if (token.special && tokens == &text_added_) continue;
         (token.normalized ? tokens->in_normalized : tokens->in_raw).Add(content, token.id);
       }
+    }
+    for (size_t byte = 0; byte < fewest_.size(); ++byte) {
+      const bool is_token = bpe_.HasByte(static_cast<uint8_t>(byte));
+      if (is_token && longest_with[byte] > 0) fewest_[byte] = kWholeToken / longest_with[byte];
     }
     if (bpe_.KeepsAllBytes()) max_bytes_per_token_ = static_cast<int64_t>(longest) * (spec_.nfc ? kMostNfcShrinks : 1);
   }
@@ -75,12 +89,30 @@ class BpeTokenizer final : public Tokenizer {
   bool IsSpecial(TokenId id) const override { return Has(id) && special_[id]; }
   int64_t vocab_size() const override { return static_cast<int64_t>(spec_.tokens.size()); }
   int64_t max_bytes_per_token() const override { return max_bytes_per_token_; }
+  // Each byte of a token of n bytes counts as at most 1 / n token.
+  int64_t FewestTokens(std::string_view text) const override {
+    uint64_t fewest = 0;
+    const auto add = [&](std::string_view bytes) {
+      for (const char byte : bytes) fewest += fewest_[static_cast<uint8_t>(byte)];
+    };
+    if (!spec_.nfc) {
+      add(text);
+    } else {
+      text_added_.in_raw.Split(text, [&](std::string_view piece, std::optional<TokenId> id) {
+        std::string storage;
+        add(id.has_value() ? piece : ToNfc(piece.substr(0, NfcDecided(piece)), storage));
+      });
+    }
+    return static_cast<int64_t>(fewest / kWholeToken);
+  }
   const Digest& digest() const override { return digest_; }
 
  private:
   struct AddedTokens {
     AddedTokenFinder in_raw, in_normalized;
   };
+  // A token, in the unit of fewest_.
+  static constexpr uint64_t kWholeToken = uint64_t{1} << 32;
 
   // Encodes the pieces of the prefix of `text` in which later text cannot change the added tokens.
   // Returns the length of the sealed part. All pieces are final except the last. If the last piece
@@ -139,6 +171,8 @@ class BpeTokenizer final : public Tokenizer {
   std::vector<bool> special_;  // by id
   AddedTokens all_added_, text_added_;
   int64_t max_bytes_per_token_ = std::numeric_limits<int64_t>::max();
+  // By byte: the part that it is of the longest token that contains it. 0: no bound.
+  std::array<uint64_t, 256> fewest_{};
 };
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadBpe(const std::string& directory) {

@@ -45,6 +45,11 @@ class Tokenizer {
   // Returns a number m such that text of n bytes becomes at least n / m tokens. If there is no such
   // number because bytes may be dropped, returns the largest int64_t.
   virtual int64_t max_bytes_per_token() const = 0;
+  // Returns a lower bound on the tokens of any text that begins with `text`. Takes a small part of
+  // the time of Encode. REQUIRES: `text` is valid UTF-8.
+  virtual int64_t FewestTokens(std::string_view text) const {
+    return static_cast<int64_t>(text.size()) / max_bytes_per_token();
+  }
   // Returns a digest of the tokenizer. Models with equal digests may exchange token ids without a
   // round trip through text.
   virtual const Digest& digest() const = 0;

@@ -26,6 +26,7 @@ void CheckEveryCut(const Tokenizer& tokenizer, const std::string& text) {
     const Ids rest = tokenizer.Encode(text.substr(sealed), SpecialTokens::kAsText);
     ids.insert(ids.end(), rest.begin(), rest.end());
     REQUIRE(ids == whole);
+    REQUIRE(tokenizer.FewestTokens(std::string_view(text).substr(0, cut)) <= std::ssize(whole));
   }
 }
 

@@ -238,5 +238,26 @@ TEST_CASE("Tokenizer::max_bytes_per_token bounds the bytes of a text per token")
   }
 }
 
+TEST_CASE("Tokenizer::FewestTokens bounds the tokens of a text from below") {
+  json file = TinyTokenizer({{"a", "b"}, {"ab", "ab"}});
+  const std::string text = "abababab aacca";
+  // A token of four bytes contains "a" and "b", and no token contains " c".
+  CHECK(LoadTokenizer(file)->FewestTokens(text) == 11 / 4 + 3);
+  SECTION("when the file has added tokens") {
+    file = WithAdded(file, {AddedTokenJson(300, "<bcc>", false)});
+    CHECK(LoadTokenizer(file)->FewestTokens(text) == static_cast<int64_t>(7 / 4. + 4 / 5. + 2 / 5. + 1));
+  }
+  SECTION("when text shrinks before it is tokenised") {
+    file["normalizer"] = {{"type", "NFC"}};
+    const auto tokenizer = LoadTokenizer(file);
+    CHECK(tokenizer->FewestTokens("\u1fbe\u0308\u0341!") == 2);
+    CHECK(Encode(*tokenizer, "\u1fbe\u0308\u0341!").size() == 3);
+  }
+  SECTION("when a vocabulary drops bytes") {
+    file["model"]["vocab"].erase(ByteStandIn('c'));
+    CHECK(LoadTokenizer(file)->FewestTokens(text) == 11 / 4 + 1);
+  }
+}
+
 }  // namespace
 }  // namespace baton
