@@ -19,113 +19,11 @@ bool HasFailedFor(const AgentOutput& output, const Reference& reference) {
   return output.state == AgentOutput::State::kAnnounced && output.text != nullptr && !reference.announced;
 }
 
-const Reference* AsReference(const PromptSegment& segment) { return std::get_if<Reference>(&segment); }
-
 }  // namespace
 
 bool AgentOutput::ById::operator()(const AgentNode* a, const AgentNode* b) const { return *a->id < *b->id; }
 
 // --- requests ------------------------------------------------------------------------------------
-
-AgentOutput* AgentGraph::Find(const RequestId& id) const {
-  if (AgentOutput* output = outputs_.Find(id)) return output;
-  const AgentNode* node = find_(id);
-  return node == nullptr ? nullptr : node->output.get();
-}
-
-absl::Status AgentGraph::CheckUpstream(const Reference& reference, absl::Time now) const {
-  if (reference.announced || Find(reference.upstream) != nullptr) return absl::OkStatus();
-  if (reference.on_failure != OnFailure::kAbort || refusals_.Find(reference.upstream, now) != nullptr) {
-    return absl::OkStatus();
-  }
-  return NotFound(reference.upstream, reference.path);
-}
-
-absl::Status AgentGraph::NotFound(const RequestId& upstream, std::string_view path) const {
-  return absl::NotFoundError(StrCat(path, ": no request '", NameOf(upstream),
-                                    "' of this cache_salt is at this router, or its output is no longer kept (",
-                                    absl::FormatDuration(limits_.keep_output), " after its end, and ",
-                                    limits_.kept_bytes >> 20,
-                                    " MiB of all outputs); set `announced` if it is submitted later"));
-}
-
-bool AgentGraph::Announces(const Reference& reference, absl::Time now) const {
-  if (Find(reference.upstream) != nullptr) return false;
-  const Refusal* refusal = refusals_.Find(reference.upstream, now);
-  return refusal == nullptr ? reference.announced : refusal->fails > now;
-}
-
-absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& spec, absl::Time now) const {
-  int64_t references = 0, announces = 0;
-  for (const PromptSegment& segment : spec.segments) {
-    const Reference* reference = AsReference(segment);
-    if (reference == nullptr) continue;
-    if (reference->upstream == id) {
-      return absl::InvalidArgumentError(reference->path + ": a request cannot wait for itself");
-    }
-    if (spec.first == 0) RETURN_IF_ERROR(CheckUpstream(*reference, now));
-    ++references;
-    announces += Announces(*reference, now);
-  }
-  const std::string owner = OwnerOf(id);
-  for (const auto& [what, shares, more] :
-       {std::tuple("announced requests", &outputs_.announced(), announces), {"references", &references_, references}}) {
-    if (more == 0 || shares->HasRoom(owner, more)) continue;
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "output_of: the router has too many ", what, " of prompts that wait; this prompt adds ", more, " to ",
-        shares->Of(owner), " of this tenant, which may have as many as remain for others, of ", shares->limit()));
-  }
-  if (!IsCycle(id, spec)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(spec.path, ": a cycle: an upstream request of '", NameOf(id),
-                                                 "' waits for the output of '", NameOf(id), "'"));
-}
-
-// Returns whether an upstream of the new prompt waits, directly or not, for the new prompt's
-// output.
-bool AgentGraph::IsCycle(const RequestId& id, const PromptSpec& spec) const {
-  const AgentOutput* announced = Find(id);
-  // Only an announced request that prompts refer to can close a cycle. The walk takes time linear
-  // in the references of all prompts.
-  if (announced == nullptr || announced->downstreams.empty()) return false;
-  absl::flat_hash_set<const AgentOutput*> seen;
-  std::vector<const AgentOutput*> open;
-  const auto visit = [&](const AgentOutput* output) {
-    if (output != nullptr && seen.insert(output).second) open.push_back(output);
-  };
-  for (const PromptSegment& segment : spec.segments) {
-    if (const Reference* reference = AsReference(segment)) visit(Find(reference->upstream));
-  }
-  while (!open.empty()) {
-    const AgentOutput* output = open.back();
-    open.pop_back();
-    if (output == announced) return true;
-    if (output->producer == nullptr || output->producer->streaming == nullptr) continue;
-    for (const auto& [upstream, indices] : output->producer->streaming->upstreams) {
-      if (output->producer->streaming->WaitsFor(*upstream)) visit(upstream);
-    }
-  }
-  return false;
-}
-
-absl::Status AgentGraph::CheckId(const AgentNode& node, bool is_value) const {
-  const std::string name = NameOf(*node.id);
-  const AgentNode* live = find_(*node.id);
-  if (node.output != nullptr || (live != nullptr && live != &node)) {
-    return absl::AlreadyExistsError(absl::StrCat("request_id: '", name, "' is in use by a live request or value"));
-  }
-  const AgentOutput* found = outputs_.Find(*node.id);
-  if (found == nullptr || found->state != State::kEnded) return absl::OkStatus();
-  if (!found->downstreams.empty()) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("request_id: an unfinished prompt refers to the output of '", name, "'"));
-  }
-  // A client that repeats a value receives this error if the first one arrived.
-  if ((is_value || found->is_value) && found->status.ok()) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("request_id: '", name, "' has a complete output, which the router keeps"));
-  }
-  return absl::OkStatus();
-}
 
 // Enters a request without references yet. REQUIRES: CheckId is OK.
 void AgentGraph::Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_value) {
@@ -152,27 +50,27 @@ void AgentGraph::Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_va
 }
 
 absl::Status AgentGraph::Add(AgentNode& node, const Tokenizer& tokenizer) {
-  RETURN_IF_ERROR(CheckId(node, /*is_value=*/false));
+  RETURN_IF_ERROR(check_.CheckId(node, /*is_value=*/false));
   Enter(node, std::make_unique<Output>(tokenizer), /*is_value=*/false);
-  Release(released_);
+  ReleaseHeld(released_);
   return absl::OkStatus();
 }
 
 absl::Status AgentGraph::AddValue(AgentNode& node, const Tokenizer* tokenizer) {
-  RETURN_IF_ERROR(CheckId(node, /*is_value=*/true));
+  RETURN_IF_ERROR(check_.CheckId(node, /*is_value=*/true));
   Enter(node, tokenizer == nullptr ? std::make_unique<Output>() : std::make_unique<Output>(*tokenizer),
         /*is_value=*/true);
-  Release(released_);
+  ReleaseHeld(released_);
   return absl::OkStatus();
 }
 
 absl::StatusOr<PromptIncrement> AgentGraph::Submit(AgentNode& node, const PromptSpec& spec, absl::Time now) {
-  RETURN_IF_ERROR(CheckId(node, /*is_value=*/false));
-  RETURN_IF_ERROR(CheckReferences(*node.id, spec, now));
+  RETURN_IF_ERROR(check_.CheckId(node, /*is_value=*/false));
+  RETURN_IF_ERROR(check_.CheckReferences(*node.id, spec, now));
   Enter(node, std::make_unique<Output>(*spec.tokenizer), /*is_value=*/false);
   node.streaming = std::make_unique<StreamingPrompt>(StreamingPrompt{.prompt = Prompt(spec)});
   Link(node, now);
-  Release(released_);
+  ReleaseHeld(released_);
   if (const absl::Status settled = SettleKnown(node, now); !settled.ok()) {
     // Downstream prompts see the same failure as if the upstream request had failed a little later.
     Ended(node, settled, now);
@@ -193,7 +91,7 @@ void AgentGraph::Undo(AgentNode& node) {
   actions_.Forget(node);
   actions_.ForgetUnneeded();
   for (const HeldOutput& held : released_.outputs) {
-    if (AgentOutput* upstream = Find(held)) ++upstream->needs;
+    if (AgentOutput* upstream = FindHeld(held)) ++upstream->needs;
   }
   holds_.Put(*node.id, std::exchange(released_, {}));
   std::unique_ptr<AgentOutput> output = std::move(node.output);
@@ -213,8 +111,8 @@ void AgentGraph::Refused(const RequestId& id, const std::string& agent, const ab
                          absl::Duration retry_after, absl::Time now) {
   if (absl::IsAlreadyExists(status)) return;  // concerns a request that was accepted
   const absl::Time fails = MayRetry(status) ? RetryEnd(status, retry_after, now) : now;
-  fails > now ? holds_.Extend(id, fails) : Release(holds_.Take(id));
-  AgentOutput* output = Find(id);
+  fails > now ? holds_.Extend(id, fails) : ReleaseHeld(holds_.Take(id));
+  AgentOutput* output = check_.Find(id);
   if (output != nullptr && output->state != State::kAnnounced) return;
   const absl::Status cause = AsRootCause(status, NameOf(id), agent);
   refusals_.Put(id, {cause, agent, fails, fails + limits_.keep_output});
@@ -228,7 +126,7 @@ void AgentGraph::Refused(const RequestId& id, const std::string& agent, const ab
 // Announces the upstream request of a reference. Returns null if the request counts as failed or
 // unknown.
 AgentOutput* AgentGraph::AnnounceFor(const Reference& reference, absl::Time now) {
-  if (!Announces(reference, now)) return nullptr;
+  if (!check_.Announces(reference, now)) return nullptr;
   auto output = std::make_unique<AgentOutput>(AgentOutput{.serial = ++serials_});
   const Refusal* refusal = refusals_.Find(reference.upstream, now);
   if (refusal != nullptr) {
@@ -246,7 +144,7 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
   references_.Add(OwnerOf(*node.id), static_cast<int64_t>(streaming.prompt.references()));
   for (size_t i = 0; i < streaming.prompt.references(); ++i) {
     const Reference& reference = streaming.prompt.reference(i);
-    AgentOutput* upstream = Find(reference.upstream);
+    AgentOutput* upstream = check_.Find(reference.upstream);
     if (upstream == nullptr) upstream = AnnounceFor(reference, now);
     streaming.sources.push_back(upstream);
     streaming.settled_agents.emplace_back();
@@ -265,7 +163,7 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
 
 // Returns why the output of a reference cannot come. `refusal` is null if its request is unknown.
 absl::Status AgentGraph::ReasonOf(const Reference& reference, const Refusal* refusal) const {
-  if (refusal == nullptr) return NotFound(reference.upstream, reference.path);
+  if (refusal == nullptr) return check_.NotFound(reference);
   // The wait for a further submission is over, or there was none.
   return MayRetry(refusal->status) ? AfterRetries(reference.upstream, refusal->status, refusal->agent)
                                    : refusal->status;
@@ -314,7 +212,7 @@ void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time n
     holds_.Extend(*node.id, until);
     Hold(node, until);
   } else {
-    Release(holds_.Take(*node.id));
+    ReleaseHeld(holds_.Take(*node.id));
   }
   StopStreaming(node);
   actions_.Forget(node);
@@ -383,19 +281,19 @@ void AgentGraph::Hold(const AgentNode& node, absl::Time until) {
     held.outputs.push_back({*upstream->producer->id, upstream->serial});
   }
   if (!holds_.HasRoom(*node.id, held.outputs.size())) return;
-  for (const HeldOutput& output : held.outputs) ++Find(output)->needs;
+  for (const HeldOutput& output : held.outputs) ++FindHeld(output)->needs;
   holds_.Put(*node.id, std::move(held));
 }
 
-void AgentGraph::Release(const HeldOutputs& held) {
+void AgentGraph::ReleaseHeld(const HeldOutputs& held) {
   for (const HeldOutput& output : held.outputs) {
-    if (AgentOutput* upstream = Find(output)) Release(*upstream);
+    if (AgentOutput* upstream = FindHeld(output)) Unneed(*upstream);
   }
 }
 
 // Returns null if the graph no longer has the output.
-AgentOutput* AgentGraph::Find(const HeldOutput& held) const {
-  AgentOutput* output = Find(held.id);
+AgentOutput* AgentGraph::FindHeld(const HeldOutput& held) const {
+  AgentOutput* output = check_.Find(held.id);
   return output == nullptr || output->serial != held.serial ? nullptr : output;
 }
 
@@ -430,22 +328,22 @@ absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Statu
   const bool could_discard = prompt.may_discard();
   ASSIGN_OR_RETURN(const bool restarts, streaming.Settle(index, status));
   if (restarts) actions_.Add(PromptRestarted{&node});
-  Release(node, index);
+  ReleaseReference(node, index);
   for (size_t i = 0; could_discard && !prompt.may_discard() && i < prompt.references(); ++i) {
-    if (prompt.settled(i)) Release(node, i);
+    if (prompt.settled(i)) ReleaseReference(node, i);
   }
   return absl::OkStatus();
 }
 
 // A reference of the prompt needs its output no longer.
-void AgentGraph::Release(const AgentNode& node, size_t index) {
+void AgentGraph::ReleaseReference(const AgentNode& node, size_t index) {
   StreamingPrompt& streaming = *node.streaming;
   if (!streaming.needs[index]) return;
   streaming.needs[index] = false;
-  Release(*streaming.sources[index]);
+  Unneed(*streaming.sources[index]);
 }
 
-void AgentGraph::Release(AgentOutput& upstream) {
+void AgentGraph::Unneed(AgentOutput& upstream) {
   if (--upstream.needs == 0 && upstream.state == State::kLive) actions_.AddUnneeded(*upstream.producer);
 }
 
@@ -465,7 +363,7 @@ void AgentGraph::Fail(AgentNode& node, const absl::Status& status) {
 
 void AgentGraph::StopStreaming(AgentNode& node) {
   if (node.streaming == nullptr) return;
-  for (size_t i = 0; i < node.streaming->needs.size(); ++i) Release(node, i);
+  for (size_t i = 0; i < node.streaming->needs.size(); ++i) ReleaseReference(node, i);
   const std::unique_ptr<StreamingPrompt> streaming = std::move(node.streaming);
   streaming_.erase(&node);
   references_.Add(OwnerOf(*node.id), -static_cast<int64_t>(streaming->prompt.references()));
@@ -500,7 +398,7 @@ absl::Time AgentGraph::NextTick() const {
 void AgentGraph::Tick(absl::Time now) {
   while (NextTick() <= now) {
     if (const auto [end, failed] = holds_.NextExpiry(); end <= now) {
-      Release(holds_.Take(failed));
+      ReleaseHeld(holds_.Take(failed));
       continue;
     }
     const auto [expiry, id] = outputs_.NextExpiry();
@@ -584,7 +482,7 @@ void AgentGraph::CheckInvariants() const {
     }
   }
   holds_.ForEach([&](const HeldOutput& held) {
-    if (const AgentOutput* output = Find(held)) ++needs[output];
+    if (const AgentOutput* output = FindHeld(held)) ++needs[output];
   });
   for (const auto& [output, count] : needs) BATON_CHECK(output->needs == count, "the needs of an output are wrong");
   BATON_CHECK(references == references_ && timers == timers_.size(), "the counts of the graph are wrong");

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <set>
 #include <span>
@@ -23,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "agent/agent_actions.h"
+#include "agent/agent_limits.h"
 #include "agent/agent_node.h"
 #include "agent/output.h"
 #include "agent/output_table.h"
@@ -30,32 +30,14 @@
 #include "agent/retry_holds.h"
 #include "agent/scoped_id.h"
 #include "agent/shares.h"
+#include "agent/submission_check.h"
 #include "base/ids.h"
 
 namespace baton {
 
-struct AgentLimits {
-  // How long an output is kept after its request ended, for prompts that are submitted later.
-  absl::Duration keep_output = absl::Minutes(2);
-  // Upper bound on the bytes of kept outputs. The oldest output is dropped first.
-  int64_t kept_bytes = int64_t{256} << 20;
-  // How long prompts wait for an announced request to be submitted.
-  absl::Duration wait_announced = absl::Minutes(2);
-  // How long they wait for another submission after a refusal or a failure that may be retried,
-  // beyond the retry delay that the client received.
-  absl::Duration wait_retry = absl::Seconds(10);
-  // Upper bound on the refused requests whose reasons are kept (RefusalTable).
-  int32_t refused = 16384;
-  // Upper bound on announced requests, of which each owner has a share (agent/shares.h).
-  int32_t announced = 65536;
-  // The same for the references of all streaming prompts, and for held outputs (RetryHolds).
-  int64_t references = 65536;
-};
-
 class AgentGraph {
  public:
-  // Finds the node of a live request or value by its id. Returns null if there is none.
-  using FindNode = std::function<AgentNode*(const RequestId& id)>;
+  using FindNode = SubmissionCheck::FindNode;
   AgentGraph(AgentLimits limits, FindNode find)
       : limits_(limits),
         find_(std::move(find)),
@@ -156,31 +138,22 @@ class AgentGraph {
   // The timeout of a reference: the id of the prompt's request, and the reference's index.
   using ReferenceTimer = std::tuple<absl::Time, RequestId, size_t>;
 
-  // Finds an announced, live or kept output. Returns null if there is none.
-  AgentOutput* Find(const RequestId& id) const;
-  absl::Status CheckId(const AgentNode& node, bool is_value) const;
   void Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_value);
-  absl::Status CheckReferences(const RequestId& id, const PromptSpec& spec, absl::Time now) const;
-  absl::Status CheckUpstream(const Reference& reference, absl::Time now) const;
-  absl::Status NotFound(const RequestId& upstream, std::string_view path) const;
-  // Whether the reference makes its upstream request an announced one, or would do so.
-  bool Announces(const Reference& reference, absl::Time now) const;
-  bool IsCycle(const RequestId& id, const PromptSpec& spec) const;
   void Link(AgentNode& node, absl::Time now);
   AgentOutput* AnnounceFor(const Reference& reference, absl::Time now);
   absl::Time RetryEnd(const absl::Status& status, absl::Duration retry_after, absl::Time now) const;
   void AwaitRetry(AgentNode& node, const absl::Status& status, absl::Time until);
   std::vector<AgentNode*> Supersede(AgentOutput& output);
   void Hold(const AgentNode& node, absl::Time until);
-  void Release(const HeldOutputs& held);
-  AgentOutput* Find(const HeldOutput& held) const;
+  void ReleaseHeld(const HeldOutputs& held);
+  AgentOutput* FindHeld(const HeldOutput& held) const;
   void FailAnnounced(const RequestId& id, const absl::Status& status);
   void Expire(const RequestId& id, absl::Time now);
   absl::Status ReasonOf(const Reference& reference, const Refusal* refusal) const;
   absl::Status SettleKnown(AgentNode& node, absl::Time now);
   absl::Status Settle(AgentNode& node, size_t index, const absl::Status& status);
-  void Release(const AgentNode& node, size_t index);
-  void Release(AgentOutput& upstream);
+  void ReleaseReference(const AgentNode& node, size_t index);
+  void Unneed(AgentOutput& upstream);
   void SettleAndAdvance(AgentNode& node, std::span<const size_t> indices, const absl::Status& status);
   void SettleDownstreams(AgentOutput& output, const absl::Status& status);
   void Advance(AgentNode& node);
@@ -198,7 +171,8 @@ class AgentGraph {
   std::unique_ptr<AgentOutput> replaced_;
   HeldOutputs released_;
   std::set<ReferenceTimer> timers_;
-  Shares references_;     // of streaming prompts
+  Shares references_;  // of streaming prompts
+  const SubmissionCheck check_{limits_, find_, outputs_, refusals_, references_};
   uint64_t serials_ = 0;  // of outputs so far
   AgentActions actions_;
 };
