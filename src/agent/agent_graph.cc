@@ -16,7 +16,7 @@ namespace {
 
 // Returns whether the last attempt has failed, and the reference does not wait for another one.
 bool HasFailedFor(const AgentOutput& output, const Reference& reference) {
-  return output.state == AgentOutput::State::kAnnounced && output.text != nullptr && !reference.announced;
+  return output.state == AgentOutput::State::kAnnounced && output.current.text != nullptr && !reference.announced;
 }
 
 }  // namespace
@@ -24,6 +24,10 @@ bool HasFailedFor(const AgentOutput& output, const Reference& reference) {
 bool AgentOutput::ById::operator()(const AgentNode* a, const AgentNode* b) const { return *a->id < *b->id; }
 
 // --- requests ------------------------------------------------------------------------------------
+
+std::unique_ptr<AgentOutput> AgentGraph::NewOutput(const RequestId& id) {
+  return std::make_unique<AgentOutput>(AgentOutput{.id = id, .serial = ++serials_});
+}
 
 // Enters a request without references yet. REQUIRES: CheckId is OK.
 void AgentGraph::Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_value) {
@@ -34,19 +38,19 @@ void AgentGraph::Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_va
   if (found != nullptr && found->state == State::kAnnounced) {
     node.output = outputs_.Drop(*node.id);
     node.output->announced_until = std::exchange(node.output->expires, absl::InfiniteFuture());
-    node.output->former = std::move(node.output->text);
+    node.output->former = std::move(node.output->current);
   } else {
     if (found != nullptr) replaced_ = outputs_.Drop(*node.id);
-    node.output = std::make_unique<AgentOutput>(AgentOutput{.serial = ++serials_});
-    if (replaced_ != nullptr && !replaced_->status.ok()) node.output->attempt = replaced_->attempt;
+    node.output = NewOutput(*node.id);
+    if (replaced_ != nullptr && !replaced_->status.ok()) node.output->attempts = replaced_->attempts;
   }
-  node.attempt = ++node.output->attempt;
+  node.attempt = ++node.output->attempts;
+  node.output->current = {std::move(text), node.agent == nullptr ? "" : *node.agent, node.attempt};
   node.output->status = absl::OkStatus();
-  node.output->agent = node.agent == nullptr ? "" : *node.agent;
   node.output->state = State::kLive;
   node.output->producer = &node;
-  node.output->text = std::move(text);
   node.output->is_value = is_value;
+  outputs_.bytes().Count(*node.output);
 }
 
 absl::Status AgentGraph::Add(AgentNode& node, const Tokenizer& tokenizer) {
@@ -68,7 +72,8 @@ absl::StatusOr<PromptIncrement> AgentGraph::Submit(AgentNode& node, const Prompt
   RETURN_IF_ERROR(check_.CheckId(node, /*is_value=*/false));
   RETURN_IF_ERROR(check_.CheckReferences(*node.id, spec, now));
   Enter(node, std::make_unique<Output>(*spec.tokenizer), /*is_value=*/false);
-  node.streaming = std::make_unique<StreamingPrompt>(StreamingPrompt{.prompt = Prompt(spec)});
+  node.streaming =
+      std::make_unique<StreamingPrompt>(StreamingPrompt{.prompt = Prompt(spec), .kept = &outputs_.bytes()});
   Link(node, now);
   ReleaseHeld(released_);
   if (const absl::Status settled = SettleKnown(node, now); !settled.ok()) {
@@ -95,16 +100,16 @@ void AgentGraph::Undo(AgentNode& node) {
   }
   holds_.Put(*node.id, std::exchange(released_, {}));
   std::unique_ptr<AgentOutput> output = std::move(node.output);
-  if (!output->downstreams.empty() || output->former != nullptr) {
-    --output->attempt;
-    output->text = std::move(output->former);
+  if (!output->downstreams.empty() || output->former.text != nullptr) {
+    --output->attempts;
+    output->current = std::exchange(output->former, {});
     const absl::Time until = output->announced_until;
-    outputs_.Announce(*node.id, std::move(output), until);
+    outputs_.Announce(std::move(output), until);
     return;
   }
   if (replaced_ == nullptr) return;
   const absl::Time until = replaced_->expires;
-  outputs_.Keep(*node.id, std::move(replaced_), until);
+  outputs_.Keep(std::move(replaced_), until);
 }
 
 void AgentGraph::Refused(const RequestId& id, const std::string& agent, const absl::Status& status,
@@ -117,24 +122,23 @@ void AgentGraph::Refused(const RequestId& id, const std::string& agent, const ab
   const absl::Status cause = AsRootCause(status, NameOf(id), agent);
   refusals_.Put(id, {cause, agent, fails, fails + limits_.keep_output});
   if (output == nullptr) return;
-  output->agent = agent;
+  if (output->current.text == nullptr) output->current.agent = agent;
   if (fails <= now) return FailAnnounced(id, cause);
   output->status = cause;
-  outputs_.Extend(id, fails);
+  outputs_.Extend(*output, fails);
 }
 
 // Announces the upstream request of a reference. Returns null if the request counts as failed or
 // unknown.
 AgentOutput* AgentGraph::AnnounceFor(const Reference& reference, absl::Time now) {
   if (!check_.Announces(reference, now)) return nullptr;
-  auto output = std::make_unique<AgentOutput>(AgentOutput{.serial = ++serials_});
+  std::unique_ptr<AgentOutput> output = NewOutput(reference.upstream);
   const Refusal* refusal = refusals_.Find(reference.upstream, now);
   if (refusal != nullptr) {
     output->status = refusal->status;
-    output->agent = refusal->agent;
+    output->current.agent = refusal->agent;
   }
-  return &outputs_.Announce(reference.upstream, std::move(output),
-                            refusal == nullptr ? now + limits_.wait_announced : refusal->fails);
+  return &outputs_.Announce(std::move(output), refusal == nullptr ? now + limits_.wait_announced : refusal->fails);
 }
 
 // Enters the new prompt's references in the outputs that they refer to.
@@ -152,6 +156,7 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
     if (upstream != nullptr) {
       upstream->needs += streaming.needs.back();
       upstream->downstreams.insert(&node);
+      outputs_.bytes().Count(*upstream);
       streaming.upstreams[upstream].push_back(i);
     }
     streaming.deadlines.push_back(now + reference.timeout);
@@ -165,8 +170,7 @@ void AgentGraph::Link(AgentNode& node, absl::Time now) {
 absl::Status AgentGraph::ReasonOf(const Reference& reference, const Refusal* refusal) const {
   if (refusal == nullptr) return check_.NotFound(reference);
   // The wait for a further submission is over, or there was none.
-  return MayRetry(refusal->status) ? AfterRetries(reference.upstream, refusal->status, refusal->agent)
-                                   : refusal->status;
+  return MayRetry(refusal->status) ? AfterRetries(refusal->status) : refusal->status;
 }
 
 // Settles all references to outputs of ended requests, and to refused and unknown requests. This
@@ -187,26 +191,25 @@ absl::Status AgentGraph::SettleKnown(AgentNode& node, absl::Time now) {
 }
 
 void AgentGraph::BeginAfter(AgentNode& node, std::span<const TokenId> before, Thinking thinking) {
-  if (node.output != nullptr) node.output->text->BeginAfter(before, thinking);
+  if (node.output != nullptr) node.output->current.text->BeginAfter(before, thinking);
 }
 
 void AgentGraph::Made(AgentNode& node, std::span<const TokenId> tokens, std::string_view text) {
   if (node.output == nullptr) return;
-  node.output->text->Push(tokens, text);
+  node.output->current.text->Push(tokens, text);
   // Advance may fail a prompt, and so change node.output->downstreams.
   std::vector<AgentNode*> waiting = Supersede(*node.output);
   for (AgentNode* downstream : node.output->downstreams) {
     const std::optional<size_t> index = downstream->streaming->prompt.waits_for();
     if (index && downstream->streaming->sources[*index] == node.output.get()) waiting.push_back(downstream);
   }
-  for (AgentNode* downstream : waiting) {
-    if (downstream->streaming != nullptr) Advance(*downstream);
-  }
+  AdvanceAll(waiting);
 }
 
-void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time now, absl::Duration retry_after) {
+void AgentGraph::Ended(AgentNode& node, const absl::Status& reported, absl::Time now, absl::Duration retry_after) {
   if (node.output == nullptr) return;
   AgentOutput& output = *node.output;
+  const absl::Status status = reported.ok() ? reported : AsRootCause(reported, NameOf(*node.id), output.current.agent);
   const absl::Time until = RetryEnd(status, retry_after, now);
   if (MayRetry(status)) {
     holds_.Extend(*node.id, until);
@@ -216,16 +219,17 @@ void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time n
   }
   StopStreaming(node);
   actions_.Forget(node);
-  output.text->Close();
+  output.current.text->Close();
   output.producer = nullptr;
   output.status = status;
+  if (MayRetry(status) && output.former.text != nullptr) output.current = std::exchange(output.former, {});
   if (MayRetry(status) && !node.is_internal && outputs_.announced().HasRoom(OwnerOf(*node.id), 1)) {
     return AwaitRetry(node, status, until);
   }
   Supersede(output);
   output.state = State::kEnded;
   SettleDownstreams(output, status);
-  outputs_.Keep(*node.id, std::move(node.output), now + limits_.keep_output);
+  outputs_.Keep(std::move(node.output), now + limits_.keep_output);
 }
 
 void AgentGraph::EndedWithoutOutput(AgentNode& node) {
@@ -233,6 +237,7 @@ void AgentGraph::EndedWithoutOutput(AgentNode& node) {
   BATON_CHECK(node.output->downstreams.empty(), *node.id);
   StopStreaming(node);
   actions_.Forget(node);
+  outputs_.bytes().Remove(*node.output);
   node.output = nullptr;
 }
 
@@ -246,9 +251,7 @@ absl::Time AgentGraph::RetryEnd(const absl::Status& status, absl::Duration retry
 // Makes the request an announced one again. The prompts keep what they took of its output until
 // another attempt has tokens.
 void AgentGraph::AwaitRetry(AgentNode& node, const absl::Status& status, absl::Time until) {
-  AgentOutput& output = *node.output;
-  if (output.former != nullptr) output.text = std::move(output.former);
-  outputs_.Announce(*node.id, std::move(node.output), until);
+  AgentOutput& output = outputs_.Announce(std::move(node.output), until);
   const std::vector<AgentNode*> downstreams(output.downstreams.begin(), output.downstreams.end());
   for (AgentNode* downstream : downstreams) {
     std::vector<size_t> indices = downstream->streaming->upstreams.at(&output);
@@ -261,8 +264,9 @@ void AgentGraph::AwaitRetry(AgentNode& node, const absl::Status& status, absl::T
 // before, which are void.
 std::vector<AgentNode*> AgentGraph::Supersede(AgentOutput& output) {
   std::vector<AgentNode*> restarted;
-  if (output.former == nullptr) return restarted;
-  output.former = nullptr;
+  if (output.former.text == nullptr) return restarted;
+  output.former = {};
+  outputs_.bytes().Count(output);
   for (AgentNode* downstream : output.downstreams) {
     if (!downstream->streaming->Rewind(output)) continue;
     actions_.Add(PromptRestarted{downstream});
@@ -322,8 +326,8 @@ absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Statu
   const Prompt& prompt = streaming.prompt;
   if (prompt.settled(index)) return absl::OkStatus();
   const AgentOutput* upstream = streaming.sources[index];
-  if (upstream != nullptr && upstream->attempt > 0) {
-    node.used_attempts[prompt.reference(index).upstream] = upstream->attempt;
+  if (upstream != nullptr && upstream->attempts > 0) {
+    node.used_attempts[prompt.reference(index).upstream] = upstream->attempts;
   }
   const bool could_discard = prompt.may_discard();
   ASSIGN_OR_RETURN(const bool restarts, streaming.Settle(index, status));
@@ -345,6 +349,13 @@ void AgentGraph::ReleaseReference(const AgentNode& node, size_t index) {
 
 void AgentGraph::Unneed(AgentOutput& upstream) {
   if (--upstream.needs == 0 && upstream.state == State::kLive) actions_.AddUnneeded(*upstream.producer);
+}
+
+// Advances prompts, except those that fail meanwhile.
+void AgentGraph::AdvanceAll(std::span<AgentNode* const> nodes) {
+  for (AgentNode* node : nodes) {
+    if (node->streaming != nullptr) Advance(*node);
+  }
 }
 
 void AgentGraph::Advance(AgentNode& node) {
@@ -372,20 +383,40 @@ void AgentGraph::StopStreaming(AgentNode& node) {
   }
   for (const auto& [upstream, indices] : streaming->upstreams) {
     upstream->downstreams.erase(&node);
+    outputs_.bytes().Count(*upstream);
     // No prompt refers to the announced request now, and no client has submitted it.
-    if (upstream->state == State::kAnnounced && upstream->text == nullptr && upstream->downstreams.empty()) {
-      outputs_.Drop(streaming->prompt.reference(indices.front()).upstream);
+    if (upstream->state == State::kAnnounced && upstream->current.text == nullptr && upstream->downstreams.empty()) {
+      outputs_.Drop(RequestId(upstream->id));
     }
   }
 }
 
 AgentGraph::Counts AgentGraph::counts() const {
-  const OutputTable::Counts& outputs = outputs_.counts();
   return {.streaming = std::ssize(streaming_),
           .references = references_.total(),
           .announced = outputs_.announced().total(),
-          .kept = outputs.kept,
-          .kept_bytes = outputs.kept_bytes};
+          .kept = outputs_.kept(),
+          .kept_bytes = outputs_.bytes().total()};
+}
+
+// --- memory --------------------------------------------------------------------------------------
+
+std::vector<AgentAction> AgentGraph::TakeActions() {
+  while (AgentOutput* output = outputs_.bytes().Excess()) Drop(*output);
+  return actions_.Take();
+}
+
+// Frees the memory of an output that no live request generates.
+void AgentGraph::Drop(AgentOutput& output) {
+  // The prompts go on with the present attempt.
+  if (output.state == State::kLive) return AdvanceAll(Supersede(output));
+  const std::vector<AgentNode*> downstreams(output.downstreams.begin(), output.downstreams.end());
+  for (AgentNode* downstream : downstreams) {
+    Fail(*downstream, absl::ResourceExhaustedError(StrCat(
+                          downstream->streaming->prompt.spec().path, ": the outputs that waiting prompts of this ",
+                          "tenant refer to need more than its share of ", limits_.kept_bytes >> 20, " MiB")));
+  }
+  outputs_.Drop(RequestId(output.id));
 }
 
 // --- time ----------------------------------------------------------------------------------------
@@ -415,17 +446,17 @@ void AgentGraph::Tick(absl::Time now) {
 }
 
 void AgentGraph::Expire(const RequestId& id, absl::Time now) {
-  const AgentOutput& output = *outputs_.Find(id);
+  AgentOutput& output = *outputs_.Find(id);
   if (output.state == State::kAnnounced) {
     const absl::Status late =
         absl::DeadlineExceededError(absl::StrCat("the request was announced, and not submitted to this router for ",
                                                  absl::FormatDuration(limits_.wait_announced)));
-    FailAnnounced(id, output.status.ok() ? late : AfterRetries(id, output.status, output.agent));
+    FailAnnounced(id, output.status.ok() ? late : AfterRetries(output.status));
   } else if (output.downstreams.empty()) {
     outputs_.Drop(id);
   } else {
     // A prompt has not reached this reference yet and will read the output later.
-    outputs_.Extend(id, now + limits_.keep_output);
+    outputs_.Extend(output, now + limits_.keep_output);
   }
 }
 
@@ -437,9 +468,9 @@ void AgentGraph::FailAnnounced(const RequestId& id, const absl::Status& status) 
   std::unique_ptr<AgentOutput> output = outputs_.Drop(id);
   // The remaining prompts have settled their references to the output and go on without it.
   for (AgentNode* downstream : std::exchange(output->downstreams, {})) downstream->streaming->Unlink(*output);
-  if (output->text == nullptr) return;
+  if (output->current.text == nullptr) return;
   const absl::Time until = output->expires + limits_.keep_output;
-  outputs_.Keep(id, std::move(output), until);
+  outputs_.Keep(std::move(output), until);
 }
 
 std::vector<AgentNode*> AgentGraph::DownstreamsOf(const AgentNode& node) {

@@ -120,7 +120,10 @@ class AgentGraph {
   void Tick(absl::Time now);
   // Before this time Tick does nothing. InfiniteFuture: no timeout is pending.
   absl::Time NextTick() const;
-  std::vector<AgentAction> TakeActions() { return actions_.Take(); }
+  // Returns the actions since the last call. The caller calls this after each event. If kept
+  // outputs have too many bytes, drops some (KeptBytes). Prompts that refer to these begin again
+  // with the present attempt, or fail with RESOURCE_EXHAUSTED if there is none.
+  std::vector<AgentAction> TakeActions();
 
   struct Counts {
     int64_t streaming = 0;   // streaming prompts
@@ -138,6 +141,7 @@ class AgentGraph {
   // The timeout of a reference: the id of the prompt's request, and the reference's index.
   using ReferenceTimer = std::tuple<absl::Time, RequestId, size_t>;
 
+  std::unique_ptr<AgentOutput> NewOutput(const RequestId& id);
   void Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_value);
   void Link(AgentNode& node, absl::Time now);
   AgentOutput* AnnounceFor(const Reference& reference, absl::Time now);
@@ -157,8 +161,10 @@ class AgentGraph {
   void SettleAndAdvance(AgentNode& node, std::span<const size_t> indices, const absl::Status& status);
   void SettleDownstreams(AgentOutput& output, const absl::Status& status);
   void Advance(AgentNode& node);
+  void AdvanceAll(std::span<AgentNode* const> nodes);
   void Fail(AgentNode& node, const absl::Status& status);
   void StopStreaming(AgentNode& node);
+  void Drop(AgentOutput& output);
 
   const AgentLimits limits_;
   const FindNode find_;

@@ -10,7 +10,8 @@ namespace baton {
 struct AgentLimits {
   // How long an output is kept after its request ended, for prompts that are submitted later.
   absl::Duration keep_output = absl::Minutes(2);
-  // Upper bound on the bytes of kept outputs. The oldest output is dropped first.
+  // Upper bound on the bytes of kept outputs, and of failed attempts that may be repeated. Beyond
+  // it, the owner with the most bytes (agent/shares.h) loses outputs.
   int64_t kept_bytes = int64_t{256} << 20;
   // How long prompts wait for an announced request to be submitted.
   absl::Duration wait_announced = absl::Minutes(2);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "agent/output_table.h"
+#include "agent/agent_output.h"
 #include "agent/streaming_prompt.h"
 #include "base/ids.h"
 

@@ -1,7 +1,6 @@
 #include "agent/streaming_prompt.h"
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -29,7 +28,7 @@ void StreamingPrompt::Unlink(AgentOutput& output) {
 }
 
 std::string StreamingPrompt::AgentOf(size_t index) const {
-  const std::string& agent = prompt.settled(index) ? settled_agents[index] : sources[index]->agent;
+  const std::string& agent = prompt.settled(index) ? settled_agents[index] : sources[index]->current.agent;
   return agent.empty() ? NameOf(prompt.reference(index).upstream) : agent;
 }
 
@@ -45,12 +44,20 @@ AwaitedOutputs StreamingPrompt::Awaited(size_t most) const {
   return awaited;
 }
 
+std::span<const TokenId> StreamingPrompt::Read(size_t index) const {
+  AgentOutput& source = *sources[index];
+  Output* text = source.readable().text.get();
+  if (text == nullptr) return {};
+  const auto tokens = text->TokensFor(*prompt.spec().tokenizer, PartOf(prompt.reference(index)));
+  kept->Count(source);  // an encoding takes memory
+  return tokens;
+}
+
 absl::StatusOr<bool> StreamingPrompt::Settle(size_t index, const absl::Status& status) {
   const Reference& reference = prompt.reference(index);
   const AgentOutput* upstream = sources[index];
-  Output* text = upstream == nullptr ? nullptr : upstream->readable();
   // A later submission does not change the name, which the prompt may have already.
-  if (upstream != nullptr) settled_agents[index] = upstream->agent;
+  if (upstream != nullptr) settled_agents[index] = upstream->current.agent;
   if (!status.ok() && reference.on_failure == OnFailure::kAbort) {
     if (!prompt.may_discard()) return UpstreamFailed(reference.upstream, status, prompt.spec().first);
     prompt.Discard(index);
@@ -61,8 +68,7 @@ absl::StatusOr<bool> StreamingPrompt::Settle(size_t index, const absl::Status& s
   } else if (upstream != nullptr && upstream->state == AgentOutput::State::kEnded) {
     prompt.Settle(index);
   } else {
-    const auto so_far =
-        text == nullptr ? std::span<const TokenId>() : text->TokensFor(*prompt.spec().tokenizer, PartOf(reference));
+    const auto so_far = upstream == nullptr ? std::span<const TokenId>() : Read(index);
     prompt.Cut(index, std::vector<TokenId>(so_far.begin(), so_far.end()));
   }
   return false;
@@ -76,13 +82,8 @@ bool StreamingPrompt::Rewind(AgentOutput& output) {
 }
 
 absl::StatusOr<StreamingPrompt::Tokens> StreamingPrompt::Next() {
-  const auto fresh = prompt.Take(
-      [&](size_t reference) {
-        Output* output = sources[reference]->readable();
-        return output == nullptr ? std::span<const TokenId>()
-                                 : output->TokensFor(*prompt.spec().tokenizer, PartOf(prompt.reference(reference)));
-      },
-      [&](size_t reference) { return AgentOf(reference); });
+  const auto fresh = prompt.Take([&](size_t reference) { return Read(reference); },
+                                 [&](size_t reference) { return AgentOf(reference); });
   unreported.insert(unreported.end(), fresh.begin(), fresh.end());
   if (prompt.given() > prompt.spec().most_tokens) {
     return absl::InvalidArgumentError(

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "agent/output_table.h"
+#include "agent/agent_output.h"
+#include "agent/kept_bytes.h"
 #include "agent/prompt.h"
 #include "base/ids.h"
 
@@ -28,6 +30,7 @@ struct AwaitedOutputs {
 
 struct StreamingPrompt {
   Prompt prompt;
+  KeptBytes* kept = nullptr;  // of the graph, never null
   std::vector<TokenId> unreported{};
   std::vector<absl::Time> deadlines{};  // by reference
   // By reference. Null if the graph has dropped the output; the reference is settled then.
@@ -66,6 +69,8 @@ struct StreamingPrompt {
  private:
   // Returns the name that stands for AgentName.
   std::string AgentOf(size_t index) const;
+  // Returns the tokens of a reference's output, as Output::TokensFor.
+  std::span<const TokenId> Read(size_t index) const;
 };
 
 }  // namespace baton

@@ -22,9 +22,8 @@ absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& statu
                        cause);
 }
 
-absl::Status AfterRetries(const RequestId& id, const absl::Status& status, const std::string& agent) {
-  const RootCause cause = *RootCauseOf(AsRootCause(status, NameOf(id), agent));
-  return WithRootCause(absl::AbortedError(status.message()), cause);
+absl::Status AfterRetries(const absl::Status& status) {
+  return WithRootCause(absl::AbortedError(status.message()), *RootCauseOf(status));
 }
 
 }  // namespace baton

@@ -15,8 +15,8 @@ namespace baton {
 absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& status, int32_t first);
 
 // Returns the status of a request that failed, once prompts wait no longer for another attempt. Its
-// code is ABORTED, because a retry of those prompts alone would fail too. Its root cause is that of
-// `status`, or the request itself. `agent` is its agent name.
-absl::Status AfterRetries(const RequestId& id, const absl::Status& status, const std::string& agent);
+// code is ABORTED, because a retry of those prompts alone would fail too. REQUIRES: `status` has a
+// root cause.
+absl::Status AfterRetries(const absl::Status& status);
 
 }  // namespace baton
