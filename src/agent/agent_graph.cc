@@ -195,7 +195,7 @@ void AgentGraph::BeginAfter(AgentNode& node, std::span<const TokenId> before, Th
 }
 
 void AgentGraph::Made(AgentNode& node, std::span<const TokenId> tokens, std::string_view text) {
-  if (node.output == nullptr) return;
+  if (node.output == nullptr || (tokens.empty() && text.empty())) return;
   node.output->current.text->Push(tokens, text);
   // Advance may fail a prompt, and so change node.output->downstreams.
   std::vector<AgentNode*> waiting = Supersede(*node.output);
@@ -222,7 +222,8 @@ void AgentGraph::Ended(AgentNode& node, const absl::Status& reported, absl::Time
   output.current.text->Close();
   output.producer = nullptr;
   output.status = status;
-  if (MayRetry(status) && output.former.text != nullptr) output.current = std::exchange(output.former, {});
+  // An attempt that fails without a token does not replace the one before.
+  if (!status.ok() && output.former.text != nullptr) output.current = std::exchange(output.former, {});
   if (MayRetry(status) && !node.is_internal && outputs_.announced().HasRoom(OwnerOf(*node.id), 1)) {
     return AwaitRetry(node, status, until);
   }
@@ -326,8 +327,8 @@ absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Statu
   const Prompt& prompt = streaming.prompt;
   if (prompt.settled(index)) return absl::OkStatus();
   const AgentOutput* upstream = streaming.sources[index];
-  if (upstream != nullptr && upstream->attempts > 0) {
-    node.used_attempts[prompt.reference(index).upstream] = upstream->attempts;
+  if (upstream != nullptr && upstream->readable().number > 0) {
+    node.used_attempts[prompt.reference(index).upstream] = upstream->readable().number;
   }
   const bool could_discard = prompt.may_discard();
   ASSIGN_OR_RETURN(const bool restarts, streaming.Settle(index, status));

@@ -28,7 +28,7 @@ void StreamingPrompt::Unlink(AgentOutput& output) {
 }
 
 std::string StreamingPrompt::AgentOf(size_t index) const {
-  const std::string& agent = prompt.settled(index) ? settled_agents[index] : sources[index]->current.agent;
+  const std::string& agent = prompt.settled(index) ? settled_agents[index] : sources[index]->readable().agent;
   return agent.empty() ? NameOf(prompt.reference(index).upstream) : agent;
 }
 
@@ -57,9 +57,10 @@ absl::StatusOr<bool> StreamingPrompt::Settle(size_t index, const absl::Status& s
   const Reference& reference = prompt.reference(index);
   const AgentOutput* upstream = sources[index];
   // A later submission does not change the name, which the prompt may have already.
-  if (upstream != nullptr) settled_agents[index] = upstream->current.agent;
+  if (upstream != nullptr) settled_agents[index] = upstream->readable().agent;
   if (!status.ok() && reference.on_failure == OnFailure::kAbort) {
-    if (!prompt.may_discard()) return UpstreamFailed(reference.upstream, status, prompt.spec().first);
+    const std::string& agent = upstream == nullptr ? settled_agents[index] : upstream->current.agent;
+    if (!prompt.may_discard()) return UpstreamFailed(reference.upstream, agent, status, prompt.spec().first);
     prompt.Discard(index);
   } else if (!status.ok() && reference.on_failure == OnFailure::kSubstitute) {
     const bool restarts = prompt.Replace(index, reference.substitute);

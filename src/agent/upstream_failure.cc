@@ -9,13 +9,14 @@
 
 namespace baton {
 
-absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& status, int32_t first) {
+absl::Status UpstreamFailed(const RequestId& upstream, const std::string& agent, const absl::Status& status,
+                            int32_t first) {
   const std::string name = NameOf(upstream);
-  const RootCause cause = *RootCauseOf(AsRootCause(status, name, ""));
+  const RootCause cause = *RootCauseOf(AsRootCause(status, name, agent));
   const std::string missed = first == 0 ? "" : absl::StrCat("first: fewer than ", first, " outputs can complete; ");
-  const std::string agent = cause.agent.empty() ? "" : absl::StrCat(" (agent '", cause.agent, "')");
+  const std::string named = cause.agent.empty() ? "" : absl::StrCat(" (agent '", cause.agent, "')");
   const std::string where =
-      cause.request == name ? agent : absl::StrCat(": request '", cause.request, "'", agent, " failed");
+      cause.request == name ? named : absl::StrCat(": request '", cause.request, "'", named, " failed");
   return WithRootCause(absl::Status(MayRetry(status) ? status.code() : absl::StatusCode::kAborted,
                                     absl::StrCat(missed, "output_of '", name, "'", where, ": ",
                                                  absl::StatusCodeToString(cause.code), ": ", cause.message)),

@@ -133,6 +133,50 @@ TEST_CASE("AgentGraph applies the timeout of a reference while it waits for anot
   CHECK(world.Text("b") == std::string(kFirstText) + "!");
 }
 
+TEST_CASE("AgentGraph uses the last attempt with a token, and names its agent") {
+  const Code code = GENERATE(Code::kOk, Code::kUnavailable, Code::kCancelled, Code::kInternal);
+  const bool refuse = GENERATE(false, true), timeout = GENERATE(false, true);
+  CAPTURE(code, refuse, timeout);
+  AgentWorld world;
+  Reference reference = Announced("a", OnFailure::kPartial);
+  reference.before = {AgentName(), Bytes(": ")};
+  reference.after = {Bytes(" by "), AgentName()};
+  if (timeout) reference.timeout = absl::Seconds(5);
+  REQUIRE(world.Submit(Spec("b", {reference, Bytes("!")})).ok());
+  world.Name("a", "aa");
+  Begin(world, "a", kFirstText);
+  world.End("a", absl::UnavailableError("lost"));
+  if (refuse) world.Refuse("a", absl::UnavailableError("full"));
+  world.Name("a", "bbbbbbbbbb");
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  world.graph.Made(world.Node("a"), {}, "");
+  if (timeout) world.Advance(absl::Seconds(5));
+  world.End("a", absl::Status(code, "why"));
+  world.Advance(kRetryWait);
+  const bool is_empty = code == Code::kOk && !timeout;
+  CHECK(world.Text("b") == (is_empty ? "!" : absl::StrCat("aa: ", kFirstText, " by aa!")));
+  CHECK(world.Node("b").used_attempts.at("a") == (is_empty ? 2 : 1));
+  if (code == Code::kOk) return;
+  // The output is kept for later prompts, and the attempts are counted on.
+  REQUIRE(world.Submit(Spec("late", {Reference{"a", false, OnFailure::kPartial}})).ok());
+  CHECK(world.Text("late") == kFirstText);
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  CHECK(world.Node("a").attempt == 3);
+}
+
+TEST_CASE("AgentGraph names the upstream of a reference whose timeout passes") {
+  AgentWorld world;
+  world.Name("a", "writer");
+  Begin(world, "a", "y");
+  Reference reference{"a"};
+  reference.timeout = absl::Seconds(1);
+  REQUIRE(world.Submit(Spec("b", {reference})).ok());
+  world.Advance(absl::Seconds(1));
+  const RootCause root = *RootCauseOf(world.reported["b"].failure);
+  CHECK(root == RootCause{"a", "writer", Code::kDeadlineExceeded,
+                          "the output was not complete before the reference's timeout"});
+}
+
 TEST_CASE("AgentGraph keeps the upstreams of a failed request for its next attempt") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("root", {Bytes("x")})).ok());
