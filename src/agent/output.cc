@@ -86,35 +86,39 @@ void Output::Seal() {
   }
 }
 
-std::span<const TokenId> Output::TokensFor(const Tokenizer& reader, Part part) {
+Output::Tokens Output::TokensFor(const Tokenizer& reader, Part part, int64_t most) {
   const bool has_thoughts = !answer_ || answer_->text > 0 || answer_->token > 0;
   if (!has_thoughts) part = Part::kWhole;
   if (part == Part::kAnswer && (!answer_ || answer_->text >= text_.size())) return {};
   const Start start = part == Part::kWhole ? Start() : *answer_;
   if (tokenizer_ != nullptr && reader.digest() == tokenizer_->digest() && !start.splits_token) {
-    return std::span(tokens_).first(sealed_).subspan(std::min(start.token, sealed_));
+    const auto ids = std::span(tokens_).first(sealed_).subspan(std::min(start.token, sealed_));
+    return {ids, std::ssize(ids)};
   }
   const auto [found, is_new] = encoded_.try_emplace({reader.digest(), part});
   if (is_new) found->second.encoded = start.text;
-  Extend(reader, found->second);
-  return found->second.ids;
+  return Extend(reader, found->second, most);
 }
 
-void Output::Extend(const Tokenizer& reader, Encoding& encoding) const {
-  if (encoding.complete || (!closed_ && text_.size() < encoding.try_from)) return;
+Output::Tokens Output::Extend(const Tokenizer& reader, Encoding& encoding, int64_t most) const {
+  const auto so_far = [&] { return Tokens{encoding.ids, std::ssize(encoding.ids)}; };
+  if (encoding.complete || (!closed_ && text_.size() < encoding.try_from)) return so_far();
   const std::string_view rest = std::string_view(text_).substr(encoding.encoded);
+  const int64_t at_least = std::ssize(encoding.ids) + reader.FewestTokens(rest);
+  if (at_least > most) return {encoding.ids, at_least};
   if (closed_) {
     const auto ids = reader.Encode(rest, Tokenizer::SpecialTokens::kAsText);
     encoding.ids.insert(encoding.ids.end(), ids.begin(), ids.end());
     encoding.encoded = text_.size();
     encoding.complete = true;
-    return;
+    return so_far();
   }
   encoding.encoded += reader.EncodeSealed(rest, encoding.ids);
   // A long text without a seal is tried again only once it has grown by a quarter. All attempts
   // together therefore take O(n log n).
   const size_t held = text_.size() - encoding.encoded;
   encoding.try_from = text_.size() + std::max<size_t>(1, held / 4);
+  return so_far();
 }
 
 int64_t Output::bytes() const {

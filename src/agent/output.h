@@ -49,10 +49,16 @@ class Output {
   void Close();
 
   enum class Part { kAnswer, kWhole };
+  struct Tokens {
+    std::span<const TokenId> ids{};
+    // Lower bound on the tokens of the whole output: at least the number of ids.
+    int64_t at_least = 0;
+  };
   // Returns the tokens for prompts of a model with tokenizer `reader`. Until the output is closed,
   // later calls return the same tokens and possibly more. Valid until the next call of Push, Close
-  // or TokensFor.
-  std::span<const TokenId> TokensFor(const Tokenizer& reader, Part part);
+  // or TokensFor. If the output certainly has more than `most` tokens, the function encodes none of
+  // its text, and `ids` may lack tokens.
+  Tokens TokensFor(const Tokenizer& reader, Part part, int64_t most);
   // Returns the approximate memory of this object.
   int64_t bytes() const;
 
@@ -78,7 +84,7 @@ class Output {
   void FindAnswer(std::string_view text);
   void EndGroup();
   void Seal();
-  void Extend(const Tokenizer& reader, Encoding& encoding) const;
+  Tokens Extend(const Tokenizer& reader, Encoding& encoding, int64_t most) const;
 
   const Tokenizer* tokenizer_ = nullptr;    // null: the output is a text
   std::optional<Detokenizer> detokenizer_;  // unset: the output is a text

@@ -102,7 +102,14 @@ bool Prompt::TakeOutput(const Reference& place, OutputOf output, AgentOf agent, 
     }
   };
   const State& state = references_[*source];
-  const std::span<const TokenId> made = state.replaced ? std::span<const TokenId>(*state.replaced) : output(*source);
+  const int64_t others = given_ + std::ssize(tokens) - static_cast<int64_t>(taken_);
+  const int64_t most = spec_->most_tokens - others;
+  const auto [made, at_least] =
+      state.replaced ? Output::Tokens{*state.replaced, std::ssize(*state.replaced)} : output(*source, most);
+  if (at_least > most) {
+    at_least_ = others + at_least;
+    return false;
+  }
   BATON_CHECK(made.size() >= taken_, "an output has fewer tokens than before");
   // A group without a token of its output may still vanish.
   if (taken_ == 0 && !made.empty()) add_label(place.before);

@@ -1,6 +1,7 @@
 // A prompt as a list of segments, some of which are outputs of other requests.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "agent/output.h"
 #include "base/ids.h"
 #include "text/tokenizer.h"
 
@@ -109,8 +111,8 @@ class Prompt {
   // if it waits for any of several references.
   std::optional<size_t> waits_for() const;
   // The tokens of a reference's output so far. No later event can remove them. Empty until the
-  // upstream request is submitted.
-  using OutputOf = absl::FunctionRef<std::span<const TokenId>(size_t reference)>;
+  // upstream request is submitted. `ids` may lack tokens if the output has more than `most`.
+  using OutputOf = absl::FunctionRef<Output::Tokens(size_t reference, int64_t most)>;
   // The name of the agent that writes the reference's output. It does not change once the output
   // has tokens.
   using AgentOf = absl::FunctionRef<std::string(size_t reference)>;
@@ -118,6 +120,8 @@ class Prompt {
   std::vector<TokenId> Take(OutputOf output, AgentOf agent);
   bool complete() const { return at_ == spec_->segments.size(); }
   int64_t given() const { return given_; }  // tokens since the prompt started, or started again
+  // Lower bound on the tokens of the whole prompt. Beyond the limit, Take returns no token.
+  int64_t at_least() const { return std::max(given_, at_least_); }
 
  private:
   struct State {
@@ -139,6 +143,7 @@ class Prompt {
   size_t position_ = 0;            // references among segments [0, at_)
   size_t taken_ = 0;               // tokens returned of the output at at_
   int64_t given_ = 0;
+  int64_t at_least_ = 0;
 };
 
 }  // namespace baton

@@ -44,13 +44,19 @@ AwaitedOutputs StreamingPrompt::Awaited(size_t most) const {
   return awaited;
 }
 
-std::span<const TokenId> StreamingPrompt::Read(size_t index) const {
+Output::Tokens StreamingPrompt::Read(size_t index, int64_t most) const {
   AgentOutput& source = *sources[index];
   Output* text = source.readable().text.get();
   if (text == nullptr) return {};
-  const auto tokens = text->TokensFor(*prompt.spec().tokenizer, PartOf(prompt.reference(index)));
+  const Output::Tokens tokens = text->TokensFor(*prompt.spec().tokenizer, PartOf(prompt.reference(index)), most);
   kept->Count(source);  // an encoding takes memory
   return tokens;
+}
+
+absl::Status StreamingPrompt::TooLong(int64_t at_least) const {
+  return absl::InvalidArgumentError(absl::StrCat(prompt.spec().path, ": with the outputs it refers to it has at least ",
+                                                 at_least, " tokens, limit ", prompt.spec().most_tokens,
+                                                 prompt.spec().most_tokens_reason));
 }
 
 absl::StatusOr<bool> StreamingPrompt::Settle(size_t index, const absl::Status& status) {
@@ -69,8 +75,9 @@ absl::StatusOr<bool> StreamingPrompt::Settle(size_t index, const absl::Status& s
   } else if (upstream != nullptr && upstream->state == AgentOutput::State::kEnded) {
     prompt.Settle(index);
   } else {
-    const auto so_far = upstream == nullptr ? std::span<const TokenId>() : Read(index);
-    prompt.Cut(index, std::vector<TokenId>(so_far.begin(), so_far.end()));
+    const Output::Tokens so_far = upstream == nullptr ? Output::Tokens() : Read(index, prompt.spec().most_tokens);
+    if (so_far.at_least > prompt.spec().most_tokens) return TooLong(so_far.at_least);
+    prompt.Cut(index, std::vector<TokenId>(so_far.ids.begin(), so_far.ids.end()));
   }
   return false;
 }
@@ -83,14 +90,10 @@ bool StreamingPrompt::Rewind(AgentOutput& output) {
 }
 
 absl::StatusOr<StreamingPrompt::Tokens> StreamingPrompt::Next() {
-  const auto fresh = prompt.Take([&](size_t reference) { return Read(reference); },
+  const auto fresh = prompt.Take([&](size_t reference, int64_t most) { return Read(reference, most); },
                                  [&](size_t reference) { return AgentOf(reference); });
   unreported.insert(unreported.end(), fresh.begin(), fresh.end());
-  if (prompt.given() > prompt.spec().most_tokens) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(prompt.spec().path, ": with the outputs it refers to it has at least ", prompt.given(),
-                     " tokens, limit ", prompt.spec().most_tokens, prompt.spec().most_tokens_reason));
-  }
+  if (prompt.at_least() > prompt.spec().most_tokens) return TooLong(prompt.at_least());
   if (prompt.complete()) {
     if (prompt.given() == 0) {
       return absl::InvalidArgumentError(prompt.spec().path + ": is empty, expected at least one token");

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -70,7 +69,8 @@ struct StreamingPrompt {
   // Returns the name that stands for AgentName.
   std::string AgentOf(size_t index) const;
   // Returns the tokens of a reference's output, as Output::TokensFor.
-  std::span<const TokenId> Read(size_t index) const;
+  Output::Tokens Read(size_t index, int64_t most) const;
+  absl::Status TooLong(int64_t at_least) const;
 };
 
 }  // namespace baton

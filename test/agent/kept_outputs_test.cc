@@ -122,5 +122,70 @@ TEST_CASE("AgentGraph counts the encodings of kept outputs") {
   CHECK(world.graph.counts().kept < 10);
 }
 
+// Counts the bytes that it encodes.
+class CountingTokenizer final : public Tokenizer {
+ public:
+  std::vector<TokenId> Encode(std::string_view text, SpecialTokens special) const override {
+    encoded += text.size();
+    return inner_.Encode(text, special);
+  }
+  size_t EncodeSealed(std::string_view text, std::vector<TokenId>& ids) const override {
+    encoded += text.size();
+    return inner_.EncodeSealed(text, ids);
+  }
+  std::span<const TokenId> prompt_prefix() const override { return inner_.prompt_prefix(); }
+  std::string_view TokenBytes(TokenId id) const override { return inner_.TokenBytes(id); }
+  bool IsSpecial(TokenId id) const override { return inner_.IsSpecial(id); }
+  int64_t vocab_size() const override { return inner_.vocab_size(); }
+  int64_t max_bytes_per_token() const override { return inner_.max_bytes_per_token(); }
+  int64_t FewestTokens(std::string_view text) const override { return inner_.FewestTokens(text); }
+  const Digest& digest() const override { return inner_.digest(); }
+
+  mutable size_t encoded = 0;
+
+ private:
+  const Tokenizer& inner_ = PairTokens();
+};
+
+TEST_CASE("AgentGraph refuses a prompt before it encodes an output that is too long") {
+  AgentWorld world;
+  const CountingTokenizer tokenizer;
+  NamedPrompt prompt = Spec("r", {Ids{1}, Later("v", OnFailure::kPartial), Ids{1}});
+  prompt.tokenizer = &tokenizer;
+  prompt.most_tokens = 1000;
+  std::get<Reference>(prompt.segments[1]).timeout = absl::Seconds(1);
+  const ValueTicket value = *world.Begin("v");
+  // PairTokens has a token "abab".
+  const std::string text(100000, 'a');
+  SECTION("of an ended value") {
+    REQUIRE(world.Append(value, text).ok());
+    world.End(value);
+    CHECK(Message(world.Submit(prompt)) ==
+          "prompt: with the outputs it refers to it has at least 25001 tokens, limit 1000");
+    CHECK(tokenizer.encoded == 0);
+  }
+  SECTION("of a live value") {
+    REQUIRE(world.Append(value, text).ok());
+    CHECK(world.Submit(prompt).code() == Code::kInvalidArgument);
+    CHECK(tokenizer.encoded == 0);
+  }
+  SECTION("as it grows") {
+    REQUIRE(world.Submit(prompt).ok());
+    for (int i = 0; i < 1000; ++i) REQUIRE(world.Append(value, text.substr(0, 100)).ok());
+    CHECK(world.reported["r"].failure.code() == Code::kInvalidArgument);
+    // An attempt at a word that later text may change fails, and is repeated as the word grows.
+    CHECK(tokenizer.encoded < 10 * 4 * 1000);
+  }
+  SECTION("at a reference's timeout") {
+    prompt.segments.insert(prompt.segments.begin(), Later("never", OnFailure::kPartial));
+    REQUIRE(world.Submit(prompt).ok());
+    REQUIRE(world.Append(value, text).ok());
+    CHECK(world.reported["r"].failure.ok());
+    world.Advance(absl::Seconds(1));
+    CHECK(world.reported["r"].failure.code() == Code::kInvalidArgument);
+    CHECK(tokenizer.encoded == 0);
+  }
+}
+
 }  // namespace
 }  // namespace baton

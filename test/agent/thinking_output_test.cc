@@ -1,4 +1,5 @@
 // Outputs of models that think, as prompts receive them.
+#include <limits>
 #include <random>
 
 #include "seeds.h"
@@ -7,6 +8,8 @@
 
 namespace baton {
 namespace {
+
+constexpr int64_t kAnyNumber = std::numeric_limits<int64_t>::max();
 
 // The tags are no tokens, special tokens, or tokens with text. Merges make tokens that begin inside
 // a tag and end behind it.
@@ -64,7 +67,7 @@ Ids Answer(Tags tags, Thinking thinking, const std::string& written, std::mt1993
     output.Push(std::span(ids).subspan(at, count), std::string_view(text).substr(shown, end - shown));
     shown = end;
     at += count;
-    const auto now = output.TokensFor(reader, Output::Part::kAnswer);
+    const auto now = output.TokensFor(reader, Output::Part::kAnswer, kAnyNumber).ids;
     REQUIRE(now.size() >= known.size());
     REQUIRE(std::ranges::equal(known, now.first(known.size())));
     known.assign(now.begin(), now.end());
@@ -72,7 +75,7 @@ Ids Answer(Tags tags, Thinking thinking, const std::string& written, std::mt1993
   text += detokenizer.Finish();
   output.Push({}, std::string_view(text).substr(shown));
   output.Close();
-  const auto all = output.TokensFor(reader, Output::Part::kAnswer);
+  const auto all = output.TokensFor(reader, Output::Part::kAnswer, kAnyNumber).ids;
   REQUIRE(std::ranges::equal(known, all.first(known.size())));
   return {all.begin(), all.end()};
 }
@@ -102,9 +105,9 @@ TEST_CASE("Output keeps the answer's tokens as they were generated") {
   output.BeginAfter({}, Thinking::kBegun);
   const Ids ids = {'h', 262, 'a', 'b'};
   output.Push(ids, "h</think>ab");
-  const auto answer = output.TokensFor(writer, Output::Part::kAnswer);
+  const auto answer = output.TokensFor(writer, Output::Part::kAnswer, kAnyNumber).ids;
   CHECK(Ids(answer.begin(), answer.end()) == Ids{'a', 'b'});
-  const auto whole = output.TokensFor(writer, Output::Part::kWhole);
+  const auto whole = output.TokensFor(writer, Output::Part::kWhole, kAnyNumber).ids;
   CHECK(Ids(whole.begin(), whole.end()) == ids);
 }
 
@@ -113,8 +116,8 @@ TEST_CASE("Output that ends inside its thoughts has no answer") {
   output.BeginAfter({}, Thinking::kMay);
   output.Push(TextIds(ByteTokens(), "<think>hm"), "<think>hm");
   output.Close();
-  CHECK(output.TokensFor(ByteTokens(), Output::Part::kAnswer).empty());
-  CHECK(output.TokensFor(ByteTokens(), Output::Part::kWhole).size() == 9);
+  CHECK(output.TokensFor(ByteTokens(), Output::Part::kAnswer, kAnyNumber).ids.empty());
+  CHECK(output.TokensFor(ByteTokens(), Output::Part::kWhole, kAnyNumber).ids.size() == 9);
 }
 
 TEST_CASE("AgentGraph reports a prompt from </think> on, and thoughts if they are wanted") {
