@@ -47,6 +47,7 @@ void AgentGraph::Enter(AgentNode& node, std::unique_ptr<Output> text, bool is_va
   node.attempt = ++node.output->attempts;
   node.output->current = {std::move(text), node.agent == nullptr ? "" : *node.agent, node.attempt};
   node.output->status = absl::OkStatus();
+  node.output->refused = false;
   node.output->state = State::kLive;
   node.output->producer = &node;
   node.output->is_value = is_value;
@@ -125,6 +126,8 @@ void AgentGraph::Refused(const RequestId& id, const std::string& agent, const ab
   if (output->current.text == nullptr) output->current.agent = agent;
   if (fails <= now) return FailAnnounced(id, cause);
   output->status = cause;
+  output->refused = true;
+  output->retry_wait = fails - now;
   outputs_.Extend(*output, fails);
 }
 
@@ -137,6 +140,8 @@ AgentOutput* AgentGraph::AnnounceFor(const Reference& reference, absl::Time now)
   if (refusal != nullptr) {
     output->status = refusal->status;
     output->current.agent = refusal->agent;
+    output->refused = true;
+    output->retry_wait = refusal->fails - now;
   }
   return &outputs_.Announce(std::move(output), refusal == nullptr ? now + limits_.wait_announced : refusal->fails);
 }
@@ -225,6 +230,7 @@ void AgentGraph::Ended(AgentNode& node, const absl::Status& reported, absl::Time
   // An attempt that fails without a token does not replace the one before.
   if (!status.ok() && output.former.text != nullptr) output.current = std::exchange(output.former, {});
   if (MayRetry(status) && !node.is_internal && outputs_.announced().HasRoom(OwnerOf(*node.id), 1)) {
+    output.retry_wait = until - now;
     return AwaitRetry(node, status, until);
   }
   Supersede(output);

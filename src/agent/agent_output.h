@@ -49,7 +49,9 @@ struct AgentOutput {
   // kAnnounced: why the last submission was refused or failed. OK if there was none.
   // kEnded: the status of the request.
   absl::Status status{};
-  int32_t attempts = 0;  // accepted submissions since the first or the last success
+  bool refused = false;         // whether `status` is that of a refused submission
+  absl::Duration retry_wait{};  // kAnnounced: from that refusal or failure until the wait ends
+  int32_t attempts = 0;         // accepted submissions since the first or the last success
   bool is_value = false;
   // The effect on prompts if KeptBytes drops the output: none, they begin again, or they fail.
   enum class Loss { kNone, kRestart, kFailure };

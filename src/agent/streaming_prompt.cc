@@ -1,19 +1,40 @@
 #include "agent/streaming_prompt.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "agent/scoped_id.h"
 #include "agent/upstream_failure.h"
+#include "base/strings.h"
 #include "kv/block_layout.h"
+#include "text/utf8.h"
 
 namespace baton {
 namespace {
 
 Output::Part PartOf(const Reference& reference) {
   return reference.with_reasoning ? Output::Part::kWhole : Output::Part::kAnswer;
+}
+
+// Returns the code and the start of the message.
+std::string StartOf(const absl::Status& status) {
+  constexpr size_t kLongest = 100;  // bytes of the message
+  std::string_view message = Message(status).substr(0, kLongest);
+  message.remove_suffix(CutOffSuffix(message));
+  return StrCat(absl::StatusCodeToString(status.code()), ": ", message,
+                message.size() < status.message().size() ? "..." : "");
+}
+
+AwaitedOutput AsAwaited(const AgentOutput& output) {
+  AwaitedOutput awaited{.id = NameOf(output.id), .announced = output.state == AgentOutput::State::kAnnounced};
+  if (!awaited.announced || output.status.ok()) return awaited;
+  awaited.failure = StartOf(output.status);
+  awaited.failed_attempt = output.refused ? 0 : output.attempts;
+  awaited.retry_wait = output.retry_wait;
+  return awaited;
 }
 
 }  // namespace
@@ -38,8 +59,7 @@ AwaitedOutputs StreamingPrompt::Awaited(size_t most) const {
   for (size_t i = 0; i < prompt.references(); ++i) {
     if (prompt.settled(i) || !seen.insert(sources[i]).second) continue;
     if (++awaited.count > static_cast<int64_t>(most)) continue;
-    const bool is_announced = sources[i]->state == AgentOutput::State::kAnnounced;
-    awaited.first.push_back({NameOf(prompt.reference(i).upstream), is_announced});
+    awaited.first.push_back(AsAwaited(*sources[i]));
   }
   return awaited;
 }

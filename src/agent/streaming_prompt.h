@@ -20,6 +20,11 @@ namespace baton {
 struct AwaitedOutput {
   RequestId id{};          // the client's name of its request
   bool announced = false;  // true if no client has submitted the request
+  // Why the last submission failed or was refused, if another one is awaited: code and the start of
+  // the message. Empty: there was none.
+  std::string failure{};
+  int32_t failed_attempt = 0;   // the number of the attempt that failed; 0: it was refused
+  absl::Duration retry_wait{};  // from the failure or refusal until the wait ends
 };
 // The incomplete outputs that a prompt refers to: the first of them, and the number of all.
 struct AwaitedOutputs {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/time/time.h"
 #include "base/strings.h"
 #include "router/request.h"
 
@@ -10,6 +11,14 @@ namespace {
 
 constexpr size_t kMostNamed = 3;
 
+// Returns why a request has no output: " (announced, not submitted)", or "" if it is live.
+std::string ReasonText(const AwaitedOutput& output) {
+  if (!output.announced) return "";
+  if (output.failure.empty()) return " (announced, not submitted)";
+  return StrCat(" (", output.failed_attempt > 0 ? StrCat("attempt ", output.failed_attempt, " failed: ") : "refused: ",
+                output.failure, "; another attempt is awaited for ", absl::FormatDuration(output.retry_wait), ")");
+}
+
 std::string OutputsText(const AwaitedOutputs& outputs) {
   const size_t named = std::min(outputs.first.size(), kMostNamed);
   const int64_t more = outputs.count - static_cast<int64_t>(named);
@@ -17,10 +26,7 @@ std::string OutputsText(const AwaitedOutputs& outputs) {
   for (size_t i = 0; i < named; ++i) {
     const bool last = i + 1 == named && more == 0;
     const AwaitedOutput& output = outputs.first[i];
-    text += StrCat(i == 0 ? ""
-                   : last ? " and "
-                          : ", ",
-                   "'", output.id, "'", output.announced ? " (announced, not submitted)" : "");
+    text += StrCat(i == 0 ? "" : last ? " and " : ", ", "'", output.id, "'", ReasonText(output));
   }
   return more == 0 ? text : StrCat(text, " and ", more, " more");
 }

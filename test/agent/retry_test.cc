@@ -177,6 +177,34 @@ TEST_CASE("AgentGraph names the upstream of a reference whose timeout passes") {
                           "the output was not complete before the reference's timeout"});
 }
 
+TEST_CASE("StreamingPrompt reports why it awaits another attempt") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("b", {Announced("a"), Announced("never")})).ok());
+  const auto awaited = [&] { return world.Node("b").streaming->Awaited(1).first.at(0); };
+  CHECK(awaited().failure.empty());
+  world.Refuse("a", absl::ResourceExhaustedError("full"), absl::Seconds(5));
+  CHECK(awaited().announced);
+  CHECK(awaited().failure == "RESOURCE_EXHAUSTED: full");
+  CHECK(awaited().failed_attempt == 0);
+  CHECK(awaited().retry_wait == absl::Seconds(15));
+  // A prompt that is submitted after the refusal.
+  world.Refuse("c", absl::ResourceExhaustedError("full"), absl::Seconds(5));
+  world.Advance(absl::Seconds(1));
+  REQUIRE(world.Submit(Spec("d", {Announced("c")})).ok());
+  CHECK(world.Node("d").streaming->Awaited(1).first.at(0).retry_wait == absl::Seconds(14));
+  Begin(world, "a", "y");
+  CHECK_FALSE(awaited().announced);
+  CHECK(awaited().failure.empty());
+  // The 100th byte is in the middle of a character.
+  world.End("a", absl::UnavailableError(std::string(99, 'm') + "\u00e9"));
+  CHECK(awaited().failure == "UNAVAILABLE: " + std::string(99, 'm') + "...");
+  CHECK(awaited().failed_attempt == 1);
+  CHECK(awaited().retry_wait == kRetryWait);
+  world.Refuse("a", absl::ResourceExhaustedError("full"));
+  CHECK(awaited().failure == "RESOURCE_EXHAUSTED: full");
+  CHECK(awaited().failed_attempt == 0);
+}
+
 TEST_CASE("AgentGraph keeps the upstreams of a failed request for its next attempt") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("root", {Bytes("x")})).ok());

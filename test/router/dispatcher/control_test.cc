@@ -22,6 +22,10 @@ TEST_CASE("TextOf names what a request waits for") {
   } rows[] = {
       {{.outputs = Outputs({{"a"}})}, "the output of 'a'"},
       {{.outputs = Outputs({{"a"}, {"b", true}})}, "the outputs of 'a' and 'b' (announced, not submitted)"},
+      {{.outputs = Outputs({{"a", true, "UNAVAILABLE: lost", 1, absl::Seconds(11)}})},
+       "the output of 'a' (attempt 1 failed: UNAVAILABLE: lost; another attempt is awaited for 11s)"},
+      {{.outputs = Outputs({{"a", true, "UNAVAILABLE: full", 0, absl::Seconds(11)}})},
+       "the output of 'a' (refused: UNAVAILABLE: full; another attempt is awaited for 11s)"},
       {{.outputs = Outputs({{"a"}, {"b"}, {"c"}})}, "the outputs of 'a', 'b' and 'c'"},
       {{.outputs = Outputs({{"a"}, {"b"}, {"c"}, {"d"}})}, "the outputs of 'a', 'b', 'c' and 1 more"},
       {{.outputs = Outputs({{"a"}, {"b"}, {"c"}}, 4000)}, "the outputs of 'a', 'b', 'c' and 4000 more"},
