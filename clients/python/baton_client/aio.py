@@ -164,6 +164,7 @@ class AsyncWorkflow:
         AsyncValue.result() raises all other errors. REQUIRES: an event loop runs."""
         merged = self._options.merge(options)
         parts = Parts(self.id, agent, content, merged, options or Options())
+        self._options.limit(parts.first)
         value = self._client._put(parts, merged.timeout)
         self._runs.add(value)
         return value

@@ -180,6 +180,7 @@ class Workflow:
         Value.result() raises all other errors."""
         merged = self._options.merge(options)
         parts = Parts(self.id, agent, content, merged, options or Options())
+        self._options.limit(parts.first)
         value = self._client._put(parts, merged.timeout)
         with self._lock:
             self._runs.add(value)

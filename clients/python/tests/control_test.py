@@ -214,17 +214,29 @@ class ControlTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(await self.async_client.attach(flow.id).cancel_all(), 1)
         self.assertEqual((await self.error_of(value.result)).message, "its workflow was cancelled")
 
-    async def test_a_value_without_a_part_ends_with_its_workflow(self):
+    def endless(self):
+        """Returns a content that has no part until the end of the test."""
         never = threading.Event()
         self.addCleanup(never.set)
 
-        def endless():
+        def wait():
             never.wait()
             yield "never"
 
+        return wait()
+
+    async def test_a_value_states_the_limits_of_its_workflow(self):
+        for client in self.clients():
+            # The value is the only request of the workflow. It ends after 20 s without the limit.
+            flow = client.workflow("w", Options(timeout=20), deadline=0.3)
+            error = await self.error_of(flow.value("tool", self.endless()).result)
+            self.assertIs(error.code, grpc.StatusCode.DEADLINE_EXCEEDED)
+            self.assertIn("passed before the value was complete", error.message)
+
+    async def test_a_value_without_a_part_ends_with_its_workflow(self):
         for client in self.clients():
             flow = client.workflow("w")
-            value = flow.value("tool", endless())
+            value = flow.value("tool", self.endless())
             # A run that does not end with the value fails at its deadline.
             reader = client.workflow("reader", Options(timeout=20)).agent("a", "Read ", value, sampling=GREEDY)
             while not reader.over and not await settled(client.attach(flow.id).cancel_all()):
