@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import re
 import uuid
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from .connection import timeout_ms
 from .messages import MESSAGES
-from .prompts import AgentName, Announced, Group, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
+from .prompts import AgentName, Announced, Group, Join, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
 
 
 def draw_id(name: str) -> str:
@@ -50,8 +49,7 @@ def _fill_reference(message: Any, reference: OutputOf) -> None:
     message.on_failure = message.OnFailure.Value(f"ON_FAILURE_{reference.on_failure.upper()}")
     message.substitute = reference.substitute
     message.with_reasoning = reference.with_reasoning
-    # A time limit that is less than a millisecond is still one.
-    message.timeout_ms = math.ceil(reference.timeout * 1000) or reference.timeout_ms
+    message.timeout_ms = timeout_ms(reference.timeout or None) or reference.timeout_ms
 
 
 def fill_prompt(request: Any, prompt: Sequence[Part | Message], options: Options, tools: Sequence[Any] = ()) -> None:
@@ -90,7 +88,7 @@ def _fill_options(request: Any, options: Options, workflow: str, agent: str) -> 
             setattr(request, name, value)
     request.timeout_ms = timeout_ms(options.timeout)
     if options.join is not None:
-        request.join = ("order", "arrival").index(options.join)
+        request.join = get_args(Join).index(options.join)
 
 
 def _on_the_wire(value: Any) -> Any:

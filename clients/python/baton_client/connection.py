@@ -37,25 +37,29 @@ def call_metadata(api_key: str | None) -> list[tuple[str, str]]:
 
 # Seconds that an answer to a request's own timeout may take.
 _GRACE = 1
-# The protocol's upper bound: a year.
-_MAX_TIMEOUT_MS = 365 * 24 * 3600 * 1000
+# The protocol's upper bound: a year, in seconds. The arithmetic of gRPC overflows far above it.
+_MAX_TIMEOUT = 365 * 24 * 3600
 
 
 def timeout_ms(timeout: float | None) -> int:
-    """Converts a timeout of Options to the field of a request, in which 0 is no timeout."""
+    """Converts a timeout of Options to the field of a request, in which 0 is no timeout.
+
+    A timeout that is less than a millisecond is still one."""
     if timeout is None or timeout == math.inf:
         return 0
-    return min(max(math.ceil(timeout * 1000), 1), _MAX_TIMEOUT_MS)
+    return math.ceil(min(max(timeout, 0.001), _MAX_TIMEOUT) * 1000)
 
 
 def deadline(timeout: float | None) -> float | None:
     """Converts a timeout of Options to gRPC's form, in which None is no deadline.
 
     The server itself ends a request after its timeout, and reports what the request waited for.
-    gRPC's deadline is later. It ends the call of a server that does not answer."""
+    gRPC's deadline is later. It ends the call of a server that does not answer. If the timeout has
+    passed already, gRPC sends nothing."""
     if timeout is None or timeout == math.inf:
         return None
-    return timeout + _GRACE if timeout > 0 else timeout
+    # gRPC may send a call whose deadline is the present time.
+    return min(timeout, _MAX_TIMEOUT) + _GRACE if timeout > 0 else -1
 
 
 class Stub:

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, Union, runtime_checkable
+from typing import Any, Literal, Protocol, Union, get_args, runtime_checkable
+
+Join = Literal["order", "arrival"]
+OnFailure = Literal["abort", "partial", "substitute"]
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
+def _check_seconds(name: str, value: float) -> None:
+    if math.isnan(value):
+        raise ValueError(f"{name}: expected seconds, got {value}")
 
 
 @runtime_checkable
@@ -45,21 +59,25 @@ class OutputOf:
     - `on_failure` chooses the result if the upstream request fails. "abort": this request fails
       too. "partial": the prompt gets the output so far. "substitute": the prompt gets `substitute`.
     - `timeout` is in seconds since the arrival of this request. An output that is not complete by
-      then counts as failed. 0: no timeout.
+      then counts as failed. 0 or math.inf: no timeout.
     - `with_reasoning`: the prompt also gets the thoughts of a model that thinks, and not only its
       answer.
-    - `timeout_ms` is the old form of `timeout`, in milliseconds. Version 0.2 drops it."""
+    - `timeout_ms` is the old form of `timeout`, in milliseconds. Version 0.2 drops it.
+
+    Raises ValueError for another `on_failure`, and if `timeout` is NaN."""
 
     request: Reference | str
     # None: true unless the server certainly has the request.
     announced: bool | None = None
-    on_failure: Literal["abort", "partial", "substitute"] = "abort"
+    on_failure: OnFailure = "abort"
     substitute: str = ""
     timeout_ms: int = 0
     timeout: float = 0
     with_reasoning: bool = False
 
     def __post_init__(self) -> None:
+        _check_choice("OutputOf.on_failure", self.on_failure, get_args(OnFailure))
+        _check_seconds("OutputOf.timeout", self.timeout)
         if self.timeout_ms:
             warnings.warn("OutputOf(timeout_ms=...) is replaced by timeout, in seconds", DeprecationWarning, stacklevel=3)
 
@@ -150,7 +168,9 @@ class Options:
     None means "not set": the run has the workflow's value. If the workflow does not set the field
     either, it has the server's default. Every other value, also "" and 0, overrides the workflow's.
     A run that sets `context_id` takes no `context_length` from its workflow, because the length
-    belongs to the context."""
+    belongs to the context.
+
+    Raises ValueError for another `join`, and if `timeout` is NaN."""
 
     # The name of a model. Optional if the server has one model.
     model: str | None = None
@@ -161,12 +181,13 @@ class Options:
     # -1000 to 1000. Orders waiting requests. The default is 0. proto/inference.proto has the rule.
     priority: int | None = None
     # "arrival": outputs join the prompt in the order of their completion.
-    join: Literal["order", "arrival"] | None = None
+    join: Join | None = None
     # The prompt uses the outputs that complete first, as many as this number. The others are
     # discarded, which may cancel their runs (`keep`). 0: all outputs.
     first: int | None = None
     # Generates the output to its end. Otherwise a run to which other runs referred is cancelled
-    # once all of them have ended, or have discarded its output.
+    # once all of them have ended, or have discarded its output. This field and the next have no
+    # effect in prefill_only(), which has no output.
     keep: bool | None = None
     # The expected length of the output in tokens. It helps scheduling and is not a limit.
     expected_tokens: int | None = None
@@ -179,6 +200,12 @@ class Options:
     # Seconds until the request fails with DEADLINE_EXCEEDED. The error names what the request
     # waited for. If the server does not answer, the request fails 1 s later. math.inf: no deadline.
     timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.join is not None:
+            _check_choice("Options.join", self.join, get_args(Join))
+        if self.timeout is not None:
+            _check_seconds("Options.timeout", self.timeout)
 
     def merged_over(self, defaults: Options) -> Options:
         """Returns these options. Fields that are None have the values of `defaults`."""

@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 from unittest import mock
 
 import grpc
-from baton_client import AsyncClient, BatonError, Client, Message, Options, Sampling, Span, Timings
+from baton_client import AsyncClient, BatonError, Client, Message, Options, OutputOf, Sampling, Span, Timings
 from baton_client.building import generate_request
 from baton_client.messages import MESSAGES
 from serving import Server, close, settled
@@ -38,6 +38,23 @@ class MergeTest(unittest.TestCase):
     def test_a_field_that_is_empty_or_zero_is_the_runs_own(self):
         self.assertEqual(OWN.merged_over(WORKFLOW), OWN)
         self.assertEqual(OWN.merged_over(Options()), OWN)
+
+
+class RefusedTest(unittest.TestCase):
+    def test_an_argument_that_cannot_be_sent_is_refused_by_name(self):
+        for make, text in (
+            (lambda: Options(join="random"), "Options.join: expected one of 'order', 'arrival', got 'random'"),
+            (lambda: Options(join=1), "Options.join: expected one of 'order', 'arrival', got 1"),
+            (lambda: Options(timeout=math.nan), "Options.timeout: expected seconds, got nan"),
+            (lambda: OutputOf("id", on_failure="ignore"),
+             "OutputOf.on_failure: expected one of 'abort', 'partial', 'substitute', got 'ignore'"),
+            (lambda: OutputOf("id", timeout=math.nan), "OutputOf.timeout: expected seconds, got nan"),
+            (lambda: Client("127.0.0.1:1").workflow("w", deadline=math.nan),
+             "deadline of a workflow: expected more than 0 s, got nan"),
+        ):
+            with self.subTest(text), self.assertRaises(ValueError) as caught:
+                make()
+            self.assertEqual(str(caught.exception), text)
 
 
 class SamplingTest(unittest.TestCase):
@@ -117,7 +134,7 @@ class SentTest(unittest.TestCase):
         request, timeout = self.sent_by(OWN)
         self.assertEqual((request.model, request.session_id, request.cache_salt, request.priority, request.join,
                           request.expected_tokens, request.context_id, request.chat.template_kwargs, timeout),
-                         ("", "", "", 0, 0, 0, "", "", 0))
+                         ("", "", "", 0, 0, 0, "", "", -1))
         self.assertTrue(request.HasField("context_length"))
         self.assertEqual(request.context_length, 0)
 
@@ -127,10 +144,18 @@ class SentTest(unittest.TestCase):
         self.assertEqual(request.timeout_ms, 0)
 
     def test_a_timeout_has_the_bounds_of_the_protocol(self):
-        for timeout, milliseconds in ((1e-9, 1), (-1, 1), (0.0001, 1), (1e12, 365 * 24 * 3600 * 1000)):
-            self.assertEqual(self.sent_by(Options(timeout=timeout))[0].timeout_ms, milliseconds)
-        with self.assertRaises(ValueError):
-            self.sent_by(Options(timeout=math.nan))
+        year = 365 * 24 * 3600
+        for timeout, milliseconds, deadline in ((1e-9, 1, 1 + 1e-9), (-1, 1, -1), (-math.inf, 1, -1), (0.0001, 1, 1.0001),
+                                                (1e12, year * 1000, year + 1), (1e300, year * 1000, year + 1)):
+            request, passed = self.sent_by(Options(timeout=timeout))
+            self.assertEqual((request.timeout_ms, passed), (milliseconds, deadline))
+
+    def test_a_timeout_of_an_output_has_the_same_bounds(self):
+        for timeout, milliseconds in ((0, 0), (math.inf, 0), (0.02, 20), (1e-9, 1), (-1, 1),
+                                      (1e300, 365 * 24 * 3600 * 1000)):
+            self.flow.agent("a", OutputOf("id", timeout=timeout), options=Options(template_kwargs={}))
+            [segment] = self.stub.generate.call_args.args[0].segments.segments
+            self.assertEqual(segment.output_of.timeout_ms, milliseconds)
 
     def test_a_prompt_that_is_prefilled_ahead_has_them_too(self):
         self.flow.prefill_only(Message("user", "x"), options=Options(priority=3))
@@ -148,7 +173,7 @@ class AsyncSentTest(unittest.IsolatedAsyncioTestCase):
         stub.generate.side_effect = lambda *_, **__: AsyncEndedCall()
         stub.prefill_only = mock.AsyncMock()
         flow = client.workflow("w", WORKFLOW)
-        for options, timeout in ((None, 31), (Options(priority=3), 31), (Options(timeout=0), 0),
+        for options, timeout in ((None, 31), (Options(priority=3), 31), (Options(timeout=0), -1),
                                  (Options(timeout=math.inf), None)):
             flow.agent("a", Message("user", "x"), options=options)
             await flow.prefill_only(Message("user", "x"), options=options)
