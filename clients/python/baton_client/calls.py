@@ -37,6 +37,12 @@ def _received(initial_metadata: Iterable[tuple[str, str | bytes]]) -> bool:
     return any(key == "x-request-id" for key, _ in initial_metadata)
 
 
+async def until_received(call: Any) -> None:
+    """Waits until the server has received a call of an AsyncClient, or the call has ended."""
+    if not _received(await call.initial_metadata()):
+        await call.code()
+
+
 class Calls:
     """The unfinished calls of a Client, with their reports."""
 

@@ -18,6 +18,8 @@ _GRPC_TEXTS = {
     "Locally cancelled by application!": "cancelled by this client",
     "Deadline Exceeded": _TIMEOUT_PASSED,
     "Stream removed (Deadline Exceeded)": _TIMEOUT_PASSED,
+    # grpc.aio writes this if a call ends while a message is sent.
+    "Internal error from Core": "the call ended while a part of the value was sent; its trace has the reason",
 }
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 

@@ -9,6 +9,7 @@ from typing import Any, Union, cast
 import grpc
 
 from .building import draw_id
+from .calls import until_received
 from .errors import BatonError, from_rpc
 from .messages import MESSAGES
 from .prompts import Announced, Options, TokenIds
@@ -32,8 +33,8 @@ class Parts:
         self._content = content
         name = agent.agent if isinstance(agent, Announced) else agent
         self.id = agent.id if isinstance(agent, Announced) else draw_id(name or "value")
-        # A message without content, which is sent before the content has a part. From then on, the
-        # server ends the prompts that wait for the value together with it.
+        # A message without content. It is sent before a content in parts has its first one. From
+        # then on, the server ends the prompts that wait for the value together with it.
         self.first = MESSAGES["PutOutputRequest"](request_id=self.id, workflow=workflow, agent=name,
                                                   cache_salt=options.cache_salt)
         # A value with a model has token ids only. It is not known yet whether an iterator has them,
@@ -42,6 +43,8 @@ class Parts:
             self.first.model = (options if isinstance(content, TokenIds) else own).model or ""
         # Why the content ended early.
         self.cause: Exception | None = None
+        # The call with these messages. Only all_async() needs it.
+        self.call: Any = None
 
     def reason(self) -> str:
         # The server accepts 1,024 bytes. The text of an exception may have lone surrogates.
@@ -56,26 +59,38 @@ class Parts:
     def all(self) -> Iterator[Any]:
         """Yields all messages. REQUIRES: the content is not asynchronous."""
         content = cast(Content, self._content)
+        if isinstance(content, (str, TokenIds)):
+            yield self._whole(content)
+            return
         yield self.first
         try:
-            for part in (content,) if isinstance(content, (str, TokenIds)) else content:
+            for part in content:
                 yield self._message(part)
         except Exception as error:
             yield self._failure(error)
 
     async def all_async(self) -> AsyncIterator[Any]:
         """Yields all messages. A thread waits for each part of an ordinary iterator."""
-        if isinstance(self._content, (str, TokenIds, Sequence)):
-            for message in self.all():
-                yield message
+        if isinstance(self._content, (str, TokenIds)):
+            yield self._whole(self._content)
             return
         yield self.first
-        parts = self._content if isinstance(self._content, AsyncIterable) else in_thread(self._content)
+        # If the server refuses a call while grpc.aio writes, grpc.aio loses the error.
+        await until_received(self.call)
         try:
-            async for part in parts:
+            async for part in iterate(self._content):
                 yield self._message(part)
         except Exception as error:
             yield self._failure(error)
+
+    def _whole(self, content: str | TokenIds) -> Any:
+        """Returns the only message of a content that is not in parts."""
+        try:
+            message = self._message(content)
+        except Exception as error:
+            message = self._failure(error)
+        message.MergeFrom(self.first)
+        return message
 
     def _message(self, part: str | TokenIds) -> Any:
         if isinstance(part, str):
@@ -91,11 +106,18 @@ class Parts:
         return MESSAGES["PutOutputRequest"](error=self.reason())
 
 
-async def in_thread(content: Iterable[str | TokenIds]) -> AsyncIterator[str | TokenIds]:
-    """Yields the parts of a content whose iterator may block."""
-    parts, end = iter(content), object()
-    while (part := await asyncio.to_thread(next, parts, end)) is not end:
-        yield cast(Union[str, TokenIds], part)
+async def iterate(content: Iterable[str | TokenIds] | AsyncIterable[str | TokenIds]) -> AsyncIterator[str | TokenIds]:
+    """Yields the parts of a content. A thread waits for those of an iterator that may block."""
+    if isinstance(content, AsyncIterable):
+        async for part in content:
+            yield part
+    elif isinstance(content, Sequence):
+        for part in content:
+            yield part
+    else:
+        parts, end = iter(content), object()
+        while (following := await asyncio.to_thread(next, parts, end)) is not end:
+            yield cast(Union[str, TokenIds], following)
 
 
 class Value:
@@ -147,6 +169,7 @@ class AsyncValue:
     def __init__(self, call: Any, parts: Parts):
         self._call = call
         self._parts = parts
+        parts.call = call
         self._error: BatonError | None = None
         self._watch = TaskWatch(self.cancel)
         self._reader = asyncio.create_task(self._read(), name=f"baton {parts.id}")

@@ -262,6 +262,18 @@ class AsyncValuesTest(unittest.IsolatedAsyncioTestCase):
         plain = await self.flow.agent("a", "The tool.", sampling=GREEDY).result()
         self.assertEqual((await run.result()).token_ids, plain.token_ids)
 
+    async def test_a_value_that_is_refused_has_the_servers_error(self):
+        async def words():
+            yield "twice"
+
+        value = self.flow.value("tool", "once")
+        await value.result()
+        place = dataclasses.replace(self.flow.announce("tool"), id=value.id)
+        for _ in range(20):
+            for content in ("twice", ["twice"], iter(["twice"]), words()):
+                error = await self.error_of(self.flow.value(place, content))
+                self.assertIs(error.code, grpc.StatusCode.ALREADY_EXISTS, error)
+
     async def test_the_reason_of_a_failure_may_have_lone_surrogates(self):
         async def words():
             raise OSError("\udcff")
