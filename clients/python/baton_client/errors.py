@@ -71,11 +71,9 @@ def _root(details: str | bytes) -> RootCause | None:
 
 def from_rpc(error: grpc.RpcError | grpc.aio.AioRpcError) -> BatonError:
     """Converts an error that gRPC raised."""
-    trailing: dict[str, str | bytes]
-    if isinstance(error, grpc.aio.AioRpcError):
-        trailing = dict(error.trailing_metadata() or ())
-    else:
-        trailing = {datum.key: datum.value for datum in error.trailing_metadata() or ()}
+    pairs: Any = error.trailing_metadata() or ()
+    # Not dict(), because the metadata of grpc.aio 1.54 is a Mapping that nevertheless yields pairs.
+    trailing: dict[str, str | bytes] = {key: value for key, value in pairs}
     milliseconds = trailing.get("retry-after-ms", "")
     retry_after = int(milliseconds) / 1000 if str(milliseconds).isdecimal() else None
     message = error.details() or ""
