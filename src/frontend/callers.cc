@@ -34,6 +34,7 @@ class Callers::CountedSink final : public RequestSink {
   // The segments of a prompt are charged from the start, also those behind outputs.
   void OnCharge(const RequestCharge& charge) override {
     expected_ = charged_output_ = charge.expected_tokens;
+    known_ = std::max(known_, charge.prompt_tokens);
     Charge(std::max(charged_, charge.prompt_tokens + charge.expected_tokens));
     sink_->OnCharge(charge);
   }
@@ -44,7 +45,8 @@ class Callers::CountedSink final : public RequestSink {
   }
   void OnEnd(const RequestOutcome& outcome) override {
     ended_ = true;
-    End(int64_t{outcome.prompt_tokens} + outcome.completion_tokens);
+    // A prompt that began again and failed was computed as far as it was known before.
+    End(std::max(known_, int64_t{outcome.prompt_tokens}) + outcome.completion_tokens);
     sink_->OnEnd(outcome);
   }
 
@@ -66,6 +68,7 @@ class Callers::CountedSink final : public RequestSink {
   const Caller caller_;
   const std::string session_;
   int64_t charged_;         // tokens of prompt and output
+  int64_t known_ = 0;       // most tokens of the prompt so far
   int64_t expected_;        // 0 before the prompt is complete
   int64_t charged_output_;  // part of charged_
   const int64_t limit_;

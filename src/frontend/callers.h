@@ -53,8 +53,9 @@ class Callers {
   // `further` is as in TenantQuotas. REQUIRES: spec.expected_tokens is set.
   //
   // A prompt with references is charged for its own segments at once. The outputs in it are charged
-  // as their tokens become known, because a streaming prompt is computed then. A context, and the
-  // expected output, are charged when the prompt is complete and the request has a slot.
+  // as their tokens become known, as far as they exceed these segments, because a streaming prompt
+  // is computed then. A context is charged with the complete prompt. The expected output is charged
+  // when the prompt is complete and the request has a slot.
   //
   // A request whose output becomes longer than expected is charged while it runs (ExpectedLeft), so
   // that the tenant's next request finds the quota used up.

@@ -496,9 +496,9 @@ TEST_CASE("The tokens of a streaming prompt use up the quota before the prompt i
   CHECK_FALSE(callers.Check(*alpha).has_value());
   sink->OnCharge({.prompt_tokens = 101});
   CHECK(callers.Check(*alpha).has_value());
-  // It failed without having been complete. Its tokens were computed.
+  // It began again and failed. Its tokens were computed.
   RequestOutcome outcome;
-  outcome.prompt_tokens = 101;
+  outcome.prompt_tokens = 0;
   sink->OnEnd(outcome);
   CHECK(callers.Check(*alpha).has_value());
 }

@@ -62,11 +62,20 @@ void InferenceService::Accept(grpc::CallbackServerContext& context, std::string_
   context.AddInitialMetadata("traceparent", ToTraceparent(span));
   absl::StatusOr<Caller> caller = CallerOf(context, method);
   if (!caller.ok()) return admission_.Refuse(*sink, caller.status());
-  const auto why = admission_.RefusalFor(*caller);
+  if (const auto why = admission_.RefusalFor(*caller)) {
+    // Prompts may wait for the request that a refused message names. gRPC keeps `bytes` until the
+    // call ends.
+    const auto refuse = [this, &bytes, sink, caller = *caller, why] {
+      Message message;
+      (void)Parse(bytes, message);
+      admission_.Refuse(*sink, caller, AsGenerate(std::move(message)), why->status, why->retry_after);
+    };
+    const absl::Status run = admission_.Run(**caller, bytes.Length(), refuse);
+    if (!run.ok()) admission_.Refuse(*sink, why->status, why->retry_after);
+    return;
+  }
   Message message;
-  // Prompts may wait for the request that a refused message names.
   const absl::Status parsed = Parse(bytes, message);
-  if (why) return admission_.Refuse(*sink, *caller, AsGenerate(std::move(message)), why->status, why->retry_after);
   if (!parsed.ok()) return admission_.Refuse(*sink, parsed);
   auto request = std::make_shared<v1::GenerateRequest>(AsGenerate(std::move(message)));
   const absl::Time now = clock_.Now();
