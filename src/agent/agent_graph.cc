@@ -91,6 +91,12 @@ absl::StatusOr<PromptIncrement> AgentGraph::Submit(AgentNode& node, const Prompt
   return PromptIncrement{&node, std::move(known->tokens), known->complete};
 }
 
+bool AgentGraph::IsUnknown(const RequestId& id, absl::Time now) const {
+  const AgentOutput* output = check_.Find(id);
+  const bool has_attempt = output != nullptr && (output->state != State::kAnnounced || !output->status.ok());
+  return !has_attempt && refusals_.Find(id, now) == nullptr;
+}
+
 void AgentGraph::Undo(AgentNode& node) {
   if (node.output == nullptr) return;
   StopStreaming(node);
@@ -419,6 +425,11 @@ void AgentGraph::Drop(AgentOutput& output) {
   if (output.state == State::kLive) return AdvanceAll(Supersede(output));
   const std::vector<AgentNode*> downstreams(output.downstreams.begin(), output.downstreams.end());
   for (AgentNode* downstream : downstreams) {
+    if (!downstream->streaming->Reads(output)) {
+      downstream->streaming->Unlink(output);
+      output.downstreams.erase(downstream);
+      continue;
+    }
     Fail(*downstream, absl::ResourceExhaustedError(StrCat(
                           downstream->streaming->prompt.spec().path, ": the outputs that waiting prompts of this ",
                           "tenant refer to need more than its share of ", limits_.kept_bytes >> 20, " MiB")));

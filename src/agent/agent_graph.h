@@ -76,6 +76,8 @@ class AgentGraph {
   // An output with OnFailure::kAbort that fails makes the prompt fail, unless enough others remain
   // for PromptSpec::first. Then it is discarded.
   absl::StatusOr<PromptIncrement> Submit(AgentNode& node, const PromptSpec& spec, absl::Time now);
+  // Whether no request or value with this id is live, or ended or was refused a short time ago.
+  bool IsUnknown(const RequestId& id, absl::Time now) const;
   // Undoes Add or Submit, for a caller that cannot go on with the request. Prompts that refer to
   // the request as an announced one wait for another request with this id, until Refused. The
   // request counts as one that referred to no output. Does nothing if Add or Submit failed.

@@ -87,6 +87,8 @@ class Prompt {
   size_t references() const { return references_.size(); }
   const Reference& reference(size_t index) const;
   bool settled(size_t index) const { return references_[index].settled; }
+  // Whether Take may read the output. It never does once other tokens or a copy replace it.
+  bool reads(size_t index) const { return !references_[index].replaced; }
 
   // Records that the reference's output is complete. Under Join::kArrival this fixes its position.
   // REQUIRES: the reference is not settled.
@@ -120,7 +122,8 @@ class Prompt {
   std::vector<TokenId> Take(OutputOf output, AgentOf agent);
   bool complete() const { return at_ == spec_->segments.size(); }
   int64_t given() const { return given_; }  // tokens since the prompt started, or started again
-  // Lower bound on the tokens of the whole prompt. Beyond the limit, Take returns no token.
+  // Lower bound on the tokens of the whole prompt. Beyond the limit, further calls of Take return
+  // no token.
   int64_t at_least() const { return std::max(given_, at_least_); }
 
  private:

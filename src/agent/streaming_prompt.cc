@@ -43,6 +43,10 @@ bool StreamingPrompt::WaitsFor(AgentOutput& output) const {
   return !std::ranges::all_of(upstreams.at(&output), [&](size_t i) { return prompt.settled(i); });
 }
 
+bool StreamingPrompt::Reads(AgentOutput& output) const {
+  return std::ranges::any_of(upstreams.at(&output), [this](size_t index) { return prompt.reads(index); });
+}
+
 void StreamingPrompt::Unlink(AgentOutput& output) {
   for (const size_t i : upstreams.at(&output)) sources[i] = nullptr;
   upstreams.erase(&output);

@@ -51,6 +51,8 @@ struct StreamingPrompt {
   // Returns the outputs that the prompt still needs, in the order of its references. It names at
   // most `most` of them, by the client's names.
   AwaitedOutputs Awaited(size_t most) const;
+  // Whether the prompt may read the output. REQUIRES: the prompt refers to it.
+  bool Reads(AgentOutput& output) const;
   // Removes an output that is about to be deleted. REQUIRES: all references to it are settled.
   void Unlink(AgentOutput& output);
 

@@ -17,6 +17,9 @@ absl::StatusOr<ValueTicket> Values::Begin(ValueSpec spec, std::shared_ptr<ValueS
   value->node.keep = true;  // its client, and not a worker, makes it
   if (value->spec.tokenizer != nullptr) value->detokenizer.emplace(*value->spec.tokenizer);
   const WorkflowKey workflow{value->spec.cache_domain, value->spec.workflow};
+  if (value->spec.if_unknown && !graph_.IsUnknown(value->spec.id, now)) {
+    return absl::AlreadyExistsError(absl::StrCat("request_id: the router has had '", NameOf(value->spec.id), "'"));
+  }
   absl::Status status = CheckRoom(value->spec.tenant, {.live = 1});
   if (status.ok() && !workflow.name.empty())
     status = workflows_.Check(workflow, value->spec.workflow_limits, absl::InfiniteFuture(), now);

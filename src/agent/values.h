@@ -45,6 +45,7 @@ struct ValueSpec {
   std::string cache_domain{}, tenant{};
   std::string workflow{}, agent{};  // empty: none
   WorkflowLimits workflow_limits{};
+  bool if_unknown = false;  // Begin returns ALREADY_EXISTS unless AgentGraph::IsUnknown
   // That of the value's token ids, which must outlive the value. Null: the value is a text.
   const Tokenizer* tokenizer = nullptr;
 };

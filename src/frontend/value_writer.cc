@@ -34,8 +34,9 @@ absl::Status CheckFurther(const v1::PutOutputRequest& message) {
       return absl::InvalidArgumentError(absl::StrCat(field, ": expected in the first message only"));
     }
   }
-  if (message.has_workflow_limits()) {
-    return absl::InvalidArgumentError("workflow_limits: expected in the first message only");
+  for (const auto& [field, is_set] :
+       {std::pair("workflow_limits", message.has_workflow_limits()), std::pair("if_unknown", message.if_unknown())}) {
+    if (is_set) return absl::InvalidArgumentError(absl::StrCat(field, ": expected in the first message only"));
   }
   return absl::OkStatus();
 }
@@ -94,6 +95,7 @@ absl::StatusOr<ValueSpec> ValueWriter::ReadSpec(const v1::PutOutputRequest& firs
                    .workflow = first.workflow(),
                    .agent = first.agent(),
                    .workflow_limits = workflow_limits,
+                   .if_unknown = first.if_unknown(),
                    .tokenizer = model_ == nullptr ? nullptr : model_->tokenizer.get()};
 }
 

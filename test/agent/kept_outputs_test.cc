@@ -70,6 +70,27 @@ TEST_CASE("AgentGraph fails prompts whose outputs exceed their owner's share") {
   CHECK(world.Text("b\n/waits") == kWords);
 }
 
+TEST_CASE("AgentGraph fails no prompt that has a copy of the output that it drops") {
+  AgentWorld world({.kept_bytes = kKeptBytes});
+  const OnFailure on_failure = GENERATE(OnFailure::kPartial, OnFailure::kSubstitute);
+  for (int i = 0; i < 100; ++i) {
+    const RequestId id = absl::StrCat(i);
+    const ValueTicket value = *world.Begin(id);
+    REQUIRE(world.Append(value, kWords).ok());
+    // It does not wait for another attempt, because it did not announce the value.
+    Reference reference{.upstream = id, .on_failure = on_failure};
+    reference.substitute = Bytes("none");
+    REQUIRE(world.Submit(Spec(id + "r", {reference, Later("never")})).ok());
+    world.End(value, absl::UnavailableError("lost"));
+    REQUIRE(world.graph.counts().kept_bytes <= kKeptBytes);
+  }
+  REQUIRE(world.Submit(Spec("never", {Bytes("x")})).ok());
+  world.End("never");
+  for (int i = 0; i < 100; ++i) {
+    CHECK(world.Text(absl::StrCat(i, "r")) == (on_failure == OnFailure::kPartial ? kWords : "none"));
+  }
+}
+
 TEST_CASE("AgentGraph drops outputs that no prompt refers to before others") {
   AgentWorld world({.kept_bytes = kKeptBytes});
   REQUIRE(world.Submit(Spec("live", {Bytes("x")})).ok());

@@ -23,6 +23,33 @@ NamedPrompt Around(const RequestId& id, Reference reference) {
   return Spec(id, {Bytes("<"), std::move(reference), Bytes(">")});
 }
 
+TEST_CASE("A value that is only for an unknown id changes nothing if the id was used") {
+  AgentWorld world;
+  const auto report = [&](const RequestId& id) {
+    const auto ticket = world.values.Begin({.id = id, .if_unknown = true}, nullptr, world.now);
+    if (!ticket.ok()) return ticket.status();
+    world.End(*ticket, absl::AbortedError("was not sent"));
+    return absl::OkStatus();
+  };
+  REQUIRE(world.Submit(Spec("live", {Bytes("x")})).ok());
+  REQUIRE(world.Submit(Spec("ended", {Bytes("x")})).ok());
+  world.End("ended", absl::CancelledError("by the client"));
+  world.Refuse("refused", absl::InvalidArgumentError("why"));
+  REQUIRE(world.Submit(Spec("retried", {Bytes("x")})).ok());
+  world.End("retried", absl::UnavailableError("lost"));
+  for (const char* id : {"live", "ended", "refused", "retried"}) CHECK(absl::IsAlreadyExists(report(id)));
+  const auto reason = [&](const RequestId& id) {
+    return std::string(Message(world.Submit(Spec("reads " + id, {Reference{id}}))));
+  };
+  CHECK(reason("ended") == "output_of 'ended': CANCELLED: by the client");
+  CHECK(reason("refused") == "output_of 'refused' (agent 'writer'): INVALID_ARGUMENT: why");
+  // An announced id is unknown.
+  REQUIRE(world.Submit(Spec("t", {Reference{.upstream = "unsent", .announced = true}, Bytes("!")})).ok());
+  CHECK(report("unsent").ok());
+  CHECK(world.reported["t"].failure.code() == absl::StatusCode::kAborted);
+  CHECK(absl::IsAlreadyExists(report("unsent")));
+}
+
 TEST_CASE("A value completes the prompts that refer to it, before and after it") {
   AgentWorld world;
   REQUIRE(world.Submit(Around("early", Ref("v"))).ok());

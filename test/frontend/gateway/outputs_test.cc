@@ -228,6 +228,8 @@ TEST_CASE("A malformed value over gRPC is refused, and ends the prompts that wai
   v1::PutOutputRequest limited, unlimited = ValueNamed("v");
   limited.mutable_workflow_limits()->set_deadline_ms(5);
   unlimited.clear_workflow();
+  v1::PutOutputRequest unknown_only;
+  unknown_only.set_if_unknown(true);
   unlimited.mutable_workflow_limits()->set_deadline_ms(5);
   const std::pair<std::vector<v1::PutOutputRequest>, std::string> cases[] = {
       {{}, "INVALID_ARGUMENT: request_id: the stream has no message"},
@@ -241,6 +243,7 @@ TEST_CASE("A malformed value over gRPC is refused, and ends the prompts that wai
       {{bare}, "INVALID_ARGUMENT: token_ids: requires `model`"},
       {{ValueNamed("v"), ValueNamed("v")}, "INVALID_ARGUMENT: request_id: expected in the first message only"},
       {{ValueNamed("v"), limited}, "INVALID_ARGUMENT: workflow_limits: expected in the first message only"},
+      {{ValueNamed("v"), unknown_only}, "INVALID_ARGUMENT: if_unknown: expected in the first message only"},
       {{unlimited}, "INVALID_ARGUMENT: workflow_limits: requires a workflow"},
       {{ValueNamed("v", mib), more}, "INVALID_ARGUMENT: text: 1048577 bytes, limit 1048576"},
       {{ValueNamed("v", mib + "a")}, "INVALID_ARGUMENT: text: 1048577 bytes, limit 1048576 for one value"},
