@@ -249,8 +249,10 @@ class AsyncClient:
 
         It also cancels a run whose end has not arrived yet. A caller that needs the result must
         await result() first."""
-        await self._calls.close()
-        await self._channel.close()
+        try:
+            await self._calls.close()
+        finally:
+            await self._channel.close()
 
     def workflow(self, name: str, options: Options = Options(), *, deadline: float | None = None,
                  max_tokens: int | None = None) -> AsyncWorkflow:
@@ -275,6 +277,7 @@ class AsyncClient:
         return results.read_models(await self._call(self._stub.list_models, MESSAGES["ListModelsRequest"](), None))
 
     def _start(self, request: Any, timeout: float | None) -> AsyncRun:
+        self._calls.check_open()
         call = self._stub.generate(request, timeout=deadline(timeout), metadata=self._metadata)
         self._calls.watch(call, request)
         run = AsyncRun(call, request.request_id)
@@ -282,6 +285,7 @@ class AsyncClient:
         return run
 
     def _put(self, parts: Parts, timeout: float | None) -> AsyncValue:
+        self._calls.check_open()
         call = self._stub.put_output(parts.all_async(), timeout=deadline(timeout), metadata=self._metadata)
         self._calls.watch(call, parts.first)
         value = AsyncValue(call, parts)

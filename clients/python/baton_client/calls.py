@@ -2,7 +2,7 @@
 
 A program may cancel a run or a value before gRPC has sent it. The server then never receives its
 id, and the prompts that announced the id would wait for two minutes. The report is a value with the
-same names that has failed. If the server has received the id meanwhile, it refuses the report."""
+same names that has failed. If the server has had the id meanwhile, it ignores the report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TIMEOUT = 2
 def _report_of(request: Any) -> Any:
     """Returns a report without its error, for a request or the first message of a value."""
     return MESSAGES["PutOutputRequest"](request_id=request.request_id, workflow=request.workflow,
-                                        agent=request.agent, cache_salt=request.cache_salt)
+                                        agent=request.agent, cache_salt=request.cache_salt, if_unknown=True)
 
 
 def _received(initial_metadata: Iterable[tuple[str, str | bytes]]) -> bool:
@@ -49,20 +49,30 @@ class Calls:
     def __init__(self, put_output: Any, metadata: list[tuple[str, str]]):
         self._put_output = put_output
         self._metadata = metadata
-        # Guards _calls.
+        # Guards the fields after it.
         self._changed = threading.Condition()
+        self._closed = False
         self._calls: set[Any] = set()
+        # Ended calls with their reports, which one thread sends while there are any.
+        self._ended: list[tuple[Any, Any]] = []
+        self._reporting = False
 
     def watch(self, call: Any, request: Any) -> None:
-        """Keeps a call until its end. gRPC cancels a call to which no reference is left."""
+        """Keeps a call until its end. gRPC cancels a call to which no reference is left.
+
+        Raises ValueError if the client is closed."""
         report = _report_of(request)
         with self._changed:
+            if self._closed:
+                call.cancel()
+                raise ValueError("the client is closed")
             self._calls.add(call)
         call.add_done_callback(lambda call: self._on_end(call, report))
 
     def close(self) -> None:
         """Cancels all calls and waits for their reports."""
         with self._changed:
+            self._closed = True
             calls = list(self._calls)
         for call in calls:
             call.cancel()
@@ -70,20 +80,38 @@ class Calls:
             self._changed.wait_for(lambda: not self._calls, _TIMEOUT)
 
     def _on_end(self, call: Any, report: Any) -> None:
-        if call.code() in _REASONS:
-            # A thread of gRPC runs this method. The metadata may arrive only after its return.
-            threading.Thread(target=self._report, args=(call, report), name="baton report", daemon=True).start()
-        else:
+        if call.code() not in _REASONS:
+            return self._drop(call)
+        with self._changed:
+            self._ended.append((call, report))
+            if self._reporting:
+                return
+            self._reporting = True
+        # A thread of gRPC runs this method. The metadata may arrive only after its return.
+        try:
+            threading.Thread(target=self._report_all, name="baton reports", daemon=True).start()
+        except RuntimeError:  # the program ends
+            self._report_all(only_drop=True)
+
+    def _report_all(self, only_drop: bool = False) -> None:
+        while True:
+            with self._changed:
+                if not self._ended:
+                    self._reporting = False
+                    return
+                call, report = self._ended.pop(0)
+            if not only_drop:
+                self._report(call, report)
             self._drop(call)
 
     def _report(self, call: Any, report: Any) -> None:
+        if _received(call.initial_metadata()):
+            return
+        report.error = _REASONS[call.code()]
         try:
-            if not _received(call.initial_metadata()):
-                report.error = _REASONS[call.code()]
-                self._put_output(iter((report,)), timeout=_TIMEOUT, metadata=self._metadata)
+            self._put_output(iter((report,)), timeout=_TIMEOUT, metadata=self._metadata)
         except (grpc.RpcError, ValueError):  # ValueError: the channel is closed
             pass
-        self._drop(call)
 
     def _drop(self, call: Any) -> None:
         with self._changed:
@@ -97,8 +125,14 @@ class AsyncCalls:
     def __init__(self, put_output: Any, metadata: list[tuple[str, str]]):
         self._put_output = put_output
         self._metadata = metadata
+        self._closed = False
         # By the task that waits for the end of the call. asyncio keeps no reference to a task.
         self._calls: dict[asyncio.Task[None], Any] = {}
+
+    def check_open(self) -> None:
+        """Raises ValueError if the client is closed."""
+        if self._closed:
+            raise ValueError("the client is closed")
 
     def watch(self, call: Any, request: Any) -> None:
         """Keeps a call until its end."""
@@ -108,6 +142,7 @@ class AsyncCalls:
 
     async def close(self) -> None:
         """Cancels all calls and waits for their reports."""
+        self._closed = True
         for call in self._calls.values():
             call.cancel()
         if self._calls:
@@ -120,5 +155,5 @@ class AsyncCalls:
         report.error = _REASONS[code]
         try:
             await self._put_output(iter((report,)), timeout=_TIMEOUT, metadata=self._metadata)
-        except (grpc.RpcError, ValueError):  # ValueError: the channel is closed
+        except (grpc.RpcError, grpc.aio.UsageError):  # UsageError: the channel is closed
             pass

@@ -77,6 +77,8 @@ class Parts:
         yield self.first
         # If the server refuses a call while grpc.aio writes, grpc.aio loses the error.
         await until_received(self.call)
+        if self.call.done():  # the content does not begin
+            return
         try:
             async for part in iterate(self._content):
                 yield self._message(part)

@@ -7,7 +7,7 @@ import unittest
 from unittest import mock
 
 import grpc
-from baton_client import AsyncClient, BatonError, Client, Options, Sampling
+from baton_client import Announced, AsyncClient, BatonError, Client, Options, Sampling
 from baton_client.connection import CHANNEL_OPTIONS
 from serving import Server, close, settled
 
@@ -136,6 +136,36 @@ class CallsTest(unittest.IsolatedAsyncioTestCase):
                     await close(client)
                     [traced] = (await self.reader.attach(flow.id).trace()).requests
                     self.assertTrue(traced.error.startswith("CANCELLED"), traced.error)
+
+    async def test_a_closed_client_starts_no_call(self):
+        for kind in (Client, AsyncClient):
+            client = self.new_client(kind)
+            flow = client.workflow("w")
+            await close(client)
+            for start in (lambda: flow.agent("a", "x"), lambda: flow.value("tool", "x")):
+                with self.assertRaises(ValueError):
+                    start()
+
+    async def test_the_content_of_a_refused_value_does_not_begin(self):
+        began = []
+
+        async def content():
+            began.append("asynchronous")
+            yield "x"
+
+        def blocking_content():
+            began.append("blocking")
+            yield "x"
+
+        flow = self.reader.workflow("w")
+        first = flow.value("tool", "x")
+        await first.result()
+        for parts in (content(), blocking_content()):
+            with self.assertRaises(BatonError) as caught:
+                await flow.value(Announced(first.id, "tool"), parts).result()
+            self.assertIs(caught.exception.code, grpc.StatusCode.ALREADY_EXISTS)
+        await self.reader.close()
+        self.assertEqual(began, [])
 
     async def test_a_client_closes_although_no_server_is_there(self):
         for kind in (Client, AsyncClient):
